@@ -1,0 +1,28 @@
+"""The ClientApp: introduces itself, trains a cohort, scores a cohort."""
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from client_app.cohort import evaluate_cohort, train_cohort
+from client_app.introduction import introduce
+from client_app.request import Request
+
+app = ClientApp()
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    """Say what this worker is and make it ready to train."""
+    return Message(introduce(Request.of(message), context), reply_to=message)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:  # noqa: ARG001  (Flower's signature)
+    """Train each client of the cohort from the global weights."""
+    return Message(train_cohort(Request.of(message)), reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:  # noqa: ARG001  (Flower's signature)
+    """Score the global weights on each client's validation images."""
+    return Message(evaluate_cohort(Request.of(message)), reply_to=message)

@@ -1,0 +1,63 @@
+"""The ServerApp: reads the configuration, runs the federation, leaves a record."""
+
+import logging
+import shlex
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from server_app.composition import compose_experiment
+from server_app.curves import draw_curves
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.experiment import Experiment
+from server_app.federation import Federation, RunFailedError
+from server_app.handshake import HandshakeError
+from server_app.progress import closing_lines, show_progress
+from server_app.recorder import Recorder, plan_run_directory
+from task.errors import ConfigError, DeviceError
+
+app = ServerApp()
+logger = logging.getLogger("univarfl")
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run one experiment over any grid; its only run-config key is ``overrides``.
+
+    Raises:
+        ConfigError: an override is wrong, or clients, data and model do not fit together.
+        HandshakeError, RunFailedError, DeviceError: the run ended without a model; the record has
+            status ``failed`` and the reason.
+    """
+    show_progress()
+    overrides = shlex.split(str(context.run_config["overrides"]))
+    try:
+        experiment = compose_experiment(overrides)
+        if experiment.engine == "inprocess" and not isinstance(grid, InProcessGrid):
+            raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
+        directory = plan_run_directory(experiment)
+    except ConfigError as error:
+        logger.error("%s", error)
+        raise
+    recorder = Recorder(directory, experiment)
+    engine = {"name": "inprocess" if isinstance(grid, InProcessGrid) else "flower"}
+    recorder.update(engine={**engine, "run_id": str(context.run_id)}, overrides=overrides)
+    conduct(grid, experiment, recorder)
+
+
+def conduct(grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
+    """Run the experiment and close its record, whatever happens."""
+    try:
+        Federation(grid, experiment, recorder).run()
+        draw_curves(recorder.directory)
+    except (ConfigError, DeviceError, HandshakeError, RunFailedError) as error:
+        logger.error("the run failed: %s", error)
+        recorder.close("failed", str(error))
+        raise
+    except BaseException as error:
+        logger.exception("the run failed: %s: %s", type(error).__name__, error)
+        recorder.close("failed", f"{type(error).__name__}: {error}")
+        raise
+    for line in closing_lines(recorder.directory, recorder.summary):
+        logger.info(line)
+    recorder.close("completed")

@@ -1,0 +1,83 @@
+"""The ``univarfl`` command."""
+
+import sys
+import warnings
+from typing import Annotated
+
+import click
+import typer
+
+from server_app.composition import choices, compose_experiment
+from server_app.train import TrainFailedError, train_experiment
+from task.errors import ConfigError, DeviceError
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+application = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+@application.callback()
+def univarfl() -> None:
+    """Federated learning on clients whose data differ: UniVarFL and its relatives, with Flower."""
+
+
+def train_help() -> str:
+    """The help of ``univarfl train``, with the choices that ``conf/`` offers."""
+    groups = "\n".join(f"  {group}={' | '.join(names)}" for group, names in choices().items())
+    return f"""Run one experiment, watch it, and keep its record.
+
+\b
+Without overrides: UniVarFL on handwritten digits, ten clients, in a few minutes on a CPU.
+\b
+An override is key=value, as conf/config.yaml has the keys:
+  univarfl train method=fedavg alpha=0.05 rho=0.5 seed=1
+  univarfl train method.energy_weight=0          only L_V of UniVarFL
+  univarfl train partition=iid num_clients=20 strategy.weighting=uniform
+  univarfl train engine=inprocess rounds=2       in one process, without Ray
+\b
+Choices:
+{groups}
+\b
+Keys people sweep: alpha rho seed rounds num_clients local_epochs batch_size
+\b
+The record goes to output_dir, else $UNIVARFL_RUNS, else ./runs, one directory a run:
+run.json, rounds.csv, clients.csv, model.safetensors, curves.png, run.log.
+\b
+Exit codes: 0 completed, 1 the run failed, 2 bad input (nothing was run), 130 interrupted.
+"""
+
+
+@application.command(help=train_help())
+def train(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)
+    ] = None,
+) -> None:
+    """Run one experiment."""
+    words = overrides or []
+    train_experiment(compose_experiment(words), words)
+
+
+def show_warning(message: Warning | str, *_: object) -> None:
+    """A Python warning as one line."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def main() -> None:
+    """Run the command, and turn every error a person can cause into one line and an exit code."""
+    warnings.showwarning = show_warning  # type: ignore[assignment]
+    try:
+        application(standalone_mode=False)
+    except (ConfigError, DeviceError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        print(f"univarfl: {text}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except TrainFailedError as error:
+        print(f"univarfl: {error}", file=sys.stderr)
+        sys.exit(1)
+    except (KeyboardInterrupt, click.Abort):
+        print("univarfl: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

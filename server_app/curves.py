@@ -1,0 +1,50 @@
+"""A run's curves, drawn from its ``rounds.csv``."""
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+Series = dict[tuple[str, str], list[tuple[int, float]]]
+
+ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
+LOSSES = {
+    "ce": ("cross-entropy", "#0072B2", "-"),
+    "l_he": ("hyperspherical energy L_HE", "#009E73", "--"),
+    "l_v": ("classifier variance L_V", "#D55E00", ":"),
+}
+
+
+def read_series(directory: Path) -> Series:
+    """Every metric over the rounds, by (split, metric)."""
+    series: Series = defaultdict(list)
+    with (directory / "rounds.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            point = (int(row["round"]), float(row["value"]))
+            series[row["split"], row["metric"]].append(point)
+    return series
+
+
+def draw_curves(directory: Path) -> Path:
+    """Draw accuracy and loss terms over the rounds into ``curves.png``."""
+    series = read_series(directory)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    accuracy, loss = figure.subplots(1, 2)
+    for split, (colour, line) in ACCURACIES.items():
+        if points := series.get((split, "accuracy")):
+            accuracy.plot(*zip(*points, strict=True), line, color=colour, marker=".", label=split)
+    for metric, (label, colour, line) in LOSSES.items():
+        if points := series.get(("train", metric)):
+            loss.plot(*zip(*points, strict=True), line, color=colour, marker=".", label=label)
+    accuracy.set(xlabel="round", ylabel="accuracy of the global model", ylim=(0, 1))
+    loss.set(xlabel="round", ylabel="training loss terms, unweighted", yscale="log")
+    for axes in (accuracy, loss):
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend()
+            axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(directory.name, fontsize=10)
+    path = directory / "curves.png"
+    figure.savefig(path, dpi=120)
+    return path

@@ -1,0 +1,1 @@
+"""Ways to run the ServerApp with its ClientApps from one command."""

@@ -1,0 +1,97 @@
+"""``engine=flower``: one run under Flower with Ray's virtual clients, watched from the outside.
+
+Flower's exit codes do not tell whether a run failed, so the record does: the ServerApp writes its
+status last of all.
+"""
+
+import json
+import math
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import joblib
+import torch
+
+from server_app.engines.superlink import SuperLink
+from server_app.experiment import Experiment
+from server_app.participation import participant_count
+
+APP = Path(__file__).resolve().parent.parent.parent
+POLL_SECONDS = 0.2
+LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) univarfl (?P<message>.*)")
+
+
+class EngineError(RuntimeError):
+    """Flower ended the run without a word from our ServerApp."""
+
+
+def run_flower(experiment: Experiment, overrides: Sequence[str], directory: Path) -> None:
+    """Run the experiment through Flower, and print its progress until it has ended.
+
+    Args:
+        experiment: the checked configuration.
+        overrides: the words for the ServerApp to compose it from.
+        directory: the run directory that the ServerApp will make.
+
+    Raises:
+        EngineError, SuperLinkError: Flower did not get as far as the ServerApp's first word.
+    """
+    print("starting Flower and its workers, which takes a while ...", flush=True)
+    with SuperLink() as superlink:
+        config = superlink.home / "run.toml"
+        config.write_text(f"overrides = {json.dumps(shlex.join(overrides))}\n")
+        output = superlink.home / "run.log"
+        command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
+        federation = federation_config(experiment)
+        with output.open("w") as stream:
+            client = superlink.popen([*command, "--federation-config", federation], stream)
+        for line in follow(directory / "run.log", client):
+            print(line, flush=True)
+        if not (directory / "run.json").exists():
+            raise EngineError(f"Flower never reached the ServerApp; it said:\n{tail(output)}")
+
+
+def federation_config(experiment: Experiment) -> str:
+    """One SuperNode and one Ray actor per worker, each with its share of the GPUs, if any."""
+    gpus = torch.cuda.device_count() if experiment.device != "cpu" else 0
+    participants = participant_count(experiment.num_clients, experiment.rho)
+    workers = min(experiment.federation.workers or gpus or joblib.cpu_count(), participants)
+    share = math.floor(1000 * gpus / workers) / 1000
+    return (
+        f"num-supernodes={workers} init-args-num-cpus={workers} client-resources-num-cpus=1 "
+        f"client-resources-num-gpus={min(share, 1.0)}"
+    )
+
+
+def follow(log: Path, client: subprocess.Popen[bytes]) -> Iterator[str]:
+    """The run's log as a person reads it, line by line, until Flower's client has ended."""
+    position = 0
+    running = True
+    while running:
+        running = client.poll() is None
+        if log.exists():
+            with log.open() as file:
+                file.seek(position)
+                text = file.read()
+            complete = text[: text.rfind("\n") + 1]
+            position += len(complete.encode())
+            yield from filter(None, map(readable, complete.splitlines()))
+        if running:
+            time.sleep(POLL_SECONDS)
+
+
+def readable(line: str) -> str:
+    """A line of ``run.log`` without its head; empty for what is not meant for the console."""
+    found = LOG_LINE.match(line)
+    if found is None:
+        return ""
+    return found["message"] if found["level"] == "INFO" else f"{found['level'].lower()}: {found['message']}"
+
+
+def tail(path: Path, lines: int = 15) -> str:
+    """The last lines of a text file."""
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])

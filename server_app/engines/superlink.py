@@ -1,0 +1,129 @@
+"""A SuperLink of one's own: started for one run, ended with it.
+
+Flower's shared local SuperLink is a daemon that keeps the directory, the environment and the code
+path of whoever started it first. This one starts in an empty directory, on free ports, with a Flower
+home of its own, so that nothing but the submitted bundle can be imported.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+CONNECTION = "univarfl"
+
+
+class SuperLinkError(RuntimeError):
+    """The SuperLink could not be started; the text says why."""
+
+
+class SuperLink:
+    """A context manager around a ``flower-superlink --simulation`` process."""
+
+    def __init__(self) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
+        self.home = Path(self._scratch.name)
+        self.empty = self.home / "empty"
+        self.log = self.home / "superlink.log"
+
+    def __enter__(self) -> Self:
+        self.empty.mkdir()
+        port, control_port = free_ports(2)
+        address = f"127.0.0.1:{port}"
+        connection = f'[superlink.{CONNECTION}]\naddress = "{address}"\ninsecure = true\n'
+        (self.home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n{connection}'
+        )
+        with self.log.open("w") as log:
+            self._process = self.popen(
+                ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess",
+                 "--control-api-address", f"127.0.0.1:{control_port}",
+                 "--host", "127.0.0.1", "--port", str(port)],
+                log,
+            )  # fmt: skip
+        try:
+            self._wait_until_healthy(f"http://{address}/health")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, sign)
+                try:
+                    self._process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    continue
+        self._scratch.cleanup()
+
+    def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
+        """Start one of Flower's commands in the empty directory, in a process group of its own."""
+        scripts = Path(sys.executable).parent
+        environment = {
+            **os.environ,
+            "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}",
+            "FLWR_HOME": str(self.home),
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "RAY_DEDUP_LOGS": "0",
+        }
+        program = shutil.which(command[0], path=environment["PATH"])
+        if program is None:
+            raise SuperLinkError(f"{command[0]} is not installed beside {sys.executable}")
+        return subprocess.Popen(  # noqa: S603  (our own words, no shell)
+            [program, *command[1:]],
+            cwd=self.empty,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _wait_until_healthy(self, url: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise SuperLinkError(f"flower-superlink ended at once: {last_line(self.log)}")
+            try:
+                with urllib.request.urlopen(url, timeout=1):  # noqa: S310  (our own http address)
+                    return
+            except (urllib.error.URLError, TimeoutError, ConnectionError):
+                time.sleep(0.1)
+        raise SuperLinkError(f"flower-superlink was not ready within {START_SECONDS:g} s")
+
+
+def free_ports(count: int) -> list[int]:
+    """So many TCP ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def last_line(path: Path) -> str:
+    """The last line of a text file that is not blank."""
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

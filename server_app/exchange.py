@@ -1,0 +1,60 @@
+"""Sending messages over a Flower grid and waiting for the replies."""
+
+import time
+from collections.abc import Sequence
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from task import wire
+from task.fingerprint import fingerprint
+
+SHORTEST_PAUSE = 0.01
+LONGEST_PAUSE = 0.1
+
+
+def request(
+    kind: str,
+    node_id: int,
+    experiment: str,
+    server_round: int,
+    clients: Sequence[int] = (),
+    arrays: ArrayRecord | None = None,
+) -> Message:
+    """A message to one worker; `task.wire` says what is in it."""
+    config = {
+        "experiment": experiment,
+        "fingerprint": fingerprint(),
+        "round": server_round,
+        "clients": list(clients),
+    }
+    content = RecordDict({wire.REQUEST: ConfigRecord(config)})
+    if arrays is not None:
+        content[wire.ARRAYS] = arrays
+    return Message(content, dst_node_id=node_id, message_type=kind, group_id=str(server_round))
+
+
+class Exchange:
+    """Messages on their way. Between sending and `replies` the server is free to work."""
+
+    def __init__(self, grid: Grid, messages: Sequence[Message], timeout: float) -> None:
+        self._grid = grid
+        self._deadline = time.monotonic() + timeout
+        pushed = set(grid.push_messages(messages))
+        self._ids = [message.metadata.message_id for message in messages]
+        self._waiting = {message_id for message_id in self._ids if message_id in pushed}
+
+    def replies(self) -> list[Message | None]:
+        """The reply to each message, in their order; None where none came in time, late ones dropped."""
+        arrived: dict[str, Message] = {}
+        pause = SHORTEST_PAUSE
+        while self._waiting:
+            pulled = list(self._grid.pull_messages(sorted(self._waiting)))
+            if time.monotonic() >= self._deadline:
+                break
+            arrived |= {reply.metadata.reply_to_message_id: reply for reply in pulled}
+            self._waiting -= arrived.keys()
+            if not pulled:
+                time.sleep(pause)
+                pause = min(pause * 1.2, LONGEST_PAUSE)
+        return [arrived.get(message_id) for message_id in self._ids]

@@ -1,0 +1,199 @@
+"""The run itself: rounds of sampling, training, judging, aggregating and scoring."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+import torch
+from flwr.app import Array, ArrayRecord, MessageType
+from flwr.serverapp import Grid
+
+from server_app.aggregation import Aggregator
+from server_app.exchange import Exchange, request
+from server_app.experiment import Experiment
+from server_app.handshake import hidden_gpu_warning, meet
+from server_app.participation import Cohort, assign, participants
+from server_app.progress import round_line
+from server_app.recorder import Recorder
+from server_app.replies import ClientUpdate, Weights, scores, updates
+from task import wire
+from task.evaluation import Score
+from task.worker import shared_worker
+
+EMPTY_ROUNDS = 3
+MEGABYTE = 1_000_000
+
+logger = logging.getLogger("univarfl")
+
+
+class RunFailedError(RuntimeError):
+    """The run cannot go on; the text says why."""
+
+
+class Federation:
+    """One run over one grid, from the first handshake to the final model."""
+
+    def __init__(self, grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
+        self.grid = grid
+        self.experiment = experiment
+        self.recorder = recorder
+        self.local_json = experiment.local().model_dump_json()
+        self.worker = shared_worker(self.local_json)
+        self.aggregator = Aggregator(experiment.aggregation())
+        initial = self.worker.initial_weights()
+        self.weights: Weights = {name: value.numpy() for name, value in initial.items()}
+        self.failed_since_update: set[int] = set()
+        self.empty_rounds = 0
+
+    def run(self) -> None:
+        """Run every round, and keep the model.
+
+        Raises:
+            HandshakeError: the workers cannot serve this run.
+            RunFailedError: no client can be trained.
+        """
+        started = time.perf_counter()
+        self._describe_data()
+        self._meet_workers()
+        rounds_started = time.perf_counter()
+        self.recorder.round(0, {"test": self._test().means()})
+        for server_round in range(1, self.experiment.rounds + 1):
+            final = self._round(server_round)
+        self.recorder.save_model(self.weights)
+        ended = time.perf_counter()
+        seconds = {
+            "connect": round(rounds_started - started, 3),
+            "rounds": round(ended - rounds_started, 3),
+            "total": round(ended - started, 3),
+        }
+        results = {split: final[split] for split in ("test", "validation")}
+        self.recorder.update(seconds=seconds, results=results)
+
+    def _describe_data(self) -> None:
+        data = self.worker.data
+        sizes = [len(split.train) + len(split.validation) for split in data.clients]
+        self.train_sizes = [len(split.train) for split in data.clients]
+        self.validation_sizes = [len(split.validation) for split in data.clients]
+        description = {
+            "classes": list(data.dataset.classes),
+            "train": sum(self.train_sizes),
+            "validation": sum(self.validation_sizes),
+            "test": len(data.dataset.test),
+            "clients": sizes,
+            "note": data.note,
+        }
+        self.recorder.update(data=description)
+        logger.info(
+            "%s: %d clients with %d to %d images, %d test images",
+            self.experiment.data["name"], len(sizes), min(sizes), max(sizes), description["test"],
+        )  # fmt: skip
+        if data.note:
+            logger.warning("partition: %s", data.note)
+
+    def _meet_workers(self) -> None:
+        experiment = self.experiment
+        timeout = experiment.federation.round_timeout
+        self.seats = meet(self.grid, self.local_json, experiment.device, timeout)
+        self.recorder.update(
+            workers=[
+                {"site": seat.name, "device": seat.device, "runtime": seat.runtime, "host": seat.host}
+                for seat in self.seats
+            ]
+        )
+        kinds = sorted({f"{seat.runtime}, {seat.device}" for seat in self.seats})
+        logger.info("%d SuperNodes ready (%s)", len(self.seats), "; ".join(kinds))
+        warning = hidden_gpu_warning(self.seats, experiment.device, torch.cuda.is_available())
+        if warning:
+            logger.warning(warning)
+
+    def _round(self, server_round: int) -> dict[str, dict[str, float]]:
+        started = time.perf_counter()
+        experiment = self.experiment
+        sampled = participants(
+            experiment.num_clients, experiment.rho, experiment.seed, server_round
+        )
+        trained = self._train(server_round, sampled)
+        accepted = [update for update in trained if update.accepted]
+        if accepted:
+            self.weights = self.aggregator.aggregate(server_round, accepted)
+        last = server_round == experiment.rounds
+        validated = list(range(experiment.num_clients)) if last else sampled
+        tested = last or server_round % experiment.evaluate_every == 0
+        found = {"train": train_means(trained), **self._score(server_round, validated, tested)}
+        found["train"]["seconds"] = round(time.perf_counter() - started, 3)
+        self.recorder.round(server_round, found, trained)
+        logger.info(round_line(server_round, experiment.rounds, found, len(sampled)))
+        self._watch_failures(server_round, trained)
+        return found
+
+    def _train(self, server_round: int, sampled: Sequence[int]) -> list[ClientUpdate]:
+        cohorts = self._cohorts(sampled, self.train_sizes, self._clients_per_message())
+        exchange = self._send(MessageType.TRAIN, server_round, cohorts)
+        trained = updates(cohorts, exchange.replies(), self.weights)
+        for update in trained:
+            if not update.accepted:
+                logger.warning("round %d, client %d: %s", server_round, update.client, update.reason)
+        return trained
+
+    def _score(
+        self, server_round: int, clients: Sequence[int], tested: bool
+    ) -> dict[str, dict[str, float]]:
+        """Scores of the global model; the server tests it while the clients validate it."""
+        cohorts = self._cohorts(clients, self.validation_sizes, len(clients))
+        exchange = self._send(MessageType.EVALUATE, server_round, cohorts)
+        test = self._test().means() if tested else {}
+        by_client, failures = scores(cohorts, exchange.replies())
+        for failure in failures:
+            logger.warning("round %d, %s", server_round, failure)
+        total = sum(by_client.values(), start=Score(0, 0, 0.0))
+        validation = {**total.means(), "clients": len(by_client)}
+        return {"validation": validation, "test": test}
+
+    def _test(self) -> Score:
+        return self.worker.test({n: torch.from_numpy(value) for n, value in self.weights.items()})
+
+    def _cohorts(self, clients: Sequence[int], sizes: Sequence[int], most: int) -> list[Cohort]:
+        return assign(clients, sizes, self.seats, most)
+
+    def _clients_per_message(self) -> int:
+        model_bytes = sum(value.nbytes for value in self.weights.values())
+        limit = self.experiment.federation.message_megabytes * MEGABYTE
+        return max(1, int(limit // model_bytes))
+
+    def _send(self, kind: str, server_round: int, cohorts: Sequence[Cohort]) -> Exchange:
+        arrays = ArrayRecord({name: Array(value) for name, value in self.weights.items()})
+        messages = [
+            request(kind, cohort.seat.node_id, self.local_json, server_round, cohort.clients, arrays)
+            for cohort in cohorts
+        ]
+        return Exchange(self.grid, messages, self.experiment.federation.round_timeout)
+
+    def _watch_failures(self, server_round: int, trained: Sequence[ClientUpdate]) -> None:
+        """End a run that trains nobody any more.
+
+        A round without a single accepted client leaves the global model as it is, and the next
+        round is tried: at a small rho one client may be all there is. It is over when every client
+        has failed since the last accepted update, or `EMPTY_ROUNDS` rounds in a row were empty.
+        """
+        if any(update.accepted for update in trained):
+            self.failed_since_update.clear()
+            self.empty_rounds = 0
+            return
+        self.empty_rounds += 1
+        self.failed_since_update |= {update.client for update in trained}
+        everyone = len(self.failed_since_update) == self.experiment.num_clients
+        if everyone or self.empty_rounds == EMPTY_ROUNDS:
+            raise RunFailedError(
+                f"round {server_round}: every participant failed, "
+                f"{self.empty_rounds} rounds in a row; the last reason: {trained[-1].reason}"
+            )
+
+
+def train_means(trained: Sequence[ClientUpdate]) -> dict[str, float]:
+    """Loss terms averaged over the images of the accepted clients, and how many clients there were."""
+    accepted = [update for update in trained if update.accepted]
+    images = sum(update.examples for update in accepted)
+    means: dict[str, float] = {}
+    for name in accepted[0].losses if accepted else ():
+        means[name] = sum(update.losses[name] * update.examples for update in accepted) / images
+    return {**means, "clients": len(accepted), "failed": len(trained) - len(accepted)}

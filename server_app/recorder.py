@@ -1,0 +1,180 @@
+"""A run's record: ``run.json``, ``rounds.csv``, ``clients.csv``, ``model.safetensors``, ``run.log``."""
+
+import csv
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import platform
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from server_app.experiment import Experiment
+from server_app.replies import ClientUpdate, Weights
+from task.errors import ConfigError
+from task.fingerprint import fingerprint
+
+FORMAT = 1
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+PACKAGES = ("univarfl", "flwr", "hydra-core", "numpy", "ray", "scikit-learn", "torch", "torchvision")
+ROUND_COLUMNS = ("round", "split", "metric", "value")
+CLIENT_COLUMNS = (
+    "round", "client", "site", "status", "reason", "examples", "seconds", "device",
+    "ce", "l_he", "l_v",
+)  # fmt: skip
+
+logger = logging.getLogger("univarfl")
+
+
+def runs_directory(experiment: Experiment) -> Path:
+    """Where run directories are made, absolute."""
+    place = experiment.output_dir or os.environ.get("UNIVARFL_RUNS") or "runs"
+    return Path(place).expanduser().absolute()
+
+
+def plan_run_directory(experiment: Experiment) -> Path:
+    """The directory that a run's record will have: not there yet, in a place that can be written.
+
+    Raises:
+        ConfigError: the place cannot be written, or a run of this name is there already.
+    """
+    parent = runs_directory(experiment)
+    directory = parent / (experiment.run_id or new_run_id(experiment))
+    if directory.exists():
+        raise ConfigError("run_id", directory.name, f"{parent} holds that run already")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except FileExistsError:
+        raise ConfigError("output_dir", parent, "must be a directory, not a file") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError("output_dir", parent, f"must be writable: {reason}") from None
+    return directory
+
+
+def new_run_id(experiment: Experiment) -> str:
+    """A name that tells what was run, and that two runs of the same second do not share."""
+    now = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")
+    what = f"{experiment.data['name']}-{experiment.method['name']}-s{experiment.seed}"
+    return f"{now}-{what}-{secrets.token_hex(2)}"
+
+
+class Recorder:
+    """Writes one run's record, each file so that a reader never sees half of it."""
+
+    def __init__(self, directory: Path, experiment: Experiment) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self._log = logging.FileHandler(directory / "run.log")
+        self._log.setFormatter(logging.Formatter(LOG_FORMAT))
+        logger.addHandler(self._log)
+        self._write_rows("rounds.csv", [ROUND_COLUMNS])
+        self._write_rows("clients.csv", [CLIENT_COLUMNS])
+        self.summary: dict[str, Any] = {
+            "format": FORMAT,
+            "status": "running",
+            "reason": "",
+            "run_id": directory.name,
+            "config": experiment.model_dump(),
+            "fingerprint": fingerprint(),
+            "versions": {"python": platform.python_version(), **installed_versions()},
+            "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": 1},
+            "started": timestamp(),
+        }
+        self.update()
+
+    def update(self, **entries: Any) -> None:  # noqa: ANN401  (whatever JSON holds)
+        """Put entries into ``run.json``."""
+        self.summary |= entries
+        write_record(self.directory, self.summary)
+
+    def round(
+        self,
+        server_round: int,
+        scores: Mapping[str, Mapping[str, float]],
+        updates: Iterable[ClientUpdate] = (),
+    ) -> None:
+        """Record one round: metrics by split, and each participant."""
+        self._write_rows("clients.csv", [client_row(server_round, update) for update in updates])
+        self._write_rows(
+            "rounds.csv",
+            [
+                (server_round, split, metric, value)
+                for split, metrics in scores.items()
+                for metric, value in metrics.items()
+            ],
+        )
+
+    def save_model(self, weights: Weights) -> None:
+        """Write the final global model; equal weights give an equal file."""
+        path = self.directory / "model.safetensors"
+        temporary = path.with_suffix(".tmp")
+        save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, temporary)
+        temporary.replace(path)
+        self.update(model_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+    def close(self, status: str, reason: str = "") -> None:
+        """Say how the run ended, last of all."""
+        self.update(status=status, reason=reason, ended=timestamp())
+        logger.removeHandler(self._log)
+        self._log.close()
+
+    def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
+        with (self.directory / name).open("a", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+
+def write_record(directory: Path, summary: Mapping[str, Any]) -> None:
+    """Write ``run.json`` in one move."""
+    temporary = directory / "run.json.tmp"
+    temporary.write_text(json.dumps(summary, indent=2) + "\n")
+    temporary.replace(directory / "run.json")
+
+
+def read_record(directory: Path) -> dict[str, Any]:
+    """A run's ``run.json``."""
+    record: dict[str, Any] = json.loads((directory / "run.json").read_text())
+    return record
+
+
+def close_record(directory: Path, status: str, reason: str) -> None:
+    """Close the record of a run that could not close it itself; one that did stays as it is."""
+    if not (directory / "run.json").exists():
+        return
+    record = read_record(directory)
+    if record["status"] == "running":
+        write_record(directory, record | {"status": status, "reason": reason, "ended": timestamp()})
+
+
+def client_row(server_round: int, update: ClientUpdate) -> list[Any]:
+    """One participant's line in ``clients.csv``; a loss its method does not have stays empty."""
+    status = "ok" if update.accepted else "failed"
+    head = [server_round, update.client, update.site, status, update.reason]
+    counts = [update.examples, round(update.seconds, 3), update.device]
+    return head + counts + [update.losses.get(name, "") for name in CLIENT_COLUMNS[-3:]]
+
+
+def installed_versions() -> dict[str, str]:
+    """The versions of the packages that a result may depend on."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def timestamp() -> str:
+    """Now, in UTC."""
+    return datetime.now(tz=UTC).isoformat(timespec="seconds")

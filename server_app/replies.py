@@ -1,0 +1,146 @@
+"""What came back from the cohorts, client by client, judged before it counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from server_app.participation import Cohort
+from task import wire
+from task.evaluation import Score
+
+Weights = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class ClientUpdate:
+    """One participant's round.
+
+    Attributes:
+        client: its number in the experiment.
+        site: where it was trained.
+        device: on what.
+        reason: why it does not count; empty when it does.
+        weights: its trained model; empty when it does not count.
+        examples: the images it was trained on.
+        seconds: its training time.
+        losses: mean loss terms, unweighted.
+    """
+
+    client: int
+    site: str
+    device: str = ""
+    reason: str = ""
+    weights: Weights = field(default_factory=dict, repr=False)
+    examples: int = 0
+    seconds: float = 0.0
+    losses: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it may be aggregated."""
+        return not self.reason
+
+
+def updates(
+    cohorts: Sequence[Cohort], replies: Sequence[Message | None], expected: Weights
+) -> list[ClientUpdate]:
+    """Every participant's update, accepted or with the reason why not, sorted by client.
+
+    Args:
+        cohorts: what was asked.
+        replies: what each cohort answered, or None.
+        expected: the global weights; an update must have their names, shapes and dtypes.
+    """
+    found = []
+    for cohort, reply in zip(cohorts, replies, strict=True):
+        failure = whole_failure(reply)
+        for client in cohort.clients:
+            if reply is None or failure:
+                found.append(ClientUpdate(client, cohort.seat.name, reason=failure))
+            else:
+                found.append(_update(cohort, client, reply.content, expected))
+    return sorted(found, key=lambda update: update.client)
+
+
+def scores(
+    cohorts: Sequence[Cohort], replies: Sequence[Message | None]
+) -> tuple[dict[int, Score], list[str]]:
+    """Each client's validation score, by client, and why others have none."""
+    found: dict[int, Score] = {}
+    failures = []
+    for cohort, reply in zip(cohorts, replies, strict=True):
+        failure = whole_failure(reply)
+        if reply is None or failure:
+            failures.append(f"validation on {cohort.seat.name}: {failure}")
+            continue
+        for client in cohort.clients:
+            metrics = reply.content.metric_records[wire.key(wire.METRICS, client)]
+            found[client] = Score(
+                examples=cast(int, metrics["examples"]),
+                correct=cast(int, metrics["correct"]),
+                loss=cast(float, metrics["loss"]),
+            )
+    return dict(sorted(found.items())), failures
+
+
+def whole_failure(reply: Message | None) -> str:
+    """Why a cohort's message brought nothing at all; empty when it brought a reply."""
+    if reply is None:
+        return "no answer before the round's timeout"
+    if reply.has_error():
+        return f"the worker failed: {reply.error.reason}"
+    return ""
+
+
+def _update(
+    cohort: Cohort, client: int, content: RecordDict, expected: Weights
+) -> ClientUpdate:
+    site = cohort.seat.name
+    status = content.config_records.get(wire.key(wire.STATUS, client))
+    if status is None:
+        return ClientUpdate(client, site, reason="missing from its cohort's reply")
+    device = cast(str, status["device"])
+    if status["status"] != "ok":
+        return ClientUpdate(client, site, device, reason=cast(str, status["reason"]))
+    metrics = content.metric_records[wire.key(wire.METRICS, client)]
+    weights = to_weights(content.array_records[wire.key(wire.ARRAYS, client)])
+    if reason := fault(weights, metrics, expected):
+        return ClientUpdate(client, site, device, reason=reason)
+    prefix = wire.LOSS_PREFIX
+    return ClientUpdate(
+        client=client,
+        site=site,
+        device=device,
+        weights=weights,
+        examples=cast(int, metrics["examples"]),
+        seconds=cast(float, metrics["seconds"]),
+        losses={
+            name.removeprefix(prefix): cast(float, value)
+            for name, value in metrics.items()
+            if name.startswith(prefix)
+        },
+    )
+
+
+def fault(weights: Weights, metrics: MetricRecord, expected: Weights) -> str:
+    """What is wrong with an update; empty when nothing is."""
+    if weights.keys() != expected.keys():
+        return "its weights have other names than the global model's"
+    for name, value in weights.items():
+        if value.shape != expected[name].shape or value.dtype != expected[name].dtype:
+            return f"{name} is {value.dtype}{value.shape}, not {expected[name].dtype}{expected[name].shape}"
+        if not np.isfinite(value).all():
+            return f"{name} is not finite"
+    examples = metrics["examples"]
+    if not isinstance(examples, int) or examples < 1:
+        return f"it says it trained on {examples} images"
+    return ""
+
+
+def to_weights(record: ArrayRecord) -> Weights:
+    """The arrays of a record, by name."""
+    return {name: array.numpy() for name, array in record.items()}

@@ -1,0 +1,1 @@
+"""Aggregation strategies: one file each, around a strategy of `flwr.serverapp.strategy`."""

@@ -1,0 +1,62 @@
+"""``univarfl train``: one run by either engine, from checked settings to a closed record."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from server_app.engines.flower import run_flower
+from server_app.engines.inprocess import run_inprocess
+from server_app.experiment import Experiment
+from server_app.recorder import close_record, plan_run_directory, read_record
+from task.data.federated import federate
+from task.device import choose_device
+from task.worker import build_model
+
+
+class TrainFailedError(RuntimeError):
+    """The run ended without a model; the text says why and where to look."""
+
+
+def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
+    """Run an experiment composed from `overrides`; its run directory.
+
+    Raises:
+        ConfigError, DeviceError: the settings do not fit together; nothing was run.
+        TrainFailedError: the run failed; its record, if it got as far, has status ``failed``.
+    """
+    check_together(experiment)
+    directory = plan_run_directory(experiment)
+    place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
+    try:
+        if experiment.engine == "inprocess":
+            run_inprocess(experiment, [*overrides, *place])
+        else:
+            run_flower(experiment, [*overrides, *place], directory)
+    except KeyboardInterrupt:
+        close_record(directory, "failed", "interrupted")
+        raise
+    except Exception as error:
+        close_record(directory, "failed", str(error))
+        raise TrainFailedError(_where(str(error), directory)) from error
+    close_record(directory, "failed", "the process that ran it ended without a word")
+    record = read_record(directory)
+    if record["status"] != "completed":
+        raise TrainFailedError(_where(record["reason"], directory))
+    return directory
+
+
+def check_together(experiment: Experiment) -> None:
+    """Refuse settings that are each allowed and do not fit together, before anything is started."""
+    local = experiment.local()
+    choose_device(local.device)
+    build_model(local, federate(local).dataset)
+
+
+def quoted(text: str) -> str:
+    """A string as a Hydra value, whatever it holds."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _where(reason: str, directory: Path) -> str:
+    log = directory / "run.log"
+    return f"the run failed: {reason}" + (f"; see {log}" if log.exists() else "")

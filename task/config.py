@@ -1,0 +1,68 @@
+"""The settings of local training: all that a client is told, and nothing that only a server needs."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from task import registry
+from task.data.partitions.base import Partition
+from task.data.sources.base import Source
+from task.methods.base import Method
+from task.models.base import ModelSettings
+
+Settings = dict[str, Any]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class Strict(BaseModel):
+    """Settings that refuse unknown keys, other types and numbers that are not finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Sgd(Strict):
+    """Stochastic gradient descent, made anew for each client and round."""
+
+    lr: Annotated[float, Field(gt=0)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    weight_decay: Annotated[float, Field(ge=0)]
+    nesterov: bool
+
+
+class LocalConfig(Strict):
+    """What local training is made of.
+
+    The four groups name a component of `task` by ``name``; their other keys are its fields.
+    """
+
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
+    num_clients: Annotated[int, Field(ge=1)]
+    local_epochs: Annotated[int, Field(ge=1)]
+    batch_size: Annotated[int, Field(ge=2)]
+    device: Device
+    data: Settings
+    partition: Settings
+    model: Settings
+    method: Settings
+    optim: Sgd
+
+    @model_validator(mode="after")
+    def _components_exist(self) -> "LocalConfig":
+        self.source(), self.divider(), self.network(), self.local_method()
+        return self
+
+    def source(self) -> Source:
+        """The data set."""
+        return registry.create("data", "task.data.sources", Source, self.data)
+
+    def divider(self) -> Partition:
+        """How the data set is divided among the clients."""
+        return registry.create("partition", "task.data.partitions", Partition, self.partition)
+
+    def network(self) -> ModelSettings:
+        """The architecture."""
+        return registry.create("model", "task.models", ModelSettings, self.model)
+
+    def local_method(self) -> Method:
+        """The local method."""
+        return registry.create("method", "task.methods", Method, self.method)

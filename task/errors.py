@@ -1,0 +1,34 @@
+"""Errors that a person can cause, worded for the person who reads them."""
+
+from typing import Any, NoReturn
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used.
+
+    Its text is one line, ``key=value: what is allowed``, fit to be shown as it is.
+    """
+
+    def __init__(self, key: str, value: Any, allowed: str) -> None:
+        super().__init__(f"{key}={value}: {allowed}")
+        self.key, self.value, self.allowed = key, value, allowed
+
+    def under(self, group: str) -> "ConfigError":
+        """The same error with its key inside a configuration group."""
+        return ConfigError(f"{group}.{self.key}", self.value, self.allowed)
+
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, Any, str]]:
+        return ConfigError, (self.key, self.value, self.allowed)
+
+
+class DeviceError(RuntimeError):
+    """A device that was asked for is not there."""
+
+
+class TrainingError(RuntimeError):
+    """A client's local training cannot start or has gone wrong; the text says how."""
+
+
+def refuse(owner: object, field: str, allowed: str) -> NoReturn:
+    """Raise a `ConfigError` for a dataclass field whose value is not allowed."""
+    raise ConfigError(field, getattr(owner, field), allowed)

@@ -1,0 +1,52 @@
+"""The light CNN of UniVarFL and FedUV (STL-10, PACS): eight convolutions, projector, classifier."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from task.errors import refuse
+from task.models.base import ModelSettings, Output, projector
+
+# (kernel, stride, output channels) of each convolution; none is padded, so 32x32 is the least input.
+LAYERS = ((3, 1, 16), (1, 1, 16), (3, 2, 32), (3, 1, 32), (1, 1, 32), (3, 2, 64), (3, 1, 64), (1, 1, 64))
+
+
+class Cnn(nn.Module):
+    """Images [n, C, H, W] with H, W >= 32 to `Output`; maps have 64 channels."""
+
+    def __init__(self, channels: int, classes: int, features: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for kernel, stride, width in LAYERS:
+            convolution = nn.Conv2d(channels, width, kernel, stride, bias=False)
+            layers += [convolution, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            channels = width
+        self.encoder = nn.Sequential(*layers)
+        self.projector = projector(channels, features)
+        self.classifier = nn.Linear(features, classes)
+
+    def forward(self, x: Tensor) -> Output:
+        maps = self.encoder(x)
+        features = self.projector(maps.mean(dim=(2, 3)))
+        return Output(self.classifier(features), features, maps)
+
+
+@dataclass
+class CnnSettings(ModelSettings):
+    """Settings of the light CNN.
+
+    Attributes:
+        features: the projector's width; 256 in the paper.
+    """
+
+    least_image_size: ClassVar[int] = 32
+
+    features: int
+
+    def __post_init__(self) -> None:
+        if self.features < 1:
+            refuse(self, "features", "must be at least 1")
+
+    def build(self, channels: int, classes: int) -> Cnn:
+        return Cnn(channels, classes, self.features)

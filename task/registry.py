@@ -1,0 +1,68 @@
+"""Components found by file name: ``conf/method/univarfl.yaml`` names ``task/methods/univarfl.py``.
+
+A component is a dataclass; its fields are the settings its YAML file may hold. Adding one is adding
+the two files: nothing is registered by hand, and no setting can name code outside these packages.
+"""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from task.errors import ConfigError
+
+T = TypeVar("T")
+
+PYDANTIC_WORDS = {"unexpected_keyword_argument": "unknown key", "missing": "a value is required"}
+
+
+def names(package: str) -> list[str]:
+    """The names of a package's components: its modules, less ``base``."""
+    path = importlib.import_module(package).__path__
+    return sorted(module.name for module in pkgutil.iter_modules(path) if module.name != "base")
+
+
+def component_class(package: str, name: str, base: type[T]) -> type[T]:
+    """The one subclass of `base` that module ``package.name`` defines."""
+    module = importlib.import_module(f"{package}.{name}")
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise TypeError(f"{module.__name__} must define one {base.__name__}, not {len(found)}")
+    return found[0]
+
+
+def create(group: str, package: str, base: type[T], settings: Mapping[str, Any]) -> T:
+    """Build the component that ``settings["name"]`` names from the other settings.
+
+    Raises:
+        ConfigError: the name is unknown, or a setting is unknown, of a wrong type or out of range.
+    """
+    fields = dict(settings)
+    name = fields.pop("name", None)
+    if name not in names(package):
+        raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(package))}")
+    try:
+        component = TypeAdapter(component_class(package, name, base))
+        return component.validate_json(json.dumps(fields), strict=True)
+    except ValidationError as error:
+        raise first_error(error).under(group) from None
+
+
+def first_error(error: ValidationError) -> ConfigError:
+    """The first of pydantic's complaints, as one line with key, value and what is allowed."""
+    problem = error.errors()[0]
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return cause
+    key = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"]
+    words = PYDANTIC_WORDS.get(problem["type"], message[0].lower() + message[1:])
+    value = "" if problem["type"] == "missing" else problem["input"]
+    return ConfigError(key, value, words)

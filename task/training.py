@@ -1,0 +1,128 @@
+"""The local training loop: one for every method."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.config import LocalConfig, Sgd
+from task.data.batches import DeviceImages, training_batches
+from task.errors import TrainingError
+from task.methods.base import LocalRound, Method, Term
+from task.seeding import torch_generator
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What one client's local training gives.
+
+    Attributes:
+        weights: the trained model's ``state_dict``, copied to the CPU.
+        examples: how many images it was trained on.
+        losses: the mean over all images seen of each loss term, unweighted, ``ce`` first.
+    """
+
+    weights: dict[str, Tensor]
+    examples: int
+    losses: dict[str, float]
+
+
+class LocalTrainer:
+    """Trains one client after another in the same model and optimizer, reset for each."""
+
+    def __init__(self, model: nn.Module, method: Method, config: LocalConfig) -> None:
+        self.model = method.build(model)
+        self.method = method
+        self.config = config
+        self.optimizer = make_optimizer(self.model, config.optim)
+
+    def train(
+        self,
+        weights: Mapping[str, Tensor],
+        images: DeviceImages,
+        positions: Tensor,
+        server_round: int,
+        client: int,
+    ) -> LocalResult:
+        """Train from the global weights on the images at `positions` for the local epochs.
+
+        Raises:
+            TrainingError: there are fewer than two images, or the numbers stopped being finite.
+        """
+        if len(positions) < 2:
+            raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
+        self.model.load_state_dict(weights)
+        self.optimizer.state.clear()
+        self.model.train()
+        key = (self.config.seed, "local", server_round, client)
+        self.method.start(
+            self.model, LocalRound(server_round, client, torch_generator(*key, "method"))
+        )
+        meter = LossMeter()
+        for epoch in range(self.config.local_epochs):
+            shuffle = torch.randperm(len(positions), generator=torch_generator(*key, "order", epoch))
+            order = positions[shuffle.to(positions.device)]
+            for batch in training_batches(order, self.config.batch_size):
+                self._step(*images[batch], meter)
+        self.method.finish(self.model)
+        return LocalResult(self._finite_weights(), len(positions), meter.means())
+
+    def _step(self, x: Tensor, y: Tensor, meter: "LossMeter") -> None:
+        rows = len(x)
+        x, y = self.method.batch(x, y)
+        out = self.model(x)
+        terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
+        self.optimizer.zero_grad(set_to_none=True)
+        objective(terms).backward()  # type: ignore[no-untyped-call]
+        self.method.gradients(self.model)
+        self.optimizer.step()
+        meter.add(terms, rows)
+
+    def _finite_weights(self) -> dict[str, Tensor]:
+        weights = self.model.state_dict()
+        for name, value in weights.items():
+            if not torch.isfinite(value).all():
+                raise TrainingError(f"training diverged: {name} is no longer finite")
+        return {name: value.to("cpu", copy=True) for name, value in weights.items()}
+
+
+def objective(terms: Mapping[str, Term]) -> Tensor:
+    """The weighted sum of the terms. A weight of 1 multiplies nothing, so that bits stay."""
+    parts = [term.value if term.weight == 1 else term.value * term.weight for term in terms.values()]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def make_optimizer(model: nn.Module, optim: Sgd) -> torch.optim.SGD:
+    """SGD over the parameters that the method leaves trainable."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.SGD(
+        trainable,
+        lr=optim.lr,
+        momentum=optim.momentum,
+        weight_decay=optim.weight_decay,
+        nesterov=optim.nesterov,
+    )
+
+
+class LossMeter:
+    """Means of loss terms over images, kept on the device so that no step waits for it."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._images = 0
+
+    def add(self, terms: Mapping[str, Term], rows: int) -> None:
+        """Count one batch of `rows` images."""
+        self._images += rows
+        for name, term in terms.items():
+            value = term.value.detach().double() * rows
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def means(self) -> dict[str, float]:
+        """The mean of each term per image; waits for the device once."""
+        return {name: float(total) / self._images for name, total in self._sums.items()}

@@ -1,0 +1,89 @@
+"""One process's share of an experiment: the data on its device, one model, one trainer."""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from task.config import LocalConfig
+from task.data.batches import DeviceImages
+from task.data.federated import federate
+from task.data.sources.base import ImageDataset
+from task.device import choose_device, prepare_process
+from task.errors import ConfigError
+from task.evaluation import Score, evaluate
+from task.seeding import derived_seed
+from task.training import LocalResult, LocalTrainer
+
+
+class Worker:
+    """Trains and scores any client of an experiment, one after another.
+
+    Built once per process: images go to the device once, and the model and optimizer are reset in
+    place for each client.
+
+    Raises:
+        ConfigError: data, clients and model do not fit together.
+        DeviceError: the wanted device is not there.
+    """
+
+    def __init__(self, config: LocalConfig) -> None:
+        prepare_process()
+        self.config = config
+        self.device = choose_device(config.device)
+        self.data = federate(config)
+        self.images = DeviceImages(self.data.dataset, self.device)
+        model = build_model(config, self.data.dataset).to(self.device)
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.trainer = LocalTrainer(model, config.local_method(), config)
+
+    def train(self, weights: Mapping[str, Tensor], server_round: int, client: int) -> LocalResult:
+        """Train one client from the global weights."""
+        prepare_process()
+        positions = self.images.index(self.data.clients[client].train)
+        return self.trainer.train(weights, self.images, positions, server_round, client)
+
+    def validate(self, weights: Mapping[str, Tensor], clients: Sequence[int]) -> list[Score]:
+        """Score the weights on each client's validation images."""
+        return self._score(weights, [self.data.clients[client].validation for client in clients])
+
+    def test(self, weights: Mapping[str, Tensor]) -> Score:
+        """Score the weights on the held-out test set."""
+        return self._score(weights, [self.data.dataset.test])[0]
+
+    def initial_weights(self) -> dict[str, Tensor]:
+        """The global model before the first round, drawn from the experiment's seed."""
+        state = self.trainer.model.state_dict()
+        return {name: value.to("cpu", copy=True) for name, value in state.items()}
+
+    def _score(
+        self, weights: Mapping[str, Tensor], sets: Sequence[NDArray[np.int64]]
+    ) -> list[Score]:
+        prepare_process()
+        self.trainer.model.load_state_dict(weights)
+        return evaluate(self.trainer.model, self.images, [self.images.index(part) for part in sets])
+
+
+def build_model(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
+    """The experiment's network with its first weights, drawn from the seed.
+
+    Raises:
+        ConfigError: the images are too small for it.
+    """
+    settings = config.network()
+    _, channels, height, width = dataset.images.shape
+    if min(height, width) < settings.least_image_size:
+        allowed = f"model {config.model['name']} needs {settings.least_image_size} pixels or more"
+        raise ConfigError("data.image_size", min(height, width), allowed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(config.seed, "model"))
+        return settings.build(channels, len(dataset.classes))
+
+
+@functools.lru_cache(maxsize=1)
+def shared_worker(experiment: str) -> Worker:
+    """This process's worker for an experiment, a `LocalConfig` as JSON; built at its first use."""
+    return Worker(LocalConfig.model_validate_json(experiment))
