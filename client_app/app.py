@@ -17,12 +17,12 @@ def query(message: Message, context: Context) -> Message:
 
 
 @app.train()
-def train(message: Message, context: Context) -> Message:  # noqa: ARG001  (Flower's signature)
+def train(message: Message, context: Context) -> Message:
     """Train each client of the cohort from the global weights."""
     return Message(train_cohort(Request.of(message)), reply_to=message)
 
 
 @app.evaluate()
-def evaluate(message: Message, context: Context) -> Message:  # noqa: ARG001  (Flower's signature)
+def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on each client's validation images."""
     return Message(evaluate_cohort(Request.of(message)), reply_to=message)

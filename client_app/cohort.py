@@ -15,7 +15,7 @@ logger = logging.getLogger("univarfl.client")
 
 
 def train_cohort(request: Request) -> RecordDict:
-    """Train each client; its reply holds weights, metrics and status, or a status that says why not."""
+    """Train each client: weights, metrics and status, or a status that says why not."""
     reply = RecordDict()
     worker = request.worker
     for client in request.clients:

@@ -51,7 +51,7 @@ def _typed(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
             ) from None
         if override.is_sweep_override():
             key = override.key_or_group
-            raise ConfigError(key, override.value_element_as_str(), "one value, not several")
+            raise ConfigError(key, override.get_value_element_as_str(), "one value, not several")
         yield override.key_or_group, override.get_value_element_as_str()
 
 
@@ -78,9 +78,10 @@ def _known_keys() -> Iterator[str]:
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose("config")
     for name, value in config.items():
-        yield str(name)
+        key = str(name)
+        yield key
         if OmegaConf.is_config(value):
-            yield from (f"{name}.{inner}" for inner in value)
+            yield from (f"{key}.{inner}" for inner in map(str, value))
 
 
 def choices() -> dict[str, list[str]]:

@@ -22,13 +22,13 @@ def request(
     arrays: ArrayRecord | None = None,
 ) -> Message:
     """A message to one worker; `task.wire` says what is in it."""
-    config = {
+    config: dict[str, str | int | list[int]] = {
         "experiment": experiment,
         "fingerprint": fingerprint(),
         "round": server_round,
         "clients": list(clients),
     }
-    content = RecordDict({wire.REQUEST: ConfigRecord(config)})
+    content = RecordDict({wire.REQUEST: ConfigRecord(dict(config))})
     if arrays is not None:
         content[wire.ARRAYS] = arrays
     return Message(content, dst_node_id=node_id, message_type=kind, group_id=str(server_round))
@@ -45,7 +45,7 @@ class Exchange:
         self._waiting = {message_id for message_id in self._ids if message_id in pushed}
 
     def replies(self) -> list[Message | None]:
-        """The reply to each message, in their order; None where none came in time, late ones dropped."""
+        """The reply to each message, in their order; None where none came in time."""
         arrived: dict[str, Message] = {}
         pause = SHORTEST_PAUSE
         while self._waiting:

@@ -37,9 +37,7 @@ class Experiment(LocalConfig):
 
     def aggregation(self) -> StrategySettings:
         """The aggregation strategy."""
-        return registry.create(
-            "strategy", "server_app.strategies", StrategySettings, self.strategy
-        )
+        return registry.create("strategy", "server_app.strategies", StrategySettings, self.strategy)
 
     def local(self) -> LocalConfig:
         """The part that clients are told."""

@@ -16,7 +16,6 @@ from server_app.participation import Cohort, assign, participants
 from server_app.progress import round_line
 from server_app.recorder import Recorder
 from server_app.replies import ClientUpdate, Weights, scores, updates
-from task import wire
 from task.evaluation import Score
 from task.worker import shared_worker
 
@@ -96,7 +95,12 @@ class Federation:
         self.seats = meet(self.grid, self.local_json, experiment.device, timeout)
         self.recorder.update(
             workers=[
-                {"site": seat.name, "device": seat.device, "runtime": seat.runtime, "host": seat.host}
+                {
+                    "site": seat.name,
+                    "device": seat.device,
+                    "runtime": seat.runtime,
+                    "host": seat.host,
+                }
                 for seat in self.seats
             ]
         )
@@ -132,7 +136,9 @@ class Federation:
         trained = updates(cohorts, exchange.replies(), self.weights)
         for update in trained:
             if not update.accepted:
-                logger.warning("round %d, client %d: %s", server_round, update.client, update.reason)
+                logger.warning(
+                    "round %d, client %d: %s", server_round, update.client, update.reason
+                )
         return trained
 
     def _score(
@@ -163,7 +169,9 @@ class Federation:
     def _send(self, kind: str, server_round: int, cohorts: Sequence[Cohort]) -> Exchange:
         arrays = ArrayRecord({name: Array(value) for name, value in self.weights.items()})
         messages = [
-            request(kind, cohort.seat.node_id, self.local_json, server_round, cohort.clients, arrays)
+            request(
+                kind, cohort.seat.node_id, self.local_json, server_round, cohort.clients, arrays
+            )
             for cohort in cohorts
         ]
         return Exchange(self.grid, messages, self.experiment.federation.round_timeout)
@@ -190,7 +198,7 @@ class Federation:
 
 
 def train_means(trained: Sequence[ClientUpdate]) -> dict[str, float]:
-    """Loss terms averaged over the images of the accepted clients, and how many clients there were."""
+    """Loss terms averaged over the accepted clients' images, and how many clients there were."""
     accepted = [update for update in trained if update.accepted]
     images = sum(update.examples for update in accepted)
     means: dict[str, float] = {}

@@ -96,10 +96,10 @@ def _check(introductions: list[ConfigRecord], device: Device) -> None:
     for record in introductions:
         if record["fingerprint"] != fingerprint():
             raise HandshakeError(
-                f"the clients import their code from {record['code']}, the server from "
-                f"{code_directories()['task'].parent}, and the two differ. Flower's local SuperLink "
-                "lets its workers import from the directory it was first started in: end it (the "
-                "flower-superlink process) and start it from an empty directory, or use "
+                f"the clients import their code from {record['code']!r}, the server from "
+                f"'{code_directories()['task'].parent}', and the two differ. Flower's local "
+                "SuperLink lets its workers import from the directory it was first started in: end "
+                "it (the flower-superlink process) and start it from an empty directory, or use "
                 "'univarfl train', which does"
             )
         if device == "cuda" and not record["cuda"]:
@@ -108,7 +108,7 @@ def _check(introductions: list[ConfigRecord], device: Device) -> None:
                 f"Add {federation_advice(len(introductions))}, or use 'univarfl train', which does"
             )
         if record["error"]:
-            raise HandshakeError(f"a SuperNode cannot train: {record['error']}")
+            raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
 
 
 def federation_advice(supernodes: int) -> str:
@@ -128,6 +128,6 @@ def hidden_gpu_warning(seats: list[Seat], device: Device, server_sees_gpu: bool)
     if device != "auto" or not server_sees_gpu or any(seat.device != "cpu" for seat in seats):
         return ""
     return (
-        "the clients train on the CPU although this machine has a GPU, because Flower hides it from "
-        f"them unless asked: add {federation_advice(len(seats))}"
+        "the clients train on the CPU although this machine has a GPU, because Flower hides it "
+        f"from them unless asked: add {federation_advice(len(seats))}"
     )

@@ -1,4 +1,4 @@
-"""A run's record: ``run.json``, ``rounds.csv``, ``clients.csv``, ``model.safetensors``, ``run.log``."""
+"""A run's record: the directory with ``run.json``, the tables, the model and the log."""
 
 import csv
 import hashlib
@@ -24,7 +24,16 @@ from task.fingerprint import fingerprint
 
 FORMAT = 1
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
-PACKAGES = ("univarfl", "flwr", "hydra-core", "numpy", "ray", "scikit-learn", "torch", "torchvision")
+PACKAGES = (
+    "univarfl",
+    "flwr",
+    "hydra-core",
+    "numpy",
+    "ray",
+    "scikit-learn",
+    "torch",
+    "torchvision",
+)
 ROUND_COLUMNS = ("round", "split", "metric", "value")
 CLIENT_COLUMNS = (
     "round", "client", "site", "status", "reason", "examples", "seconds", "device",
@@ -93,7 +102,7 @@ class Recorder:
         }
         self.update()
 
-    def update(self, **entries: Any) -> None:  # noqa: ANN401  (whatever JSON holds)
+    def update(self, **entries: Any) -> None:
         """Put entries into ``run.json``."""
         self.summary |= entries
         write_record(self.directory, self.summary)

@@ -96,9 +96,7 @@ def whole_failure(reply: Message | None) -> str:
     return ""
 
 
-def _update(
-    cohort: Cohort, client: int, content: RecordDict, expected: Weights
-) -> ClientUpdate:
+def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights) -> ClientUpdate:
     site = cohort.seat.name
     status = content.config_records.get(wire.key(wire.STATUS, client))
     if status is None:
@@ -131,8 +129,9 @@ def fault(weights: Weights, metrics: MetricRecord, expected: Weights) -> str:
     if weights.keys() != expected.keys():
         return "its weights have other names than the global model's"
     for name, value in weights.items():
-        if value.shape != expected[name].shape or value.dtype != expected[name].dtype:
-            return f"{name} is {value.dtype}{value.shape}, not {expected[name].dtype}{expected[name].shape}"
+        wanted = expected[name]
+        if value.shape != wanted.shape or value.dtype != wanted.dtype:
+            return f"{name} is {value.dtype}{value.shape}, not {wanted.dtype}{wanted.shape}"
         if not np.isfinite(value).all():
             return f"{name} is not finite"
     examples = metrics["examples"]

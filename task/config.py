@@ -1,4 +1,4 @@
-"""The settings of local training: all that a client is told, and nothing that only a server needs."""
+"""The settings of local training: all that a client is told, nothing that only a server needs."""
 
 from typing import Annotated, Any, Literal
 

@@ -18,7 +18,7 @@ def prepare_process() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     # A check for reads of fresh memory that deterministic mode brings, at the price of filling it.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def choose_device(wanted: Device) -> torch.device:

@@ -31,7 +31,9 @@ def component_class(package: str, name: str, base: type[T]) -> type[T]:
     found = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
     ]
     if len(found) != 1:
         raise TypeError(f"{module.__name__} must define one {base.__name__}, not {len(found)}")

@@ -62,7 +62,9 @@ class LocalTrainer:
         )
         meter = LossMeter()
         for epoch in range(self.config.local_epochs):
-            shuffle = torch.randperm(len(positions), generator=torch_generator(*key, "order", epoch))
+            shuffle = torch.randperm(
+                len(positions), generator=torch_generator(*key, "order", epoch)
+            )
             order = positions[shuffle.to(positions.device)]
             for batch in training_batches(order, self.config.batch_size):
                 self._step(*images[batch], meter)
@@ -75,7 +77,7 @@ class LocalTrainer:
         out = self.model(x)
         terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
         self.optimizer.zero_grad(set_to_none=True)
-        objective(terms).backward()  # type: ignore[no-untyped-call]
+        objective(terms).backward()
         self.method.gradients(self.model)
         self.optimizer.step()
         meter.add(terms, rows)
@@ -90,7 +92,9 @@ class LocalTrainer:
 
 def objective(terms: Mapping[str, Term]) -> Tensor:
     """The weighted sum of the terms. A weight of 1 multiplies nothing, so that bits stay."""
-    parts = [term.value if term.weight == 1 else term.value * term.weight for term in terms.values()]
+    parts = [
+        term.value if term.weight == 1 else term.value * term.weight for term in terms.values()
+    ]
     total = parts[0]
     for part in parts[1:]:
         total = total + part

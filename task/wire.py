@@ -1,8 +1,8 @@
 """The names under which server and clients find things in each other's messages.
 
-A request holds ``ARRAYS`` (the global weights) and ``REQUEST`` (`experiment`, a `LocalConfig` as JSON;
-`fingerprint`; `round`; `clients`). Its reply holds for each client of the cohort a record of each
-kind below, under ``key(kind, client)``.
+A request holds ``ARRAYS`` (the global weights) and ``REQUEST`` (``experiment``, a `LocalConfig` as
+JSON; ``fingerprint``; ``round``; ``clients``). Its reply holds, for each client of the cohort, a
+record of each kind below under ``key(kind, client)``.
 """
 
 ARRAYS = "arrays"

@@ -37,7 +37,7 @@ class Worker:
         self.data = federate(config)
         self.images = DeviceImages(self.data.dataset, self.device)
         model = build_model(config, self.data.dataset).to(self.device)
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model = model.to(memory_format=torch.channels_last)
         self.trainer = LocalTrainer(model, config.local_method(), config)
 
     def train(self, weights: Mapping[str, Tensor], server_round: int, client: int) -> LocalResult:

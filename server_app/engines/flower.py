@@ -89,7 +89,11 @@ def readable(line: str) -> str:
     found = LOG_LINE.match(line)
     if found is None:
         return ""
-    return found["message"] if found["level"] == "INFO" else f"{found['level'].lower()}: {found['message']}"
+    return (
+        found["message"]
+        if found["level"] == "INFO"
+        else f"{found['level'].lower()}: {found['message']}"
+    )
 
 
 def tail(path: Path, lines: int = 15) -> str:

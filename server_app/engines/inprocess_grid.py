@@ -1,9 +1,9 @@
 """Everything in one process: a Flower grid that calls the ClientApp directly.
 
-For tests in milliseconds, for a debugger, and for one GPU without Ray. It keeps to what Flower's own
-grid does under Ray (a contract test compares the two): what is passed is copied, a client's
-exception comes back as an error reply, state survives between messages but not a failed one, and a
-reply that is late stays behind for a later pull.
+For tests in milliseconds, for a debugger, and for one GPU without Ray. It keeps to what Flower's
+own grid does under Ray (a contract test compares the two): what is passed is copied, a client's
+exception comes back as an error reply, state survives between messages but not a failed one, and
+a reply that is late stays behind for a later pull.
 """
 
 import copy

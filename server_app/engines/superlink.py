@@ -1,8 +1,8 @@
 """A SuperLink of one's own: started for one run, ended with it.
 
 Flower's shared local SuperLink is a daemon that keeps the directory, the environment and the code
-path of whoever started it first. This one starts in an empty directory, on free ports, with a Flower
-home of its own, so that nothing but the submitted bundle can be imported.
+path of whoever started it first. This one starts in an empty directory, on free ports, with a
+Flower home of its own, so that nothing but the submitted bundle can be imported.
 """
 
 import os

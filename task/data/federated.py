@@ -53,7 +53,7 @@ def federate(config: LocalConfig) -> FederatedData:
 
 
 def hold_out(positions: Positions, generator: np.random.Generator) -> ClientSplit:
-    """Keep a tenth for validation, rounded to the nearest; one image at least where there are two."""
+    """Keep a tenth for validation, to the nearest image; one at least where there are two."""
     count = int(len(positions) * VALIDATION_SHARE + 0.5)
     if len(positions) >= 2:
         count = max(count, 1)

@@ -1,17 +1,18 @@
 """UniVarFL: keep class probabilities varied and features spread out, on the client alone.
 
 Paper: Gupta, Jangid, Sethi, "UniVarFL: Uniformity and Variance Regularized Federated Learning for
-Heterogeneous Data", Eqs. 1 to 4. Hooks: ``loss``. State kept, extra upload: none. Extra compute: two
-small functions of the batch's logits and features; no second forward pass, no global model.
+Heterogeneous Data", Eqs. 1 to 4. Hooks: ``loss``. State kept, extra upload: none. Extra compute:
+two small functions of the batch's logits and features; no second forward pass, no global model.
 
 Where we decide what the paper leaves open:
 
 * Eq. 2 and Eq. 1 use the same (unbiased) variance, so that c = 1/D exactly for D classes.
 * Eq. 3's diagonal i = j is the constant 1/(n*eps) with gradient 0. It is left out: in float32 its
   rounding error drowns the gradient. The recorded value is lower by that constant.
-* Eq. 3 is computed in float64. In float32, 1 - z_i.z_j carries an error of 1e-7 that its reciprocal
-  squares: rows 1e-3 apart would get a gradient wrong by 5e-4 at eps = 1e-3, duplicates at eps = 1e-6
-  one of 2e4. In float64 every case agrees with Eq. 3 to 1e-6 relative, float32's own rounding.
+* Eq. 3 is computed in float64. In float32, 1 - z_i.z_j carries an error of 1e-7 that its
+  reciprocal squares: rows 1e-3 apart would get a gradient wrong by 5e-4 at eps = 1e-3, duplicates
+  at eps = 1e-6 one of 2e4. In float64 every case agrees with Eq. 3 to 1e-6 relative, which is
+  float32's own rounding.
 """
 
 import warnings
@@ -63,7 +64,8 @@ def hyperspherical_energy(features: Tensor, eps: float) -> Tensor:
     z = wide / norm.masked_fill(norm == 0, torch.inf)
     repulsion = (1 + eps - z @ z.T).reciprocal()
     off_diagonal = repulsion.masked_fill(torch.eye(rows, dtype=torch.bool, device=z.device), 0)
-    return (off_diagonal.sum() / rows**2).float()
+    energy: Tensor = off_diagonal.sum() / rows**2
+    return energy.float()
 
 
 @dataclass
@@ -89,8 +91,8 @@ class UniVarFL(Method):
             refuse(self, "energy_eps", "must be above 0")
         if self.energy_eps < 1e-4:
             warnings.warn(
-                f"method.energy_eps={self.energy_eps:g} is below 1e-4: features that nearly coincide "
-                "get gradients in the order of eps^-1.5, and training may diverge",
+                f"method.energy_eps={self.energy_eps:g} is below 1e-4: features that nearly "
+                "coincide get gradients in the order of eps^-1.5, and training may diverge",
                 stacklevel=2,
             )
 

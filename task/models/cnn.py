@@ -8,8 +8,17 @@ from torch import Tensor, nn
 from task.errors import refuse
 from task.models.base import ModelSettings, Output, projector
 
-# (kernel, stride, output channels) of each convolution; none is padded, so 32x32 is the least input.
-LAYERS = ((3, 1, 16), (1, 1, 16), (3, 2, 32), (3, 1, 32), (1, 1, 32), (3, 2, 64), (3, 1, 64), (1, 1, 64))
+# (kernel, stride, output channels) of each convolution. None is padded: 32x32 is the least input.
+LAYERS = (
+    (3, 1, 16),
+    (1, 1, 16),
+    (3, 2, 32),
+    (3, 1, 32),
+    (1, 1, 32),
+    (3, 2, 64),
+    (3, 1, 64),
+    (1, 1, 64),
+)
 
 
 class Cnn(nn.Module):

@@ -1,9 +1,10 @@
 """Label shift: each class shared out by a draw from a Dirichlet distribution, sizes kept balanced.
 
-This is the split that MOON, FedUV and FedAlign run: a client that already holds its even share takes
-no more of a class, and the draw is repeated until every client holds enough. At 100 clients, alpha
-0.01 and 10 classes hardly any draw succeeds, so ours are bounded: after `DRAWS`, the draw that came
-closest is kept, and its smallest clients are filled up from its largest, which the record says.
+This is the split that MOON, FedUV and FedAlign run: a client that already holds its even share
+takes no more of a class, and the draw is repeated until every client holds enough. At 100 clients,
+alpha 0.01 and 10 classes hardly any draw succeeds, so ours are bounded: after `DRAWS`, the draw
+that came closest is kept, and its smallest clients are filled up from its largest, which the record
+says.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Handwritten digits: 1,797 real 8x8 images that ship inside scikit-learn, so nothing is downloaded.
+"""Handwritten digits: 1,797 real 8x8 images inside scikit-learn, so nothing is downloaded.
 
 Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test
 half). The test set here is a fifth of each class, drawn once with a seed of its own.
