@@ -2,14 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
@@ -26,10 +25,9 @@ def compose_experiment(overrides: Sequence[str]) -> Experiment:
     Raises:
         ConfigError: an override cannot be read, or a key, choice or value is not allowed.
     """
-    values = dict(_typed(overrides))
+    values = dict(map(_key_and_value, overrides))
     try:
-        with initialize_config_dir(str(CONF), version_base=None):
-            config = OmegaConf.to_container(compose("config", list(overrides)), resolve=True)
+        config = OmegaConf.to_container(_composed(overrides), resolve=True)
     except MissingConfigException as error:
         raise _unknown_choice(error, values) from None
     except (ConfigCompositionException, OmegaConfBaseException) as error:
@@ -40,48 +38,50 @@ def compose_experiment(overrides: Sequence[str]) -> Experiment:
         raise first_error(error) from None
 
 
-def _typed(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    parser = OverridesParser.create()
-    for text in overrides:
-        try:
-            override = parser.parse_override(text)
-        except HydraException:
-            raise ConfigError(
-                "override", text, "cannot be read; write key=value, as in alpha=0.05"
-            ) from None
-        if override.is_sweep_override():
-            key = override.key_or_group
-            raise ConfigError(key, override.get_value_element_as_str(), "one value, not several")
-        yield override.key_or_group, override.get_value_element_as_str()
+def _composed(overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base=None):
+        return compose("config", list(overrides))
 
 
-def _unknown_choice(error: MissingConfigException, values: dict[str, Any]) -> ConfigError:
+def _key_and_value(text: str) -> tuple[str, str]:
+    """An override's key and value, as typed; refused when Hydra cannot read it as one value."""
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException:
+        raise ConfigError(
+            "override", text, "cannot be read; write key=value, as in alpha=0.05"
+        ) from None
+    key, value = override.key_or_group, text.partition("=")[2]
+    if override.is_sweep_override():
+        raise ConfigError(key, value, "must be one value, not several")
+    return key, value
+
+
+def _unknown_choice(error: MissingConfigException, values: dict[str, str]) -> ConfigError:
     missing = str(error.missing_cfg_file)
     group, _, choice = missing.rpartition("/")
     options = ", ".join(error.options or ())
     return ConfigError(group, values.get(group, choice), f"choose one of {options}")
 
 
-def _unknown_key(error: Exception, values: dict[str, Any]) -> ConfigError:
+def _unknown_key(error: Exception, values: dict[str, str]) -> ConfigError:
     lines = [line for line in str(error).splitlines() if line.strip()]
     found = re.search(r"Could not override '([^']+)'", lines[0])
     if found is None:
         return ConfigError("conf", CONF, " ".join(lines))
     key = found[1]
-    close = difflib.get_close_matches(key, list(_known_keys()), n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]}?" if close else "'univarfl train --help' lists the keys"
+    chosen = [f"{group}={values[group]}" for group in choices() if group in values]
+    config = _composed(chosen)
+    group = key.partition(".")[0]
+    if group != key and OmegaConf.is_config(config.get(group)):
+        choice = config[group].get("name")
+        keys = ", ".join(name for name in config[group] if name != "name")
+        hint = f"{f'{group}={choice}' if choice else group} has {keys or 'no settings'}"
+    elif close := difflib.get_close_matches(key, list(config), n=1, cutoff=0.5):
+        hint = f"did you mean {close[0]}?"
+    else:
+        hint = "'univarfl train --help' tells the keys"
     return ConfigError(key, values.get(key, ""), f"unknown key; {hint}")
-
-
-def _known_keys() -> Iterator[str]:
-    """Every key of the default configuration, and every group, as they are typed."""
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose("config")
-    for name, value in config.items():
-        key = str(name)
-        yield key
-        if OmegaConf.is_config(value):
-            yield from (f"{key}.{inner}" for inner in map(str, value))
 
 
 def choices() -> dict[str, list[str]]:

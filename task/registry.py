@@ -16,7 +16,13 @@ from task.errors import ConfigError
 
 T = TypeVar("T")
 
-PYDANTIC_WORDS = {"unexpected_keyword_argument": "unknown key", "missing": "a value is required"}
+PYDANTIC_WORDS = {
+    "extra_forbidden": "unknown key",
+    "missing": "a value is required",
+    "string_pattern_mismatch": "must be letters, digits, '.', '_' and '-', and begin with one of "
+    "the first two",
+    "unexpected_keyword_argument": "unknown key",
+}
 
 
 def names(package: str) -> list[str]:
@@ -64,7 +70,6 @@ def first_error(error: ValidationError) -> ConfigError:
     if isinstance(cause, ConfigError):
         return cause
     key = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"]
-    words = PYDANTIC_WORDS.get(problem["type"], message[0].lower() + message[1:])
+    words = PYDANTIC_WORDS.get(problem["type"], problem["msg"].replace("Input should", "must"))
     value = "" if problem["type"] == "missing" else problem["input"]
     return ConfigError(key, value, words)
