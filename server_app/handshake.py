@@ -1,6 +1,7 @@
 """Who the workers are: asked once, before the first round."""
 
 import math
+import os
 import time
 from dataclasses import dataclass
 from typing import cast
@@ -99,7 +100,7 @@ def _check(introductions: list[ConfigRecord], device: Device) -> None:
                 f"the clients import their code from {record['code']!r}, the server from "
                 f"'{code_directories()['task'].parent}', and the two differ. Flower's local "
                 "SuperLink lets its workers import from the directory it was first started in: end "
-                "it (the flower-superlink process) and start it from an empty directory, or use "
+                f"it (kill {os.getppid()}) and start it from an empty directory, or use "
                 "'univarfl train', which does"
             )
         if device == "cuda" and not record["cuda"]:

@@ -1,0 +1,65 @@
+"""What the tests share: a small experiment, run in this process in a second or two."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import task.data.partitions
+import task.methods
+from server_app.composition import compose_experiment
+from server_app.recorder import read_record
+from server_app.train import train_experiment
+
+PARTS = Path(__file__).parent / "parts"
+SMALL = ("engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid")
+
+Train = Callable[..., Path]
+
+
+def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
+    """Overrides that make some clients fail in some rounds (tests/parts/methods/faulty.py)."""
+    return [
+        "method=fedavg",
+        "method.name=faulty",
+        f"+method.clients={clients}",
+        f"+method.rounds={rounds}",
+        f"+method.fault={fault}",
+    ]
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Components that only tests use, found like any other."""
+    for package, folder in ((task.methods, "methods"), (task.data.partitions, "partitions")):
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(PARTS / folder)])
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    """Train the small experiment with overrides; the run's directory."""
+
+    def run(*overrides: str) -> Path:
+        words = [*SMALL, f"output_dir={tmp_path / 'runs'}", *overrides]
+        return train_experiment(compose_experiment(words), words)
+
+    return run
+
+
+def only_run(tmp_path: Path) -> Path:
+    """The one run directory under a test's `tmp_path`."""
+    (directory,) = (tmp_path / "runs").iterdir()
+    return directory
+
+
+def rows(directory: Path, name: str) -> list[dict[str, str]]:
+    """A table of a run's record."""
+    with (directory / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sha256(directory: Path) -> Any:
+    """The final model's hash, from the record."""
+    return read_record(directory)["model_sha256"]
