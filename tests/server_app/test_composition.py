@@ -1,0 +1,97 @@
+"""From words to a checked experiment, or to one line that says what is wrong."""
+
+import shlex
+
+import pytest
+
+from server_app.composition import choices, compose_experiment
+from task.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "word", [f"{group}={name}" for group, names in choices().items() for name in names]
+)
+def test_every_choice_composes(word: str) -> None:
+    assert compose_experiment([word])
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    experiment = compose_experiment([])
+    shown = experiment.model_dump(
+        include={"alpha", "rho", "rounds", "num_clients", "local_epochs", "batch_size", "seed"}
+    )
+    assert shown == {
+        "alpha": 0.3, "rho": 1.0, "rounds": 12, "num_clients": 10, "local_epochs": 5,
+        "batch_size": 32, "seed": 0,
+    }  # fmt: skip
+    assert (experiment.data["name"], experiment.method["name"]) == ("digits", "univarfl")
+
+
+def test_what_is_typed_wins_over_what_a_data_set_brings() -> None:
+    experiment = compose_experiment(["data=digits", "num_clients=3", "partition=iid", "alpha=2"])
+    assert (experiment.num_clients, experiment.partition["name"]) == (3, "iid")
+    assert compose_experiment(["alpha=2"]).partition["alpha"] == 2
+
+
+def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
+    told = compose_experiment(["output_dir=/somewhere"]).local().model_dump()
+    assert not {"output_dir", "rho", "rounds", "strategy", "federation", "engine"} & told.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("method=foo", "method=foo: choose one of fedavg, univarfl"),
+        ("data=foo", "data=foo: choose one of digits"),
+        ("roundz=3", "roundz=3: unknown key; did you mean rounds?"),
+        ("xyzzy=3", "xyzzy=3: unknown key; 'univarfl train --help' tells the keys"),
+        ("+foo=1", "foo=1: unknown key"),
+        (
+            "method.mu=1",
+            "method.mu=1: unknown key; method=univarfl has energy_weight, variance_weight, energy_eps",
+        ),
+        (
+            "method=fedavg method.energy_weight=1",
+            "method.energy_weight=1: unknown key; method=fedavg has no settings",
+        ),
+        ("optim.foo=1", "optim.foo=1: unknown key; optim has lr, momentum, weight_decay, nesterov"),
+        ("+method.foo=1", "method.foo=1: unknown key"),
+        ("method.name=os", "method.name=os: choose one of fedavg, univarfl"),
+        ("model.name=../cnn", "model.name=../cnn: choose one of cnn"),
+        ("method.name=base", "method.name=base: choose one of fedavg, univarfl"),
+        ("strategy.name=foo", "strategy.name=foo: choose one of fedavg"),
+        ("alpha=0", "alpha=0: must be greater than 0"),
+        ("alpha=-1", "alpha=-1: must be greater than 0"),
+        ("alpha=nan", "alpha=nan: must be a finite number"),
+        ("alpha=abc", "alpha=abc: must be a valid number"),
+        ("alpha=true", "alpha=True: must be a valid number"),
+        ("rho=0", "rho=0: must be greater than 0"),
+        ("rho=1.01", "rho=1.01: must be less than or equal to 1"),
+        ("rounds=0", "rounds=0: must be greater than or equal to 1"),
+        ("rounds=1.5", "rounds=1.5: must be a valid integer"),
+        ("rounds=null", "rounds=None: must be a valid integer"),
+        ("batch_size=1", "batch_size=1: must be greater than or equal to 2"),
+        ("seed=-1", "seed=-1: must be greater than or equal to 0"),
+        ("seed=0,1", "seed=0,1: must be one value, not several"),
+        ("device=gpu", "device=gpu: must be 'auto', 'cpu' or 'cuda'"),
+        ("method.energy_weight=-1", "method.energy_weight=-1.0: must be at least 0"),
+        ("method.energy_eps=0", "method.energy_eps=0.0: must be above 0"),
+        ("method.energy_eps=x", "method.energy_eps=x: must be a valid number"),
+        ("data.image_size=4", "data.image_size=4: must be from 8 to 512"),
+        ("partition.min_images=0", "partition.min_images=0: must be at least 1"),
+        ("strategy.weighting=x", "strategy.weighting=x: must be 'examples' or 'uniform'"),
+        ("optim.lr=0", "optim.lr=0: must be greater than 0"),
+        ("federation.workers=0", "federation.workers=0: must be greater than or equal to 1"),
+        (
+            "run_id=../x",
+            "run_id=../x: must be letters, digits, '.', '_' and '-', and begin with one of the "
+            "first two",
+        ),
+        ("rounds", "override=rounds: cannot be read; write key=value, as in alpha=0.05"),
+        ("'rounds=[1'", "override=rounds=[1: cannot be read; write key=value, as in alpha=0.05"),
+    ],
+)
+def test_bad_input_is_one_line_with_key_value_and_what_is_allowed(words: str, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose_experiment(shlex.split(words))
+    assert str(caught.value) == line

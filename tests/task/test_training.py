@@ -1,0 +1,189 @@
+"""The local loop: every method keeps its contract, and nothing leaks from client to client."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from server_app.composition import choices, compose_experiment
+from task.config import LocalConfig
+from task.errors import TrainingError
+from task.evaluation import Score, evaluate
+from task.methods.base import LocalRound, Method, Term
+from task.models.base import Output
+from task.models.cnn import Cnn
+from task.seeding import torch_generator
+from task.training import LocalTrainer, objective
+from task.worker import Worker
+
+METHODS = choices()["method"]
+
+
+def config(*overrides: str) -> LocalConfig:
+    return compose_experiment(["local_epochs=1", *overrides]).local()
+
+
+@cache
+def worker(method: str = "fedavg") -> Worker:
+    return Worker(config(f"method={method}"))
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+class TestEveryMethod:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_trains_and_leaves_the_global_weights_alone(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        before = {name: value.clone() for name, value in weights.items()}
+        result = worker(method).train(weights, 1, 0)
+        assert same(weights, before)
+        assert not same(result.weights, before)
+        assert result.examples == len(worker(method).data.clients[0].train)
+        assert all(value.dtype == before[name].dtype for name, value in result.weights.items())
+        assert next(iter(result.losses)) == "ce"
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_what_a_client_computes_does_not_depend_on_who_came_before(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        alone = worker(method).train(weights, 3, 2)
+        worker(method).train(weights, 3, 0)
+        worker(method).validate(weights, [1])
+        assert same(worker(method).train(weights, 3, 2).weights, alone.weights)
+        assert same(Worker(config(f"method={method}")).train(weights, 3, 2).weights, alone.weights)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_rounds_and_clients_draw_their_own_batches(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        first = worker(method).train(weights, 1, 0).weights
+        assert not same(worker(method).train(weights, 2, 0).weights, first)
+
+
+def test_one_step_is_sgd_on_the_cross_entropy() -> None:
+    """One batch of all 36 images of a client, without momentum or decay: w - lr * gradient."""
+    one = Worker(
+        config(
+            "method=fedavg", "batch_size=1024", "optim.momentum=0", "optim.weight_decay=0",
+            "optim.lr=0.5",
+        )
+    )  # fmt: skip
+    weights = one.initial_weights()
+    trained = one.train(weights, 1, 1)
+    model = Cnn(1, 10, 256).to(memory_format=torch.channels_last)
+    model.load_state_dict(weights)
+    positions = one.images.index(one.data.clients[1].train)
+    order = torch.randperm(36, generator=torch_generator(0, "local", 1, 1, "order", 0))
+    x, y = one.images[positions[order]]
+    loss = F.cross_entropy(model(x).logits, y)
+    loss.backward()
+    assert trained.losses["ce"] == pytest.approx(loss.item(), rel=1e-6)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        expected = parameter.detach() - 0.5 * parameter.grad
+        assert torch.allclose(trained.weights[name], expected, atol=1e-6), name
+
+
+@pytest.mark.parametrize("off", ["energy", "variance"])
+def test_univarfl_at_weight_0_gives_the_fedavg_update_bit_for_bit(off: str) -> None:
+    weights = worker().initial_weights()
+    both = ["method=univarfl", "method.energy_weight=0", "method.variance_weight=0"]
+    expected = worker().train(weights, 1, 0).weights
+    assert same(Worker(config(*both)).train(weights, 1, 0).weights, expected)
+    one_on = [word for word in both if off in word or "method=" in word]
+    assert not same(Worker(config(*one_on)).train(weights, 1, 0).weights, expected)
+
+
+def test_momentum_does_not_leak_into_the_next_client() -> None:
+    """A client after another must start from an empty buffer, as it does in a new process."""
+    heavy = config("method=fedavg", "optim.momentum=0.99")
+    used, fresh = Worker(heavy), Worker(heavy)
+    weights = used.initial_weights()
+    used.train(weights, 1, 0)
+    assert same(used.train(weights, 1, 1).weights, fresh.train(weights, 1, 1).weights)
+
+
+def test_the_hooks_are_called_in_the_order_they_promise() -> None:
+    calls: list[str] = []
+
+    @dataclass
+    class Spy(Method):
+        def build(self, model: nn.Module) -> nn.Module:
+            calls.append("build")
+            return model
+
+        def start(self, model: nn.Module, this: LocalRound) -> None:
+            calls.append(f"start {this.round} {this.client}")
+
+        def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            calls.append("batch")
+            return x, y
+
+        def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+            calls.append("loss")
+            return {"extra": Term(out.logits.square().mean(), 0.1)}
+
+        def gradients(self, model: nn.Module) -> None:
+            assert all(parameter.grad is not None for parameter in model.parameters())
+            calls.append("gradients")
+
+        def finish(self, model: nn.Module) -> None:
+            calls.append("finish")
+
+    one = worker()
+    trainer = LocalTrainer(Cnn(1, 10, 256), Spy(), config("batch_size=20"))
+    positions = one.images.index(one.data.clients[1].train)[:36]
+    result = trainer.train(one.initial_weights(), one.images, positions, 4, 1)
+    step = ["batch", "loss", "gradients"]
+    assert calls == ["build", "start 4 1", *step, *step, "finish"]
+    assert list(result.losses) == ["ce", "extra"]
+
+
+@pytest.mark.parametrize("images", [0, 1])
+def test_too_few_images_are_an_error(images: int) -> None:
+    one = worker()
+    positions = torch.arange(images)
+    with pytest.raises(TrainingError, match=f"{images} training images; at least 2"):
+        one.trainer.train(one.initial_weights(), one.images, positions, 1, 0)
+
+
+def test_numbers_that_are_no_longer_finite_are_an_error() -> None:
+    wild = Worker(config("method=fedavg", "optim.lr=1e30", "local_epochs=2"))
+    with pytest.raises(TrainingError, match="no longer finite"):
+        wild.train(wild.initial_weights(), 1, 0)
+
+
+def test_the_objective_is_the_weighted_sum() -> None:
+    terms = {"ce": Term(torch.tensor(2.0), 1.0), "a": Term(torch.tensor(3.0), 0.5)}
+    assert objective(terms).item() == 3.5
+
+
+def test_scores_are_those_of_each_set_alone() -> None:
+    one = worker()
+    weights = one.train(one.initial_weights(), 1, 0).weights
+    clients = list(range(10))
+    together = one.validate(weights, clients)
+    for client in clients:
+        (alone,) = one.validate(weights, [client])
+        assert (alone.examples, alone.correct) == (
+            together[client].examples,
+            together[client].correct,
+        )
+        assert alone.loss == pytest.approx(together[client].loss, rel=1e-5)
+    assert evaluate(one.trainer.model, one.images, [torch.arange(0)]) == [Score(0, 0, 0.0)]
+    assert Score(0, 0, 0.0).means() == {}
+
+
+def test_the_cnn_has_the_papers_layers() -> None:
+    """Eight convolutions without padding take 32x32 to 3x3; the projector is 256 wide."""
+    out = Cnn(3, 7, 256)(torch.randn(2, 3, 32, 32))
+    assert out.maps.shape == (2, 64, 3, 3)
+    assert out.features.shape == (2, 256)
+    assert out.logits.shape == (2, 7)
+    assert (out.features >= 0).all()
+    convolutions = [m for m in Cnn(3, 7, 256).modules() if isinstance(m, nn.Conv2d)]
+    assert len(convolutions) == 8
+    assert all(c.bias is None and c.padding == (0, 0) for c in convolutions)
