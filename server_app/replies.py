@@ -104,8 +104,11 @@ def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights)
     device = cast(str, status["device"])
     if status["status"] != "ok":
         return ClientUpdate(client, site, device, reason=cast(str, status["reason"]))
-    metrics = content.metric_records[wire.key(wire.METRICS, client)]
-    weights = to_weights(content.array_records[wire.key(wire.ARRAYS, client)])
+    metrics = content.metric_records.get(wire.key(wire.METRICS, client))
+    arrays = content.array_records.get(wire.key(wire.ARRAYS, client))
+    if metrics is None or arrays is None:
+        return ClientUpdate(client, site, device, reason="its reply lacks weights or metrics")
+    weights = to_weights(arrays)
     if reason := fault(weights, metrics, expected):
         return ClientUpdate(client, site, device, reason=reason)
     prefix = wire.LOSS_PREFIX
@@ -134,7 +137,7 @@ def fault(weights: Weights, metrics: MetricRecord, expected: Weights) -> str:
             return f"{name} is {value.dtype}{value.shape}, not {wanted.dtype}{wanted.shape}"
         if not np.isfinite(value).all():
             return f"{name} is not finite"
-    examples = metrics["examples"]
+    examples = metrics.get("examples")
     if not isinstance(examples, int) or examples < 1:
         return f"it says it trained on {examples} images"
     return ""

@@ -1,5 +1,6 @@
 """``univarfl train``: one run by either engine, from checked settings to a closed record."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,9 +53,14 @@ def check_together(experiment: Experiment) -> None:
 
 
 def quoted(text: str) -> str:
-    """A string as a Hydra value, whatever it holds."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    """A string as a Hydra value, whatever it holds.
+
+    OmegaConf reads ``${`` as a reference and Hydra ``'`` as the end; a backslash in front takes that
+    away, and backslashes count as such only there.
+    """
+    plain = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
+    inner = re.sub(r"(\\*)('|$)", lambda m: 2 * m[1] + (r"\'" if m[2] else ""), plain)
+    return f"'{inner}'"
 
 
 def _where(reason: str, directory: Path) -> str:

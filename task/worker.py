@@ -39,6 +39,8 @@ class Worker:
         model = build_model(config, self.data.dataset).to(self.device)
         model = model.to(memory_format=torch.channels_last)
         self.trainer = LocalTrainer(model, config.local_method(), config)
+        state = self.trainer.model.state_dict()
+        self._initial = {name: value.to("cpu", copy=True) for name, value in state.items()}
 
     def train(self, weights: Mapping[str, Tensor], server_round: int, client: int) -> LocalResult:
         """Train one client from the global weights."""
@@ -56,8 +58,7 @@ class Worker:
 
     def initial_weights(self) -> dict[str, Tensor]:
         """The global model before the first round, drawn from the experiment's seed."""
-        state = self.trainer.model.state_dict()
-        return {name: value.to("cpu", copy=True) for name, value in state.items()}
+        return {name: value.clone() for name, value in self._initial.items()}
 
     def _score(
         self, weights: Mapping[str, Tensor], sets: Sequence[NDArray[np.int64]]

@@ -26,7 +26,7 @@ def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
         "method.name=faulty",
         f"+method.clients={clients}",
         f"+method.rounds={rounds}",
-        f"+method.fault={fault}",
+        f"+method.fault='{fault}'",
     ]
 
 
@@ -38,11 +38,13 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def train(tmp_path: Path) -> Train:
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     """Train the small experiment with overrides; the run's directory."""
 
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+
     def run(*overrides: str) -> Path:
-        words = [*SMALL, f"output_dir={tmp_path / 'runs'}", *overrides]
+        words = [*SMALL, *overrides]
         return train_experiment(compose_experiment(words), words)
 
     return run
