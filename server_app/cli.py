@@ -1,5 +1,6 @@
 """The ``univarfl`` command."""
 
+import functools
 import sys
 import warnings
 from typing import Annotated
@@ -64,14 +65,15 @@ def train(
     train_experiment(compose_experiment(words), words)
 
 
-def show_warning(message: Warning | str, *_: object) -> None:
-    """A Python warning as one line."""
-    print(f"warning: {message}", file=sys.stderr)
+@functools.cache
+def warn(text: str) -> None:
+    """Print a warning, once however often it is given."""
+    print(f"warning: {text}", file=sys.stderr)
 
 
 def main() -> None:
     """Run the command, and turn every error a person can cause into one line and an exit code."""
-    warnings.showwarning = show_warning  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         application(standalone_mode=False)
     except (ConfigError, DeviceError, click.ClickException) as error:

@@ -58,3 +58,11 @@ class Exchange:
                 time.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_PAUSE)
         return [arrived.get(message_id) for message_id in self._ids]
+
+
+def essence(reason: str) -> str:
+    """What a person needs of an error reply: Ray's holds a traceback, and ends with the message."""
+    lines = [line for line in reason.splitlines() if line.strip()]
+    if not lines:
+        return "no reason given"
+    return lines[-1].removeprefix("Exception ClientAppException occurred. Message: ").rstrip("'>")

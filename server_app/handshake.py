@@ -9,7 +9,7 @@ from typing import cast
 from flwr.app import ConfigRecord, Message, MessageType
 from flwr.serverapp import Grid
 
-from server_app.exchange import Exchange, request
+from server_app.exchange import Exchange, essence, request
 from task import wire
 from task.config import Device
 from task.fingerprint import code_directories, fingerprint
@@ -79,7 +79,8 @@ def _introduction(reply: Message | None, timeout: float) -> ConfigRecord:
             f"a SuperNode did not answer within {timeout:g} s (federation.round_timeout)"
         )
     if reply.has_error():
-        raise HandshakeError(f"a SuperNode could not start the ClientApp: {reply.error.reason}")
+        reason = essence(reply.error.reason or "")
+        raise HandshakeError(f"a SuperNode could not start the ClientApp: {reason}")
     return reply.content.config_records[wire.INTRODUCTION]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from server_app.exchange import essence
 from server_app.participation import Cohort
 from task import wire
 from task.evaluation import Score
@@ -92,7 +93,7 @@ def whole_failure(reply: Message | None) -> str:
     if reply is None:
         return "no answer before the round's timeout"
     if reply.has_error():
-        return f"the worker failed: {reply.error.reason}"
+        return f"the worker failed: {essence(reply.error.reason or '')}"
     return ""
 
 

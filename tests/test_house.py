@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
+from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parent.parent
 FLOWER = {"flwr", "ray", "hydra", "omegaconf"}
@@ -56,5 +56,5 @@ def test_every_component_has_its_yaml_and_every_yaml_its_component(
     group: str, package: str
 ) -> None:
     modules = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__", "base"}
-    files = [yaml.safe_load(path.read_text()) for path in (ROOT / "conf" / group).glob("*.yaml")]
-    assert {file[group]["name"] if group in file else file["name"] for file in files} == modules
+    files = [dict(OmegaConf.load(path).items()) for path in (ROOT / "conf" / group).glob("*.yaml")]
+    assert {file.get(group, file)["name"] for file in files} == modules

@@ -15,6 +15,7 @@ from uuid import uuid4
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, SUPERLINK_NODE_ID, ErrorCode
+from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_ins_message
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
@@ -92,13 +93,18 @@ class InProcessGrid(Grid):
         return accepted
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies that are there; when there are none, the first message waiting is handled."""
+        """The replies that are there; when there are none, the first message waiting is handled.
+
+        A message that is not known any more brings an error reply, as it does in Flower.
+        """
         wanted = set(message_ids)
         if not wanted & self._answered.keys():
             waiting = next((message_id for message_id in self._sent if message_id in wanted), None)
             if waiting is not None:
                 self._answered[waiting] = self._handle(self._sent.pop(waiting))
-        return [self._answered.pop(message_id) for message_id in wanted & self._answered.keys()]
+        gone = wanted - self._sent.keys() - self._answered.keys()
+        replies = [self._answered.pop(message_id) for message_id in wanted & self._answered.keys()]
+        return replies + [create_message_error_unavailable_ins_message(i, RUN_ID) for i in gone]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

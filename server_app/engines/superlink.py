@@ -46,7 +46,7 @@ class SuperLink:
             f'[superlink]\ndefault = "{CONNECTION}"\n\n{connection}'
         )
         with self.log.open("w") as log:
-            self._process = self.popen(
+            self.process = self.popen(
                 ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess",
                  "--control-api-address", f"127.0.0.1:{control_port}",
                  "--host", "127.0.0.1", "--port", str(port)],
@@ -66,10 +66,10 @@ class SuperLink:
         traceback: TracebackType | None,
     ) -> None:
         for sign in (signal.SIGTERM, signal.SIGKILL):
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, sign)
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, sign)
                 try:
-                    self._process.wait(STOP_SECONDS)
+                    self.process.wait(STOP_SECONDS)
                 except subprocess.TimeoutExpired:
                     continue
         self._scratch.cleanup()
@@ -102,7 +102,7 @@ class SuperLink:
     def _wait_until_healthy(self, url: str) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 raise SuperLinkError(f"flower-superlink ended at once: {last_line(self.log)}")
             try:
                 with urllib.request.urlopen(url, timeout=1):  # noqa: S310  (our own http address)

@@ -4,7 +4,15 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
 
 from client_app.app import app as client_app
 from server_app.aggregation import Aggregator
@@ -33,7 +41,7 @@ def update(client: int, examples: int, value: float, batches: int = 0) -> Client
 
 @pytest.mark.parametrize(("weighting", "mean"), [("examples", 2.5), ("uniform", 2.0)])
 def test_the_mean_by_examples_and_uniform(weighting: str, mean: float) -> None:
-    """Clients of 10 and 30 images with weights 1 and 3: (10 * 1 + 30 * 3) / 40 = 2.5; (1 + 3) / 2."""
+    """10 and 30 images, weights 1 and 3: (10 * 1 + 30 * 3) / 40 = 2.5; (1 + 3) / 2 = 2."""
     settings = FedAvgSettings(weighting=weighting)  # type: ignore[arg-type]
     new = Aggregator(settings).aggregate(1, [update(0, 10, 1.0), update(1, 30, 3.0)])
     assert np.array_equal(new["w"], np.full((2, 2), mean))
@@ -66,7 +74,9 @@ class TestJudging:
         if weights is not None:
             arrays = ArrayRecord({name: Array(value) for name, value in weights.items()})
             content[wire.key(wire.ARRAYS, 3)] = arrays
-            content[wire.key(wire.METRICS, 3)] = MetricRecord({"examples": examples, "seconds": 0.1})
+            content[wire.key(wire.METRICS, 3)] = MetricRecord(
+                {"examples": examples, "seconds": 0.1}
+            )
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message | None) -> ClientUpdate:
@@ -82,13 +92,25 @@ class TestJudging:
     @pytest.mark.parametrize(
         ("weights", "examples", "reason"),
         [
-            ({"w": np.full((2, 2), np.nan, np.float32), "batches": np.array(1)}, 5, "w is not finite"),
-            ({"w": np.full((2, 2), np.inf, np.float32), "batches": np.array(1)}, 5, "w is not finite"),
+            (
+                {"w": np.full((2, 2), np.nan, np.float32), "batches": np.array(1)},
+                5,
+                "w is not finite",
+            ),
+            (
+                {"w": np.full((2, 2), np.inf, np.float32), "batches": np.array(1)},
+                5,
+                "w is not finite",
+            ),
             ({"w": np.zeros((2, 3), np.float32), "batches": np.array(1)}, 5, "w is float32(2, 3)"),
             ({"w": np.zeros((2, 2)), "batches": np.array(1)}, 5, "w is float64(2, 2)"),
             ({"w": np.zeros((2, 2), np.float32)}, 5, "other names"),
             ({"w": np.zeros((2, 2), np.float32), "batches": np.array(1)}, 0, "trained on 0 images"),
-            ({"w": np.zeros((2, 2), np.float32), "batches": np.array(1)}, -4, "trained on -4 images"),
+            (
+                {"w": np.zeros((2, 2), np.float32), "batches": np.array(1)},
+                -4,
+                "trained on -4 images",
+            ),
         ],
     )
     def test_a_bad_one_does_not_and_says_why(

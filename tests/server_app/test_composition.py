@@ -48,7 +48,10 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("+foo=1", "foo=1: unknown key"),
         (
             "method.mu=1",
-            "method.mu=1: unknown key; method=univarfl has energy_weight, variance_weight, energy_eps",
+            (
+                "method.mu=1: unknown key; method=univarfl has energy_weight, variance_weight, "
+                "energy_eps"
+            ),
         ),
         (
             "method=fedavg method.energy_weight=1",
@@ -84,8 +87,10 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("federation.workers=0", "federation.workers=0: must be greater than or equal to 1"),
         (
             "run_id=../x",
-            "run_id=../x: must be letters, digits, '.', '_' and '-', and begin with one of the "
-            "first two",
+            (
+                "run_id=../x: must be letters, digits, '.', '_' and '-', and begin with one of the "
+                "first two"
+            ),
         ),
         ("rounds", "override=rounds: cannot be read; write key=value, as in alpha=0.05"),
         ("'rounds=[1'", "override=rounds=[1: cannot be read; write key=value, as in alpha=0.05"),

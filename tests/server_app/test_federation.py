@@ -14,6 +14,7 @@ from task.errors import ConfigError
 from task.fingerprint import fingerprint
 from tests.conftest import SMALL, Train, faulty, only_run, rows, sha256
 
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("record")
@@ -136,14 +137,14 @@ class TestFailures:
         assert found["1", "1"]["reason"] == reason
         assert found["2", "1"]["status"] == "ok"
         assert read_record(directory)["status"] == "completed"
-        assert all(np.isfinite(w).all() for w in load_file(directory / "model.safetensors").values())
+        assert all(
+            np.isfinite(w).all() for w in load_file(directory / "model.safetensors").values()
+        )
 
     def test_a_failed_clients_images_do_not_weigh(self, train: Train) -> None:
         """With every client but one failing, the global model is that client's."""
         alone = train(*faulty([1, 2, 3], [1], "raise"), "rounds=1")
-        uniform = train(
-            *faulty([1, 2, 3], [1], "raise"), "rounds=1", "strategy.weighting=uniform"
-        )
+        uniform = train(*faulty([1, 2, 3], [1], "raise"), "rounds=1", "strategy.weighting=uniform")
         assert sha256(alone) == sha256(uniform)
 
     def test_a_client_without_data(self, train: Train) -> None:
@@ -154,7 +155,7 @@ class TestFailures:
         assert read_record(directory)["status"] == "completed"
 
     def test_when_every_client_fails_the_run_fails(self, train: Train, tmp_path: Path) -> None:
-        with pytest.raises(TrainFailedError, match="every participant failed.*scanner offline"):
+        with pytest.raises(TrainFailedError, match=r"every participant failed.*scanner offline"):
             train(*faulty([0, 1, 2, 3], [1, 2], "raise"))
         directory = only_run(tmp_path)
         record = read_record(directory)
@@ -168,13 +169,15 @@ class TestFailures:
         (unlucky,) = participants(4, 0.25, 0, 1)
         directory = train(*faulty([unlucky], [1], "raise"), "rho=0.25", "rounds=2")
         assert read_record(directory)["status"] == "completed"
-        first = {r["metric"]: r["value"] for r in rows(directory, "rounds.csv") if r["round"] == "1"}
+        first = {
+            r["metric"]: r["value"] for r in rows(directory, "rounds.csv") if r["round"] == "1"
+        }
         assert (first["clients"], first["failed"]) != ("1", "0")
 
     def test_three_empty_rounds_in_a_row_are_not(self, train: Train) -> None:
         everyone = list(range(20))
         words = [*faulty(everyone, list(range(1, 9)), "raise"), "rho=0.05", "rounds=8"]
-        with pytest.raises(TrainFailedError, match="round 3: .*3 rounds in a row"):
+        with pytest.raises(TrainFailedError, match=r"round 3: .*3 rounds in a row"):
             train(*words, "num_clients=20")
 
     def test_a_worker_that_is_late_is_left_out(self, train: Train) -> None:
@@ -206,13 +209,13 @@ class TestRefusals:
 
     def test_a_run_is_never_overwritten(self, train: Train) -> None:
         before = (train("run_id=mine", "rounds=1") / "run.json").read_bytes()
-        with pytest.raises(ConfigError, match="run_id=mine: .* holds that run already"):
+        with pytest.raises(ConfigError, match=r"run_id=mine: .* holds that run already"):
             train("run_id=mine", "rounds=1")
         directory = train("rounds=1")
         assert (directory.parent / "mine" / "run.json").read_bytes() == before
 
     @pytest.mark.parametrize(
-        "name", ["it's a \"place\", = [1]", "${x}", "\\${x}\\'", "a\\b\\", "\\\\"]
+        "name", ['it\'s a "place", = [1]', "${x}", "\\${x}\\'", "a\\b\\", "\\\\"]
     )
     def test_paths_may_hold_anything(
         self, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

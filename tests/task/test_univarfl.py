@@ -17,7 +17,7 @@ def energy_in_float64(features: Tensor, eps: float) -> Tensor:
     """Eq. 3, pair by pair, with 1 - z_i.z_j as half the squared distance: exact for near rows."""
     z = features / features.norm(dim=1, keepdim=True)
     n = len(z)
-    total = z.new_zeros(())
+    total = torch.zeros((), dtype=z.dtype)
     for i in range(n):
         for j in range(n):
             if i != j:

@@ -10,7 +10,7 @@ from task.methods.base import LocalRound, Method
 
 @dataclass
 class Faulty(Method):
-    """Cross-entropy, but `clients` fail in `rounds`: they raise, or end with weights that are NaN."""
+    """Cross-entropy, but `clients` fail in `rounds`: they raise, or end with NaN for weights."""
 
     clients: list[int]
     rounds: list[int]

@@ -1,0 +1,1 @@
+"""What a grid does, observed from both ends."""

@@ -1,0 +1,116 @@
+"""The command as a person meets it: words, exit codes, and no traceback."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from server_app.cli import main
+from server_app.composition import compose_experiment
+from server_app.engines.flower import federation_config, readable
+from tests.conftest import SMALL, faulty
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["univarfl", *words])
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+
+
+def test_a_run_prints_a_line_per_round_and_its_paths(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(monkeypatch, "train", *SMALL) == 0
+    out = capsys.readouterr().out.splitlines()
+    (directory,) = (tmp_path / "runs").iterdir()
+    rounds = [line for line in out if line.startswith("round ")]
+    assert len(rounds) == 2
+    for word in ("test 0.", "validation 0.", "ce ", "l_he ", "l_v ", "clients 4/4", " s"):
+        assert word in rounds[1]
+    assert f"model   {directory / 'model.safetensors'}" in out
+    assert (directory / "curves.png").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "method=foo"),
+        ("train", "num_clients=1000"),
+        ("train", "output_dir=/proc/runs"),
+        ("train", "--unknown"),
+        ("trian",),
+        ("train", "device=cuda"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert run(monkeypatch, *words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert shown.err.startswith("univarfl: ")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_failed_run_is_exit_code_1_and_names_its_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "train", *SMALL, *faulty([0, 1, 2, 3], [1], "raise")) == 1
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.out + shown.err
+    last = shown.err.splitlines()[-1]
+    assert "every participant failed" in last
+    assert last.endswith("run.log")
+
+
+def test_help_teaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "train", "--help") == 0
+    text = capsys.readouterr().out
+    for word in ("method=fedavg | univarfl", "alpha=0.05", "Exit codes", "model.safetensors"):
+        assert word in text
+
+
+def test_a_warning_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, "train", *SMALL, "rounds=1", "method.energy_eps=1e-5")
+    warned = [line for line in capsys.readouterr().err.splitlines() if "energy_eps" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith("warning: method.energy_eps=1e-05 is below 1e-4")
+
+
+def test_a_federation_has_a_worker_per_core_and_never_more_than_participants() -> None:
+    experiment = compose_experiment(["num_clients=4", "rho=0.5", "device=cpu"])
+    assert "num-supernodes=" in federation_config(experiment)
+    many = compose_experiment(["num_clients=4", "rho=0.5", "federation.workers=8", "device=cpu"])
+    assert federation_config(many) == (
+        "num-supernodes=2 init-args-num-cpus=2 client-resources-num-cpus=1 "
+        "client-resources-num-gpus=0.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("2026-01-02 03:04:05,678 INFO univarfl round 1/2", "round 1/2"),
+        ("2026-01-02 03:04:05,678 WARNING univarfl client 3: x", "warning: client 3: x"),
+        ("2026-01-02 03:04:05,678 ERROR univarfl.client client 3 failed", ""),
+        ("Traceback (most recent call last):", ""),
+    ],
+)
+def test_the_console_shows_what_is_meant_for_it(line: str, shown: str) -> None:
+    assert readable(line) == shown

@@ -1,0 +1,161 @@
+"""The real thing: Flower's SuperLink, its simulation and Ray's workers, through every door."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server_app.engines.superlink import SuperLink
+from server_app.recorder import read_record
+from tests.conftest import SMALL, Train, rows, sha256
+from tests.server_app.test_grid import EXPECTED, PROBE
+
+ROOT = Path(__file__).parent.parent
+TINY = [*SMALL[1:], "rounds=1"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def superlink(runs: Path) -> Iterator[SuperLink]:
+    """One SuperLink for all `flwr run` tests, as a person's own local one would be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNIVARFL_RUNS", str(runs))
+        with SuperLink() as superlink:
+            yield superlink
+
+
+def flwr(superlink: SuperLink, *words: str) -> str:
+    """Run one of Flower's commands to its end; what it said."""
+    output = superlink.home / "flwr.txt"
+    with output.open("w") as file:
+        superlink.popen(["flwr", *words], file).wait(300)
+    return output.read_text()
+
+
+def run_app(
+    superlink: SuperLink, runs: Path, overrides: list[str], *words: str
+) -> tuple[str, Path]:
+    """`flwr run .` with overrides; what it said, and the new run directory."""
+    before = set(runs.iterdir())
+    config = f'overrides="{" ".join(overrides)}"'
+    said = flwr(superlink, "run", str(ROOT), "--stream", "--run-config", config, *words)
+    new = set(runs.iterdir()) - before
+    assert len(new) == 1, said
+    return said, new.pop()
+
+
+def univarfl(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command, installed, as a person types it."""
+    command = [str(Path(sys.executable).parent / "univarfl"), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_flwr_run_on_flowers_default_federation(
+    superlink: SuperLink, runs: Path, train: Train
+) -> None:
+    said, directory = run_app(superlink, runs, TINY)
+    record = read_record(directory)
+    assert record["status"] == "completed"
+    assert record["engine"]["name"] == "flower"
+    assert f"Successfully started run {record['engine']['run_id']}" in said
+    assert [worker["runtime"] for worker in record["workers"]] == ["ray", "ray"]
+    assert re.search(r"round 1/1 .*test 0\.\d+ .*l_he .*clients 4/4", said)
+    assert sha256(directory) == sha256(train("rounds=1"))
+
+
+def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
+    superlink: SuperLink, runs: Path, train: Train
+) -> None:
+    federation = "num-supernodes=10 client-resources-num-cpus=1"
+    _, directory = run_app(superlink, runs, TINY, "--federation-config", federation)
+    assert len(read_record(directory)["workers"]) == 10
+    assert len({row["site"] for row in rows(directory, "clients.csv")}) == 4
+    assert sha256(directory) == sha256(train("rounds=1"))
+
+
+def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -> None:
+    """Flower's trap: workers import from the directory in which the SuperLink was started."""
+    for package in ("client_app", "task"):
+        shutil.copytree(ROOT / package, superlink.empty / package)
+    shutil.copytree(ROOT / "conf", superlink.empty / "conf")
+    with (superlink.empty / "task" / "training.py").open("a") as file:
+        file.write("# changed\n")
+    try:
+        said, directory = run_app(superlink, runs, TINY)
+    finally:
+        for package in ("client_app", "conf", "task"):
+            shutil.rmtree(superlink.empty / package)
+    record = read_record(directory)
+    assert record["status"] == "failed"
+    assert f"import their code from '{superlink.empty}', the server from" in record["reason"]
+    assert "error: the run failed: the clients import their code from" in said
+    assert rows(directory, "clients.csv") == []
+
+
+def test_bad_input_fails_the_flower_run_with_its_one_line(superlink: SuperLink, runs: Path) -> None:
+    before = set(runs.iterdir())
+    said = flwr(superlink, "run", str(ROOT), "--stream", "--run-config", 'overrides="alpha=0"')
+    assert "error: alpha=0: must be greater than 0" in said
+    assert set(runs.iterdir()) == before
+    listed = json.loads(flwr(superlink, "ls", "--format", "json"))
+    assert latest(listed)["status"].startswith("finished:failed")
+
+
+def latest(listed: dict[str, Any]) -> dict[str, Any]:
+    runs: list[dict[str, Any]] = listed["runs"]
+    return max(runs, key=lambda run: str(run["pending-at"]))
+
+
+def test_rays_grid_does_what_ours_in_process_does(superlink: SuperLink, tmp_path: Path) -> None:
+    result = tmp_path / "observed.json"
+    said = flwr(
+        superlink, "run", str(PROBE), "--stream", "--run-config", f'result="{result}"',
+        "--federation-config", "num-supernodes=2 client-resources-num-cpus=1",
+    )  # fmt: skip
+    assert result.exists(), said
+    assert json.loads(result.read_text()) == EXPECTED
+
+
+def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_path: Path) -> None:
+    done = univarfl("train", *TINY, "federation.workers=1", f"output_dir={tmp_path / 'flower'}")
+    assert done.returncode == 0, done.stderr
+    (directory,) = (tmp_path / "flower").iterdir()
+    record = read_record(directory)
+    assert (record["status"], record["engine"]["name"]) == ("completed", "flower")
+    assert [worker["runtime"] for worker in record["workers"]] == ["ray"]
+    assert sha256(directory) == sha256(train("rounds=1"))
+    assert any(line.startswith("round 1/1  test 0.") for line in done.stdout.splitlines())
+    assert f"curves  {directory / 'curves.png'}" in done.stdout
+
+
+def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -> None:
+    done = univarfl("train", *TINY, "federation.round_timeout=0.1", f"output_dir={tmp_path}")
+    assert done.returncode == 1
+    assert "did not answer within 0.1 s" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stdout + done.stderr
+    (directory,) = tmp_path.iterdir()
+    assert read_record(directory)["status"] == "failed"
+
+
+def test_no_superlink_stays_behind() -> None:
+    with SuperLink() as superlink:
+        process, home = superlink.process, superlink.home
+        assert process.poll() is None
+        assert home.exists()
+    assert process.poll() is not None
+    assert not home.exists()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
