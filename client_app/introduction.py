@@ -21,6 +21,7 @@ def introduce(request: Request, context: Context) -> RecordDict:
     error, device = "", "none"
     try:
         device = request.worker.device.type
+        _ = request.worker.trainer  # now, so that the first round need not wait for it
     except (CodeMismatchError, ConfigError, DeviceError) as reason:
         error = str(reason)
     introduction = ConfigRecord(

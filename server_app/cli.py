@@ -8,9 +8,8 @@ from typing import Annotated
 import click
 import typer
 
-from server_app.composition import choices, compose_experiment
-from server_app.train import TrainFailedError, train_experiment
-from task.errors import ConfigError, DeviceError
+from server_app.choices import choices
+from task.errors import ConfigError, DeviceError, RunError
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -61,6 +60,10 @@ def train(
     ] = None,
 ) -> None:
     """Run one experiment."""
+    # Imported here because torch and Flower take seconds that --help need not wait for.
+    from server_app.composition import compose_experiment  # noqa: PLC0415
+    from server_app.train import train_experiment  # noqa: PLC0415
+
     words = overrides or []
     train_experiment(compose_experiment(words), words)
 
@@ -80,7 +83,7 @@ def main() -> None:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"univarfl: {text}", file=sys.stderr)
         sys.exit(BAD_INPUT)
-    except TrainFailedError as error:
+    except RunError as error:
         print(f"univarfl: {error}", file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, click.Abort):

@@ -3,7 +3,6 @@
 import difflib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -12,11 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
+from server_app.choices import CONF, choices
 from server_app.experiment import Experiment
 from task.errors import ConfigError
 from task.registry import first_error
-
-CONF = Path(__file__).resolve().parent.parent / "conf"
 
 
 def compose_experiment(overrides: Sequence[str]) -> Experiment:
@@ -82,9 +80,3 @@ def _unknown_key(error: Exception, values: dict[str, str]) -> ConfigError:
     else:
         hint = "'univarfl train --help' tells the keys"
     return ConfigError(key, values.get(key, ""), f"unknown key; {hint}")
-
-
-def choices() -> dict[str, list[str]]:
-    """The options of each configuration group, by its folder's name."""
-    groups = sorted(path for path in CONF.iterdir() if path.is_dir())
-    return {group.name: sorted(file.stem for file in group.glob("*.yaml")) for group in groups}

@@ -4,8 +4,6 @@ import csv
 from collections import defaultdict
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 Series = dict[tuple[str, str], list[tuple[int, float]]]
 
 ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
@@ -28,6 +26,9 @@ def read_series(directory: Path) -> Series:
 
 def draw_curves(directory: Path) -> Path:
     """Draw accuracy and loss terms over the rounds into ``curves.png``."""
+    # Imported here because it takes a second, which a run that has yet to begin need not wait for.
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     series = read_series(directory)
     figure = Figure(figsize=(10, 4), layout="constrained")
     accuracy, loss = figure.subplots(1, 2)
@@ -42,9 +43,9 @@ def draw_curves(directory: Path) -> Path:
     for axes in (accuracy, loss):
         axes.grid(alpha=0.3)
         if axes.lines:
-            axes.legend()
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
             axes.xaxis.get_major_locator().set_params(integer=True)
-    figure.suptitle(directory.name, fontsize=10)
+    figure.suptitle(directory.name)
     path = directory / "curves.png"
     figure.savefig(path, dpi=120)
     return path

@@ -10,11 +10,8 @@ from server_app.experiment import Experiment
 from server_app.recorder import close_record, plan_run_directory, read_record
 from task.data.federated import federate
 from task.device import choose_device
+from task.errors import RunError
 from task.worker import build_model
-
-
-class TrainFailedError(RuntimeError):
-    """The run ended without a model; the text says why and where to look."""
 
 
 def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
@@ -22,7 +19,7 @@ def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
 
     Raises:
         ConfigError, DeviceError: the settings do not fit together; nothing was run.
-        TrainFailedError: the run failed; its record, if it got as far, has status ``failed``.
+        RunError: the run failed; its record, if it got as far, has status ``failed``.
     """
     check_together(experiment)
     directory = plan_run_directory(experiment)
@@ -37,11 +34,11 @@ def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
         raise
     except Exception as error:
         close_record(directory, "failed", str(error))
-        raise TrainFailedError(_where(str(error), directory)) from error
+        raise RunError(_where(str(error), directory)) from error
     close_record(directory, "failed", "the process that ran it ended without a word")
     record = read_record(directory)
     if record["status"] != "completed":
-        raise TrainFailedError(_where(record["reason"], directory))
+        raise RunError(_where(record["reason"], directory))
     return directory
 
 

@@ -29,6 +29,10 @@ class TrainingError(RuntimeError):
     """A client's local training cannot start or has gone wrong; the text says how."""
 
 
+class RunError(RuntimeError):
+    """A run has ended without a model; the text says why and where to look."""
+
+
 def refuse(owner: object, field: str, allowed: str) -> NoReturn:
     """Raise a `ConfigError` for a dataclass field whose value is not allowed."""
     raise ConfigError(field, getattr(owner, field), allowed)

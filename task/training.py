@@ -33,7 +33,7 @@ class LocalTrainer:
     """Trains one client after another in the same model and optimizer, reset for each."""
 
     def __init__(self, model: nn.Module, method: Method, config: LocalConfig) -> None:
-        self.model = method.build(model)
+        self.model = model
         self.method = method
         self.config = config
         self.optimizer = make_optimizer(self.model, config.optim)

@@ -36,11 +36,16 @@ class Worker:
         self.device = choose_device(config.device)
         self.data = federate(config)
         self.images = DeviceImages(self.data.dataset, self.device)
-        model = build_model(config, self.data.dataset).to(self.device)
-        model = model.to(memory_format=torch.channels_last)
-        self.trainer = LocalTrainer(model, config.local_method(), config)
-        state = self.trainer.model.state_dict()
+        self._method = config.local_method()
+        model = self._method.build(build_model(config, self.data.dataset)).to(self.device)
+        self.model = model.to(memory_format=torch.channels_last)
+        state = self.model.state_dict()
         self._initial = {name: value.to("cpu", copy=True) for name, value in state.items()}
+
+    @functools.cached_property
+    def trainer(self) -> LocalTrainer:
+        """The trainer, made when it is first asked for: its optimizer takes seconds to import."""
+        return LocalTrainer(self.model, self._method, self.config)
 
     def train(self, weights: Mapping[str, Tensor], server_round: int, client: int) -> LocalResult:
         """Train one client from the global weights."""
@@ -64,8 +69,8 @@ class Worker:
         self, weights: Mapping[str, Tensor], sets: Sequence[NDArray[np.int64]]
     ) -> list[Score]:
         prepare_process()
-        self.trainer.model.load_state_dict(weights)
-        return evaluate(self.trainer.model, self.images, [self.images.index(part) for part in sets])
+        self.model.load_state_dict(weights)
+        return evaluate(self.model, self.images, [self.images.index(part) for part in sets])
 
 
 def build_model(config: LocalConfig, dataset: ImageDataset) -> nn.Module:

@@ -15,7 +15,6 @@ from uuid import uuid4
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, SUPERLINK_NODE_ID, ErrorCode
-from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_ins_message
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
@@ -104,7 +103,7 @@ class InProcessGrid(Grid):
                 self._answered[waiting] = self._handle(self._sent.pop(waiting))
         gone = wanted - self._sent.keys() - self._answered.keys()
         replies = [self._answered.pop(message_id) for message_id in wanted & self._answered.keys()]
-        return replies + [create_message_error_unavailable_ins_message(i, RUN_ID) for i in gone]
+        return replies + [gone_reply(message_id) for message_id in gone]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -135,3 +134,13 @@ class InProcessGrid(Grid):
             self._contexts[node_id] = context
         reply.metadata.__dict__["_message_id"] = str(uuid4())
         return reply
+
+
+def gone_reply(message_id: str) -> Message:
+    """Flower's own error reply for a message that was pulled before or was never sent."""
+    # Imported here because it brings a database layer with it, a second and a half of start-up.
+    from flwr.server.superlink.linkstate.utils import (  # noqa: PLC0415
+        create_message_error_unavailable_ins_message,
+    )
+
+    return create_message_error_unavailable_ins_message(message_id, RUN_ID)

@@ -28,9 +28,9 @@ class LocalRound(NamedTuple):
 class Method:
     """A local method: plain cross-entropy, until a hook is overridden.
 
-    `task.training` calls ``build`` once per process, then for each client ``start``; for each batch
-    ``batch``, the forward pass, ``loss``, the backward pass, ``gradients``, the optimizer's step;
-    and at last ``finish``. A subclass is a dataclass: its fields are the settings of its YAML file.
+    A worker calls ``build`` once. Then `task.training` calls, for each client, ``start``; for each
+    batch, ``batch``, the forward pass, ``loss``, the backward pass, ``gradients`` and the step; and
+    at last ``finish``. A subclass is a dataclass: its fields are the settings of its YAML file.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}

@@ -4,7 +4,8 @@ import shlex
 
 import pytest
 
-from server_app.composition import choices, compose_experiment
+from server_app.choices import choices
+from server_app.composition import compose_experiment
 from task.errors import ConfigError
 
 

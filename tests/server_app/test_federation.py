@@ -9,8 +9,8 @@ from safetensors.numpy import load_file
 from server_app.composition import compose_experiment
 from server_app.participation import participants
 from server_app.recorder import read_record
-from server_app.train import TrainFailedError, train_experiment
-from task.errors import ConfigError
+from server_app.train import train_experiment
+from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
 from tests.conftest import SMALL, Train, faulty, only_run, rows, sha256
 
@@ -155,7 +155,7 @@ class TestFailures:
         assert read_record(directory)["status"] == "completed"
 
     def test_when_every_client_fails_the_run_fails(self, train: Train, tmp_path: Path) -> None:
-        with pytest.raises(TrainFailedError, match=r"every participant failed.*scanner offline"):
+        with pytest.raises(RunError, match=r"every participant failed.*scanner offline"):
             train(*faulty([0, 1, 2, 3], [1, 2], "raise"))
         directory = only_run(tmp_path)
         record = read_record(directory)
@@ -177,11 +177,11 @@ class TestFailures:
     def test_three_empty_rounds_in_a_row_are_not(self, train: Train) -> None:
         everyone = list(range(20))
         words = [*faulty(everyone, list(range(1, 9)), "raise"), "rho=0.05", "rounds=8"]
-        with pytest.raises(TrainFailedError, match=r"round 3: .*3 rounds in a row"):
+        with pytest.raises(RunError, match=r"round 3: .*3 rounds in a row"):
             train(*words, "num_clients=20")
 
     def test_a_worker_that_is_late_is_left_out(self, train: Train) -> None:
-        with pytest.raises(TrainFailedError, match="did not answer within"):
+        with pytest.raises(RunError, match="did not answer within"):
             train("federation.round_timeout=1e-6")
 
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from server_app.composition import choices, compose_experiment
+from server_app.choices import choices
+from server_app.composition import compose_experiment
 from task.config import LocalConfig
 from task.errors import TrainingError
 from task.evaluation import Score, evaluate
@@ -134,7 +135,8 @@ def test_the_hooks_are_called_in_the_order_they_promise() -> None:
             calls.append("finish")
 
     one = worker()
-    trainer = LocalTrainer(Cnn(1, 10, 256), Spy(), config("batch_size=20"))
+    spy = Spy()
+    trainer = LocalTrainer(spy.build(Cnn(1, 10, 256)), spy, config("batch_size=20"))
     positions = one.images.index(one.data.clients[1].train)[:36]
     result = trainer.train(one.initial_weights(), one.images, positions, 4, 1)
     step = ["batch", "loss", "gradients"]
@@ -173,7 +175,7 @@ def test_scores_are_those_of_each_set_alone() -> None:
             together[client].correct,
         )
         assert alone.loss == pytest.approx(together[client].loss, rel=1e-5)
-    assert evaluate(one.trainer.model, one.images, [torch.arange(0)]) == [Score(0, 0, 0.0)]
+    assert evaluate(one.model, one.images, [torch.arange(0)]) == [Score(0, 0, 0.0)]
     assert Score(0, 0, 0.0).means() == {}
 
 
