@@ -1,6 +1,7 @@
 """The ``univarfl`` command."""
 
 import functools
+import signal
 import sys
 import warnings
 from typing import Annotated
@@ -76,6 +77,7 @@ def warn(text: str) -> None:
 
 def main() -> None:
     """Run the command, and turn every error a person can cause into one line and an exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: cleanly
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         application(standalone_mode=False)

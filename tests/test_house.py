@@ -56,5 +56,6 @@ def test_every_component_has_its_yaml_and_every_yaml_its_component(
     group: str, package: str
 ) -> None:
     modules = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__", "base"}
-    files = [dict(OmegaConf.load(path).items()) for path in (ROOT / "conf" / group).glob("*.yaml")]
-    assert {file.get(group, file)["name"] for file in files} == modules
+    files = [OmegaConf.load(path) for path in (ROOT / "conf" / group).glob("*.yaml")]
+    named = {OmegaConf.select(file, f"{group}.name") or file["name"] for file in files}
+    assert named == modules

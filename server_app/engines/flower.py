@@ -46,7 +46,7 @@ def run_flower(experiment: Experiment, overrides: Sequence[str], directory: Path
         config.write_text(f"overrides = {json.dumps(shlex.join(overrides))}\n")
         output = superlink.home / "run.log"
         command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
-        federation = federation_config(experiment)
+        federation = federation_config(experiment, visible_gpus(experiment))
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
         for line in follow(directory / "run.log", client):
@@ -55,9 +55,13 @@ def run_flower(experiment: Experiment, overrides: Sequence[str], directory: Path
             raise EngineError(f"Flower never reached the ServerApp; it said:\n{tail(output)}")
 
 
-def federation_config(experiment: Experiment) -> str:
+def visible_gpus(experiment: Experiment) -> int:
+    """How many GPUs this run may use."""
+    return 0 if experiment.device == "cpu" else torch.cuda.device_count()
+
+
+def federation_config(experiment: Experiment, gpus: int) -> str:
     """One SuperNode and one Ray actor per worker, each with its share of the GPUs, if any."""
-    gpus = torch.cuda.device_count() if experiment.device != "cpu" else 0
     participants = participant_count(experiment.num_clients, experiment.rho)
     workers = min(experiment.federation.workers or gpus or joblib.cpu_count(), participants)
     share = math.floor(1000 * gpus / workers) / 1000

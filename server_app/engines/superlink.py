@@ -5,6 +5,7 @@ path of whoever started it first. This one starts in an empty directory, on free
 Flower home of its own, so that nothing but the submitted bundle can be imported.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -36,6 +37,7 @@ class SuperLink:
         self.home = Path(self._scratch.name)
         self.empty = self.home / "empty"
         self.log = self.home / "superlink.log"
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         self.empty.mkdir()
@@ -65,17 +67,12 @@ class SuperLink:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is None:
-                os.killpg(self.process.pid, sign)
-                try:
-                    self.process.wait(STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    continue
+        for process in reversed(self._processes):
+            stop(process)
         self._scratch.cleanup()
 
     def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
-        """Start one of Flower's commands in the empty directory, in a process group of its own."""
+        """Start one of Flower's commands in the empty directory; it ends with the SuperLink."""
         scripts = Path(sys.executable).parent
         environment = {
             **os.environ,
@@ -89,7 +86,7 @@ class SuperLink:
         program = shutil.which(command[0], path=environment["PATH"])
         if program is None:
             raise SuperLinkError(f"{command[0]} is not installed beside {sys.executable}")
-        return subprocess.Popen(  # noqa: S603  (our own words, no shell)
+        process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
             [program, *command[1:]],
             cwd=self.empty,
             env=environment,
@@ -98,6 +95,8 @@ class SuperLink:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        self._processes.append(process)
+        return process
 
     def _wait_until_healthy(self, url: str) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -110,6 +109,15 @@ class SuperLink:
             except (urllib.error.URLError, TimeoutError, ConnectionError):
                 time.sleep(0.1)
         raise SuperLinkError(f"flower-superlink was not ready within {START_SECONDS:g} s")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its group, asking first."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, sign)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
 
 
 def free_ports(count: int) -> list[int]:

@@ -93,13 +93,22 @@ def test_a_warning_is_one_line(
     assert warned[0].startswith("warning: method.energy_eps=1e-05 is below 1e-4")
 
 
-def test_a_federation_has_a_worker_per_core_and_never_more_than_participants() -> None:
-    experiment = compose_experiment(["num_clients=4", "rho=0.5", "device=cpu"])
-    assert "num-supernodes=" in federation_config(experiment)
-    many = compose_experiment(["num_clients=4", "rho=0.5", "federation.workers=8", "device=cpu"])
-    assert federation_config(many) == (
-        "num-supernodes=2 init-args-num-cpus=2 client-resources-num-cpus=1 "
-        "client-resources-num-gpus=0.0"
+@pytest.mark.parametrize(
+    ("words", "gpus", "supernodes", "share"),
+    [
+        ("num_clients=4 rho=0.5 federation.workers=8", 0, 2, "0.0"),  # never more than participants
+        ("federation.workers=3", 0, 3, "0.0"),
+        ("", 1, 1, "1.0"),  # one worker per GPU unless asked
+        ("federation.workers=3", 1, 3, "0.333"),
+        ("federation.workers=2", 4, 2, "1.0"),
+    ],
+)
+def test_univarfl_train_sizes_the_federation_and_shows_it_the_gpus(
+    words: str, gpus: int, supernodes: int, share: str
+) -> None:
+    assert federation_config(compose_experiment(words.split()), gpus) == (
+        f"num-supernodes={supernodes} init-args-num-cpus={supernodes} client-resources-num-cpus=1 "
+        f"client-resources-num-gpus={share}"
     )
 
 
