@@ -57,5 +57,7 @@ def test_every_component_has_its_yaml_and_every_yaml_its_component(
 ) -> None:
     modules = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__", "base"}
     files = [OmegaConf.load(path) for path in (ROOT / "conf" / group).glob("*.yaml")]
-    named = {OmegaConf.select(file, f"{group}.name") or file["name"] for file in files}
+    named = {
+        OmegaConf.select(file, f"{group}.name") or OmegaConf.select(file, "name") for file in files
+    }
     assert named == modules

@@ -64,10 +64,13 @@ def federation_config(experiment: Experiment, gpus: int) -> str:
     """One SuperNode and one Ray actor per worker, each with its share of the GPUs, if any."""
     participants = participant_count(experiment.num_clients, experiment.rho)
     workers = min(experiment.federation.workers or gpus or joblib.cpu_count(), participants)
-    share = math.floor(1000 * gpus / workers) / 1000
+    share = 0.0
+    if gpus:
+        # A worker's share lies on one GPU: so many share each, and it is rounded down to fit.
+        share = math.floor(1000 / math.ceil(workers / gpus)) / 1000
     return (
         f"num-supernodes={workers} init-args-num-cpus={workers} client-resources-num-cpus=1 "
-        f"client-resources-num-gpus={min(share, 1.0)}"
+        f"client-resources-num-gpus={share}"
     )
 
 

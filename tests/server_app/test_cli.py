@@ -101,6 +101,7 @@ def test_a_warning_is_one_line(
         ("", 1, 1, "1.0"),  # one worker per GPU unless asked
         ("federation.workers=3", 1, 3, "0.333"),
         ("federation.workers=2", 4, 2, "1.0"),
+        ("federation.workers=3", 2, 3, "0.5"),  # Ray cannot spread one worker over two GPUs
     ],
 )
 def test_univarfl_train_sizes_the_federation_and_shows_it_the_gpus(
