@@ -10,8 +10,9 @@ from server_app.composition import compose_experiment
 from server_app.curves import draw_curves
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.experiment import Experiment
-from server_app.federation import Federation, RunFailedError
+from server_app.federation import Federation
 from server_app.handshake import HandshakeError
+from server_app.patience import RunFailedError
 from server_app.progress import closing_lines, show_progress
 from server_app.recorder import Recorder, plan_run_directory
 from task.errors import ConfigError, DeviceError

@@ -13,20 +13,16 @@ from server_app.exchange import Exchange, request
 from server_app.experiment import Experiment
 from server_app.handshake import hidden_gpu_warning, meet
 from server_app.participation import Cohort, assign, participants
+from server_app.patience import Patience
 from server_app.progress import round_line
 from server_app.recorder import Recorder
 from server_app.replies import ClientUpdate, Weights, scores, updates
 from task.evaluation import Score
 from task.worker import shared_worker
 
-EMPTY_ROUNDS = 3
 MEGABYTE = 1_000_000
 
 logger = logging.getLogger("univarfl")
-
-
-class RunFailedError(RuntimeError):
-    """The run cannot go on; the text says why."""
 
 
 class Federation:
@@ -41,8 +37,7 @@ class Federation:
         self.aggregator = Aggregator(experiment.aggregation())
         initial = self.worker.initial_weights()
         self.weights: Weights = {name: value.numpy() for name, value in initial.items()}
-        self.failed_since_update: set[int] = set()
-        self.empty_rounds = 0
+        self.patience = Patience(experiment.num_clients)
 
     def run(self) -> None:
         """Run every round, and keep the model.
@@ -105,7 +100,8 @@ class Federation:
             ]
         )
         kinds = sorted({f"{seat.runtime}, {seat.device}" for seat in self.seats})
-        logger.info("%d SuperNodes ready (%s)", len(self.seats), "; ".join(kinds))
+        count = f"{len(self.seats)} SuperNode{'' if len(self.seats) == 1 else 's'}"
+        logger.info("%s ready (%s)", count, "; ".join(kinds))
         warning = hidden_gpu_warning(self.seats, experiment.device, torch.cuda.is_available())
         if warning:
             logger.warning(warning)
@@ -127,7 +123,7 @@ class Federation:
         found["train"]["seconds"] = round(time.perf_counter() - started, 3)
         self.recorder.round(server_round, found, trained)
         logger.info(round_line(server_round, experiment.rounds, found, len(sampled)))
-        self._watch_failures(server_round, trained)
+        self.patience.watch(server_round, trained)
         return found
 
     def _train(self, server_round: int, sampled: Sequence[int]) -> list[ClientUpdate]:
@@ -175,26 +171,6 @@ class Federation:
             for cohort in cohorts
         ]
         return Exchange(self.grid, messages, self.experiment.federation.round_timeout)
-
-    def _watch_failures(self, server_round: int, trained: Sequence[ClientUpdate]) -> None:
-        """End a run that trains nobody any more.
-
-        A round without a single accepted client leaves the global model as it is, and the next
-        round is tried: at a small rho one client may be all there is. It is over when every client
-        has failed since the last accepted update, or `EMPTY_ROUNDS` rounds in a row were empty.
-        """
-        if any(update.accepted for update in trained):
-            self.failed_since_update.clear()
-            self.empty_rounds = 0
-            return
-        self.empty_rounds += 1
-        self.failed_since_update |= {update.client for update in trained}
-        everyone = len(self.failed_since_update) == self.experiment.num_clients
-        if everyone or self.empty_rounds == EMPTY_ROUNDS:
-            raise RunFailedError(
-                f"round {server_round}: every participant failed, "
-                f"{self.empty_rounds} rounds in a row; the last reason: {trained[-1].reason}"
-            )
 
 
 def train_means(trained: Sequence[ClientUpdate]) -> dict[str, float]:

@@ -48,14 +48,14 @@ def round_line(
 
 def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
     """The end of a finished run: its result, and the paths of what it leaves."""
-    results, seconds = summary["results"], summary["seconds"]["total"]
+    results, seconds = summary["results"], summary["seconds"]["rounds"]
     shown = [
         f"{split} {scores['accuracy']:.3f}"
         for split, scores in results.items()
         if "accuracy" in scores
     ]
     return [
-        f"final accuracy after the last round: {', '.join(shown)} ({seconds:.0f} s)",
+        f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
         f"record  {directory / 'run.json'}  rounds.csv  clients.csv",
         f"model   {directory / 'model.safetensors'}",
         f"curves  {directory / 'curves.png'}",

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,9 +20,11 @@ import torch
 from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.participation import participant_count
+from server_app.recorder import read_record
 
 APP = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2
+EXCEPTION = re.compile(r"^[\w.]*(Error|Exception): .*", re.MULTILINE)
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) univarfl (?P<message>.*)")
 
 
@@ -51,8 +54,10 @@ def run_flower(experiment: Experiment, overrides: Sequence[str], directory: Path
             client = superlink.popen([*command, "--federation-config", federation], stream)
         for line in follow(directory / "run.log", client):
             print(line, flush=True)
-        if not (directory / "run.json").exists():
-            raise EngineError(f"Flower never reached the ServerApp; it said:\n{tail(output)}")
+        if unfinished(directory):
+            directory.mkdir(exist_ok=True)
+            log = Path(shutil.copy(output, directory / "flower.log"))
+            raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
 
 
 def visible_gpus(experiment: Experiment) -> int:
@@ -103,6 +108,15 @@ def readable(line: str) -> str:
     )
 
 
-def tail(path: Path, lines: int = 15) -> str:
-    """The last lines of a text file."""
-    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+def unfinished(directory: Path) -> bool:
+    """Whether the ServerApp left no word on how its run ended."""
+    if not (directory / "run.json").exists():
+        return True
+    return bool(read_record(directory)["status"] == "running")
+
+
+def first_exception(log: Path) -> str:
+    """The first exception that a log names: the cause of those that follow it."""
+    text = log.read_text(errors="replace")
+    found = EXCEPTION.search(text)
+    return found[0] if found else "without naming a reason"

@@ -167,8 +167,9 @@ class TestMethod:
         assert torch.isfinite(logits.grad).all()
 
     def test_a_small_eps_warns(self) -> None:
-        with pytest.warns(UserWarning, match="below 1e-4"):
+        with pytest.warns(UserWarning, match="below 1e-4") as caught:
             self.terms(energy_eps=1e-6)
+        assert len(caught) == 1
 
     @pytest.mark.parametrize(
         "settings", [{"energy_weight": -1.0}, {"variance_weight": -0.1}, {"energy_eps": 0.0}]
