@@ -15,6 +15,17 @@ from task.config import Device
 from task.fingerprint import code_directories, fingerprint
 
 POLL_SECONDS = 0.1
+INTRODUCTION = {
+    "seat": int,
+    "seats": int,
+    "fingerprint": str,
+    "code": str,
+    "device": str,
+    "cuda": bool,
+    "runtime": str,
+    "host": str,
+    "error": str,
+}
 
 
 class HandshakeError(RuntimeError):
@@ -81,7 +92,10 @@ def _introduction(reply: Message | None, timeout: float) -> ConfigRecord:
     if reply.has_error():
         reason = essence(reply.error.reason or "")
         raise HandshakeError(f"a SuperNode could not start the ClientApp: {reason}")
-    return reply.content.config_records[wire.INTRODUCTION]
+    record = reply.content.config_records.get(wire.INTRODUCTION, ConfigRecord())
+    if {name: type(value) for name, value in record.items()} != INTRODUCTION:
+        raise HandshakeError("a SuperNode's introduction cannot be read; is it the same app?")
+    return record
 
 
 def _seat(node_id: int, record: ConfigRecord) -> Seat:

@@ -63,7 +63,11 @@ def updates(
             if reply is None or failure:
                 found.append(ClientUpdate(client, cohort.seat.name, reason=failure))
             else:
-                found.append(_update(cohort, client, reply.content, expected))
+                try:
+                    update = _update(cohort, client, reply.content, expected)
+                except Exception as error:
+                    update = ClientUpdate(client, cohort.seat.name, reason=unreadable(error))
+                found.append(update)
     return sorted(found, key=lambda update: update.client)
 
 
@@ -79,13 +83,28 @@ def scores(
             failures.append(f"validation on {cohort.seat.name}: {failure}")
             continue
         for client in cohort.clients:
-            metrics = reply.content.metric_records[wire.key(wire.METRICS, client)]
-            found[client] = Score(
-                examples=cast(int, metrics["examples"]),
-                correct=cast(int, metrics["correct"]),
-                loss=cast(float, metrics["loss"]),
-            )
+            try:
+                found[client] = _score(reply.content, client)
+            except Exception as error:
+                failures.append(f"validation of client {client}: {unreadable(error)}")
     return dict(sorted(found.items())), failures
+
+
+def _score(content: RecordDict, client: int) -> Score:
+    metrics = content.metric_records[wire.key(wire.METRICS, client)]
+    score = Score(
+        examples=cast(int, metrics["examples"]),
+        correct=cast(int, metrics["correct"]),
+        loss=cast(float, metrics["loss"]),
+    )
+    if not 0 <= score.correct <= score.examples:
+        raise ValueError(f"{score.correct} of {score.examples} images correct")
+    return score
+
+
+def unreadable(error: Exception) -> str:
+    """What to say of a reply that is not of the agreed form, whatever is wrong with it."""
+    return f"its reply cannot be read ({type(error).__name__}: {error})"
 
 
 def whole_failure(reply: Message | None) -> str:
@@ -104,7 +123,7 @@ def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights)
         return ClientUpdate(client, site, reason="missing from its cohort's reply")
     device = cast(str, status["device"])
     if status["status"] != "ok":
-        return ClientUpdate(client, site, device, reason=cast(str, status["reason"]))
+        return ClientUpdate(client, site, device, reason=str(status["reason"]) or "it did not say")
     metrics = content.metric_records.get(wire.key(wire.METRICS, client))
     arrays = content.array_records.get(wire.key(wire.ARRAYS, client))
     if metrics is None or arrays is None:
@@ -119,9 +138,9 @@ def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights)
         device=device,
         weights=weights,
         examples=cast(int, metrics["examples"]),
-        seconds=cast(float, metrics["seconds"]),
+        seconds=float(cast(float, metrics["seconds"])),
         losses={
-            name.removeprefix(prefix): cast(float, value)
+            name.removeprefix(prefix): float(cast(float, value))
             for name, value in metrics.items()
             if name.startswith(prefix)
         },

@@ -19,7 +19,7 @@ from server_app.aggregation import Aggregator
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.handshake import Seat
 from server_app.participation import Cohort
-from server_app.replies import ClientUpdate, Weights, updates
+from server_app.replies import ClientUpdate, Weights, scores, updates
 from server_app.strategies.fedavg import FedAvgSettings
 from task import wire
 
@@ -119,6 +119,37 @@ class TestJudging:
         found = self.judged(self.reply({"status": "ok"}, weights, examples))
         assert not found.accepted
         assert reason in found.reason
+
+    @pytest.mark.parametrize(
+        ("kind", "record"),
+        [
+            (wire.STATUS, ConfigRecord({"status": "ok"})),
+            (wire.STATUS, ConfigRecord({"status": "failed", "device": "cpu"})),
+            (wire.METRICS, MetricRecord({"examples": 5})),
+            (wire.METRICS, MetricRecord({"examples": 5, "seconds": [0.1]})),
+            (wire.ARRAYS, ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"x")})),
+            (wire.ARRAYS, ArrayRecord({"w": Array("float32", (2, 2), "other", b"")})),
+        ],
+    )
+    def test_a_reply_of_another_form_does_not_stop_the_round(
+        self, kind: str, record: ConfigRecord | MetricRecord | ArrayRecord
+    ) -> None:
+        reply = self.reply({"status": "ok"}, update(3, 1, 1.5).weights)
+        del reply.content[wire.key(kind, 3)]
+        reply.content[wire.key(kind, 3)] = record
+        assert "its reply cannot be read" in self.judged(reply).reason
+
+    def test_scores_that_cannot_be_are_left_out(self) -> None:
+        content = RecordDict()
+        for client, correct in ((1, 4), (2, 9), (3, -1)):
+            counts = MetricRecord({"examples": 5, "correct": correct, "loss": 1.0})
+            content[wire.key(wire.METRICS, client)] = counts
+        reply = Message(content, dst_node_id=1, message_type=MessageType.EVALUATE)
+        found, failures = scores([Cohort(SEAT, [1, 2, 3, 4])], [reply])
+        assert list(found) == [1]
+        assert [failure.split(":")[0] for failure in failures] == [
+            "validation of client 2", "validation of client 3", "validation of client 4",
+        ]  # fmt: skip
 
     def test_a_failed_a_silent_and_a_forgotten_client(self) -> None:
         failed = self.judged(self.reply({"status": "failed", "reason": "OSError: disk"}, None))

@@ -76,6 +76,11 @@ def test_a_client_that_cannot_train_says_why() -> None:
         meet(InProcessGrid(client_app.app.app, 1), broken, "auto", 60)
 
 
+def test_an_introduction_of_another_form_is_refused() -> None:
+    with pytest.raises(HandshakeError, match="introduction cannot be read"):
+        meet(InProcessGrid(introducing(seats="two"), 1), EXPERIMENT, "auto", 60)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
 def test_the_advised_shares_fit_on_one_gpu(count: int) -> None:
     share = float(federation_advice(count).rstrip('"').rpartition("=")[2])
