@@ -55,6 +55,9 @@ def conduct(grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
         logger.error("the run failed: %s", error)
         recorder.close("failed", str(error))
         raise
+    except KeyboardInterrupt:
+        recorder.close("failed", "interrupted")
+        raise
     except BaseException as error:
         logger.exception("the run failed: %s: %s", type(error).__name__, error)
         recorder.close("failed", f"{type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from server_app.choices import choices
 from task.errors import ConfigError, DeviceError, RunError
 
 BAD_INPUT = 2
+FAILED = 1
 INTERRUPTED = 130
 
 application = typer.Typer(
@@ -26,6 +27,10 @@ application = typer.Typer(
 @application.callback()
 def univarfl() -> None:
     """Federated learning on clients whose data differ: UniVarFL and its relatives, with Flower."""
+
+
+class InterruptedRunError(Exception):
+    """A person ended the run."""
 
 
 def train_help() -> str:
@@ -66,7 +71,10 @@ def train(
     from server_app.train import train_experiment  # noqa: PLC0415
 
     words = overrides or []
-    train_experiment(compose_experiment(words), words)
+    try:
+        train_experiment(compose_experiment(words), words)
+    except KeyboardInterrupt:
+        raise InterruptedRunError from None  # typer would make a success of it
 
 
 @functools.cache
@@ -87,7 +95,7 @@ def main() -> None:
         sys.exit(BAD_INPUT)
     except RunError as error:
         print(f"univarfl: {error}", file=sys.stderr)
-        sys.exit(1)
-    except (KeyboardInterrupt, click.Abort):
+        sys.exit(FAILED)
+    except (InterruptedRunError, KeyboardInterrupt, click.Abort):
         print("univarfl: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)

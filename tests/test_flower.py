@@ -4,15 +4,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from server_app.engines.superlink import SuperLink
+from server_app.engines.superlink import SuperLink, lives
 from server_app.recorder import read_record
 from tests.conftest import SMALL, Train, rows, sha256
 from tests.server_app.test_grid import EXPECTED, PROBE
@@ -148,6 +150,28 @@ def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -
     assert "Traceback" not in done.stdout + done.stderr
     (directory,) = tmp_path.iterdir()
     assert read_record(directory)["status"] == "failed"
+
+
+def test_an_interrupted_run_says_so_and_takes_everything_with_it(tmp_path: Path) -> None:
+    words = [*TINY, "rounds=500", f"output_dir={tmp_path}"]
+    process = subprocess.Popen(
+        [str(Path(sys.executable).parent / "univarfl"), "train", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("round "):
+            break
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert any("ray" in member.name() for member in family)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "univarfl: interrupted"
+    assert [member for member in family if lives(member)] == []
+    (directory,) = tmp_path.iterdir()
+    record = read_record(directory)
+    assert (record["status"], record["reason"]) == ("failed", "interrupted")
 
 
 def test_no_superlink_stays_behind() -> None:

@@ -8,7 +8,6 @@ Flower home of its own, so that nothing but the submitted bundle can be imported
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -16,9 +15,12 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
+
+import psutil
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -67,8 +69,7 @@ class SuperLink:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for process in reversed(self._processes):
-            stop(process)
+        stop(self._processes)
         self._scratch.cleanup()
 
     def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
@@ -111,13 +112,34 @@ class SuperLink:
         raise SuperLinkError(f"flower-superlink was not ready within {START_SECONDS:g} s")
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group, asking first."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            os.killpg(process.pid, sign)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes and all that they started, asking first.
+
+    Flower runs each simulation in a session of its own, which outlives a SuperLink that is told to
+    end; so the whole family is looked up before anybody is.
+    """
+    family: list[psutil.Process] = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(process.pid)
+            family += [*parent.children(recursive=True), parent]
+    for end in (psutil.Process.terminate, psutil.Process.kill):
+        for member in filter(lives, family):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                end(member)
+        deadline = time.monotonic() + STOP_SECONDS
+        while any(map(lives, family)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    for process in processes:
+        process.poll()
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether a process still runs; one that ended and was not yet buried does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def free_ports(count: int) -> list[int]:
