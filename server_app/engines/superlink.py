@@ -131,7 +131,7 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         while any(map(lives, family)) and time.monotonic() < deadline:
             time.sleep(0.1)
     for process in processes:
-        process.poll()
+        process.wait(STOP_SECONDS)
 
 
 def lives(process: psutil.Process) -> bool:
