@@ -98,6 +98,16 @@ def test_univarfl_at_weight_0_gives_the_fedavg_update_bit_for_bit(off: str) -> N
     assert not same(Worker(config(*one_on)).train(weights, 1, 0).weights, expected)
 
 
+def test_a_worker_computes_with_one_thread_and_deterministically_whatever_was_set() -> None:
+    one, weights = worker(), worker().initial_weights()
+    for work in (lambda: one.train(weights, 1, 1), lambda: one.test(weights)):
+        torch.set_num_threads(2)
+        torch.use_deterministic_algorithms(False)
+        work()
+        assert torch.get_num_threads() == 1
+        assert torch.are_deterministic_algorithms_enabled()
+
+
 def test_momentum_does_not_leak_into_the_next_client() -> None:
     """A client after another must start from an empty buffer, as it does in a new process."""
     heavy = config("method=fedavg", "optim.momentum=0.99")
