@@ -1,11 +1,13 @@
-"""The ClientApp: introduces itself, trains a cohort, scores a cohort."""
+"""The ClientApp: introduces itself, trains a cohort, scores a cohort, forgets a finished run."""
 
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client_app.cohort import evaluate_cohort, train_cohort
 from client_app.introduction import introduce
+from client_app.memory import ClientMemory
 from client_app.request import Request
+from task import wire
 
 app = ClientApp()
 
@@ -26,3 +28,10 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on each client's validation images."""
     return Message(evaluate_cohort(Request.of(message)), reply_to=message)
+
+
+@app.query(wire.FORGET)
+def forget(message: Message, context: Context) -> Message:
+    """Delete what the run's clients kept for another round."""
+    ClientMemory(Request.of(message).run, 0).forget()
+    return Message(RecordDict(), reply_to=message)

@@ -8,8 +8,10 @@ import time
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from client_app.memory import ClientMemory
 from client_app.request import Request
 from task import wire
+from task.training import LocalResult
 
 logger = logging.getLogger("univarfl.client")
 
@@ -17,12 +19,11 @@ logger = logging.getLogger("univarfl.client")
 def train_cohort(request: Request) -> RecordDict:
     """Train each client: weights, metrics and status, or a status that says why not."""
     reply = RecordDict()
-    worker = request.worker
-    for client in request.clients:
+    for client, accepted in zip(request.clients, request.accepted, strict=True):
         started = time.perf_counter()
-        status = {"status": "ok", "reason": "", "device": worker.device.type}
+        status = {"status": "ok", "reason": "", "device": request.worker.device.type}
         try:
-            result = worker.train(request.weights, request.round, client)
+            result = train_client(request, client, accepted)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
             status |= {"status": "failed", "reason": one_line(error)}
@@ -32,8 +33,22 @@ def train_cohort(request: Request) -> RecordDict:
             metrics = MetricRecord({"examples": result.examples, "seconds": seconds, **losses})
             reply[wire.key(wire.ARRAYS, client)] = ArrayRecord(result.weights)
             reply[wire.key(wire.METRICS, client)] = metrics
+            if result.extra:
+                reply[wire.key(wire.EXTRA, client)] = ArrayRecord(result.extra)
         reply[wire.key(wire.STATUS, client)] = ConfigRecord(dict(status))
     return reply
+
+
+def train_client(request: Request, client: int, accepted: int) -> LocalResult:
+    """Train one client, with its memory of the round it was last accepted in."""
+    worker = request.worker
+    keepers = [member for member in worker.method.members() if member.memory]
+    memory = ClientMemory(request.run, len(keepers) * worker.model_bytes)  # a model each, at most
+    last = memory.load(client, accepted) if keepers else {}
+    result = worker.train(request.weights, request.round, client, last, request.broadcast)
+    if keepers:
+        memory.keep(client, request.round, accepted, result.memory)
+    return result
 
 
 def evaluate_cohort(request: Request) -> RecordDict:

@@ -21,30 +21,38 @@ class Request:
     """A request, whatever its kind.
 
     Attributes:
+        run: the run's id.
         experiment: the `LocalConfig` as JSON.
         fingerprint: of the code that the server runs.
         round: the server's round; 0 before the first.
         clients: the cohort.
+        accepted: for each of them, the round it was last accepted in; 0 before that.
         weights: the global weights; empty in a query.
+        broadcast: what the method's server half sends, if anything.
     """
 
+    run: str
     experiment: str
     fingerprint: str
     round: int
     clients: list[int]
+    accepted: list[int]
     weights: dict[str, Tensor]
+    broadcast: dict[str, Tensor]
 
     @classmethod
     def of(cls, message: Message) -> "Request":
         """Read a message."""
         config = message.content.config_records[wire.REQUEST]
-        arrays = message.content.array_records.get(wire.ARRAYS)
         return cls(
+            run=cast(str, config["run"]),
             experiment=cast(str, config["experiment"]),
             fingerprint=cast(str, config["fingerprint"]),
             round=cast(int, config["round"]),
             clients=cast(list[int], config["clients"]),
-            weights={} if arrays is None else dict(arrays.to_torch_state_dict()),
+            accepted=cast(list[int], config["accepted"]),
+            weights=tensors(message, wire.ARRAYS),
+            broadcast=tensors(message, wire.BROADCAST),
         )
 
     @cached_property
@@ -60,3 +68,9 @@ class Request:
                 f"({fingerprint()[:12]}), the server runs other code ({self.fingerprint[:12]})"
             )
         return shared_worker(self.experiment)
+
+
+def tensors(message: Message, name: str) -> dict[str, Tensor]:
+    """The arrays that a message holds under a name; empty when there are none."""
+    arrays = message.content.array_records.get(name)
+    return {} if arrays is None else dict(arrays.to_torch_state_dict())

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from server_app.choices import CONF, choices
 from server_app.experiment import Experiment
+from task.combination import PLUS
 from task.errors import ConfigError
 from task.registry import first_error
 
@@ -25,20 +26,31 @@ def compose_experiment(overrides: Sequence[str]) -> Experiment:
     """
     values = dict(map(_key_and_value, overrides))
     try:
-        config = OmegaConf.to_container(_composed(overrides), resolve=True)
+        config = _composed(overrides)
     except MissingConfigException as error:
         raise _unknown_choice(error, values) from None
     except (ConfigCompositionException, OmegaConfBaseException) as error:
         raise _unknown_key(error, values) from None
     try:
-        return Experiment.model_validate(config)
+        return Experiment.model_validate(OmegaConf.to_container(config, resolve=True))
     except ValidationError as error:
         raise first_error(error) from None
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
+    """Hydra's composition; ``method=b+a`` takes both files and has the one name ``a+b``."""
+    combined: list[str] = []
+    words = list(overrides)
+    for place, word in enumerate(overrides):
+        key, _, value = word.partition("=")
+        if key == "method" and PLUS in value:
+            combined = sorted(value.split(PLUS))
+            words[place] = f"method=[{','.join(combined)}]"
     with initialize_config_dir(str(CONF), version_base=None):
-        return compose("config", list(overrides))
+        config = compose("config", words)
+    if combined:
+        config.method.name = PLUS.join(combined)
+    return config
 
 
 def _key_and_value(text: str) -> tuple[str, str]:
@@ -58,7 +70,7 @@ def _key_and_value(text: str) -> tuple[str, str]:
 def _unknown_choice(error: MissingConfigException, values: dict[str, str]) -> ConfigError:
     missing = str(error.missing_cfg_file)
     group, _, choice = missing.rpartition("/")
-    options = ", ".join(error.options or ())
+    options = ", ".join(choices()[group])
     return ConfigError(group, values.get(group, choice), f"choose one of {options}")
 
 

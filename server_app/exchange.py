@@ -1,7 +1,9 @@
 """Sending messages over a Flower grid and waiting for the replies."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -11,26 +13,40 @@ from task.fingerprint import fingerprint
 
 SHORTEST_PAUSE = 0.01
 LONGEST_PAUSE = 0.1
+NO_ARRAYS: Mapping[str, ArrayRecord] = MappingProxyType({})
+
+
+class Run(NamedTuple):
+    """What every message of a run says of it.
+
+    Attributes:
+        id: its name.
+        experiment: the `LocalConfig` as JSON.
+    """
+
+    id: str
+    experiment: str
 
 
 def request(
     kind: str,
     node_id: int,
-    experiment: str,
+    run: Run,
     server_round: int,
     clients: Sequence[int] = (),
-    arrays: ArrayRecord | None = None,
+    accepted: Sequence[int] = (),
+    arrays: Mapping[str, ArrayRecord] = NO_ARRAYS,
 ) -> Message:
     """A message to one worker; `task.wire` says what is in it."""
     config: dict[str, str | int | list[int]] = {
-        "experiment": experiment,
+        "run": run.id,
+        "experiment": run.experiment,
         "fingerprint": fingerprint(),
         "round": server_round,
         "clients": list(clients),
+        "accepted": list(accepted),
     }
-    content = RecordDict({wire.REQUEST: ConfigRecord(dict(config))})
-    if arrays is not None:
-        content[wire.ARRAYS] = arrays
+    content = RecordDict({wire.REQUEST: ConfigRecord(dict(config)), **arrays})
     return Message(content, dst_node_id=node_id, message_type=kind, group_id=str(server_round))
 
 

@@ -4,9 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from server_app.participation import participant_count
 from server_app.strategies.base import StrategySettings
 from task import registry
 from task.config import LocalConfig, Settings, Strict
+from task.errors import ConfigError
 
 
 class FederationConfig(Strict):
@@ -26,14 +28,34 @@ class Experiment(LocalConfig):
     evaluate_every: Annotated[int, Field(ge=1)]
     engine: Literal["flower", "inprocess"]
     output_dir: str | None
-    run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] | None
+    run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")] | None
     strategy: Settings
     federation: FederationConfig
 
     @model_validator(mode="after")
-    def _strategy_exists(self) -> "Experiment":
-        self.aggregation()
+    def _strategy_fits(self) -> "Experiment":
+        strategy, name = self.aggregation(), self.strategy["name"]
+        try:
+            strategy.check(self.participants)
+        except ConfigError as error:
+            raise error.under("strategy") from None
+        if not strategy.averages:
+            for member, method in zip(self.local_method().members(), self.methods(), strict=True):
+                if member.server_half:
+                    allowed = (
+                        f"method={method} corrects the mean of the clients' models, which this "
+                        "strategy does not move to; choose strategy=fedavg or another mean"
+                    )
+                    raise ConfigError("strategy", name, allowed)
+        if strategy.private and self.network().norm == "batch":
+            allowed = "batch norm's statistics would tell of the data; add model.norm=group"
+            raise ConfigError("strategy", name, allowed)
         return self
+
+    @property
+    def participants(self) -> int:
+        """How many clients a round samples."""
+        return participant_count(self.num_clients, self.rho)
 
     def aggregation(self) -> StrategySettings:
         """The aggregation strategy."""

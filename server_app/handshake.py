@@ -9,7 +9,7 @@ from typing import cast
 from flwr.app import ConfigRecord, Message, MessageType
 from flwr.serverapp import Grid
 
-from server_app.exchange import Exchange, essence, request
+from server_app.exchange import Exchange, Run, essence, request
 from task import wire
 from task.config import Device
 from task.fingerprint import code_directories, fingerprint
@@ -56,7 +56,7 @@ class Seat:
         return f"supernode-{self.index}"
 
 
-def meet(grid: Grid, experiment: str, device: Device, timeout: float) -> list[Seat]:
+def meet(grid: Grid, run: Run, device: Device, timeout: float) -> list[Seat]:
     """Ask every SuperNode to introduce itself and get ready; sorted by index.
 
     Raises:
@@ -68,7 +68,7 @@ def meet(grid: Grid, experiment: str, device: Device, timeout: float) -> list[Se
     expected = 1
     while len(introductions) < expected:
         new = sorted(set(grid.get_node_ids()) - introductions.keys())
-        messages = [request(MessageType.QUERY, node_id, experiment, 0) for node_id in new]
+        messages = [request(MessageType.QUERY, node_id, run, 0) for node_id in new]
         replies = Exchange(grid, messages, deadline - time.monotonic()).replies()
         for node_id, reply in zip(new, replies, strict=True):
             introductions[node_id] = _introduction(reply, timeout)

@@ -12,11 +12,11 @@ class RunFailedError(RuntimeError):
 
 
 class Patience:
-    """Bears rounds without a single accepted client, within reason.
+    """Bears rounds that leave the global model as it is, within reason.
 
-    Such a round leaves the global model as it is, and the next one is tried: at a small rho one
-    client may be all there is. It is over when every client of the experiment has failed since the
-    last accepted update, or `EMPTY_ROUNDS` rounds in a row were empty.
+    The next one is tried: at a small rho one client may be all there is. It is over when every
+    client of the experiment has failed since the last update, or `EMPTY_ROUNDS` rounds in a row
+    brought none.
     """
 
     def __init__(self, num_clients: int) -> None:
@@ -24,21 +24,24 @@ class Patience:
         self._failed: set[int] = set()
         self._empty_rounds = 0
 
-    def watch(self, server_round: int, trained: Sequence[ClientUpdate]) -> None:
-        """Look at one round's participants.
+    def watch(self, server_round: int, trained: Sequence[ClientUpdate], least_updates: int) -> None:
+        """Look at one round's participants, of whom `least_updates` had to succeed.
 
         Raises:
             RunFailedError: it is over.
         """
-        if any(update.accepted for update in trained):
+        failed = [update for update in trained if not update.accepted]
+        accepted = len(trained) - len(failed)
+        if accepted >= least_updates:
             self._failed.clear()
             self._empty_rounds = 0
             return
         self._empty_rounds += 1
-        self._failed |= {update.client for update in trained}
+        self._failed |= {update.client for update in failed}
         if len(self._failed) == self._num_clients or self._empty_rounds == EMPTY_ROUNDS:
             times = "" if self._empty_rounds == 1 else f", {self._empty_rounds} rounds in a row"
+            what = f"only {accepted} of {least_updates}" if accepted else "no"
             raise RunFailedError(
-                f"round {server_round}: every participant failed{times}; the last reason: "
-                f"{trained[-1].reason}"
+                f"round {server_round}: {what} clients succeeded{times}; the last reason: "
+                f"{failed[-1].reason}"
             )

@@ -9,7 +9,7 @@ import os
 import platform
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,8 @@ PACKAGES = (
 ROUND_COLUMNS = ("round", "split", "metric", "value")
 CLIENT_COLUMNS = (
     "round", "client", "site", "status", "reason", "examples", "seconds", "device",
-    "ce", "l_he", "l_v",
 )  # fmt: skip
+CLIENT_LOSSES = ("ce", "l_he", "l_v")  # always there; a method's other terms follow
 
 logger = logging.getLogger("univarfl")
 
@@ -88,7 +88,9 @@ class Recorder:
         self._log.setFormatter(logging.Formatter(LOG_FORMAT))
         logger.addHandler(self._log)
         self._write_rows("rounds.csv", [ROUND_COLUMNS])
-        self._write_rows("clients.csv", [CLIENT_COLUMNS])
+        terms = [term for member in experiment.local_method().members() for term in member.terms]
+        self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
+        self._write_rows("clients.csv", [[*CLIENT_COLUMNS, *self._client_losses]])
         self.summary: dict[str, Any] = {
             "format": FORMAT,
             "status": "running",
@@ -114,7 +116,8 @@ class Recorder:
         updates: Iterable[ClientUpdate] = (),
     ) -> None:
         """Record one round: metrics by split, and each participant."""
-        self._write_rows("clients.csv", [client_row(server_round, update) for update in updates])
+        rows = [client_row(server_round, update, self._client_losses) for update in updates]
+        self._write_rows("clients.csv", rows)
         self._write_rows(
             "rounds.csv",
             [
@@ -165,12 +168,12 @@ def close_record(directory: Path, status: str, reason: str) -> None:
         write_record(directory, record | {"status": status, "reason": reason, "ended": timestamp()})
 
 
-def client_row(server_round: int, update: ClientUpdate) -> list[Any]:
+def client_row(server_round: int, update: ClientUpdate, losses: Sequence[str]) -> list[Any]:
     """One participant's line in ``clients.csv``; a loss its method does not have stays empty."""
     status = "ok" if update.accepted else "failed"
     head = [server_round, update.client, update.site, status, update.reason]
     counts = [update.examples, round(update.seconds, 3), update.device]
-    return head + counts + [update.losses.get(name, "") for name in CLIENT_COLUMNS[-3:]]
+    return head + counts + [update.losses.get(name, "") for name in losses]
 
 
 def installed_versions() -> dict[str, str]:

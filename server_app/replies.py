@@ -26,6 +26,7 @@ class ClientUpdate:
         device: on what.
         reason: why it does not count; empty when it does.
         weights: its trained model; empty when it does not count.
+        extra: what its method sends to the server half.
         examples: the images it was trained on.
         seconds: its training time.
         losses: mean loss terms, unweighted.
@@ -36,6 +37,7 @@ class ClientUpdate:
     device: str = ""
     reason: str = ""
     weights: Weights = field(default_factory=dict, repr=False)
+    extra: Weights = field(default_factory=dict, repr=False)
     examples: int = 0
     seconds: float = 0.0
     losses: Mapping[str, float] = field(default_factory=dict)
@@ -47,7 +49,10 @@ class ClientUpdate:
 
 
 def updates(
-    cohorts: Sequence[Cohort], replies: Sequence[Message | None], expected: Weights
+    cohorts: Sequence[Cohort],
+    replies: Sequence[Message | None],
+    expected: Weights,
+    expected_extra: Weights,
 ) -> list[ClientUpdate]:
     """Every participant's update, accepted or with the reason why not, sorted by client.
 
@@ -55,6 +60,7 @@ def updates(
         cohorts: what was asked.
         replies: what each cohort answered, or None.
         expected: the global weights; an update must have their names, shapes and dtypes.
+        expected_extra: the same for what the method sends beside them.
     """
     found = []
     for cohort, reply in zip(cohorts, replies, strict=True):
@@ -64,7 +70,7 @@ def updates(
                 found.append(ClientUpdate(client, cohort.seat.name, reason=failure))
             else:
                 try:
-                    update = _update(cohort, client, reply.content, expected)
+                    update = _update(cohort, client, reply.content, expected, expected_extra)
                 except Exception as error:
                     update = ClientUpdate(client, cohort.seat.name, reason=unreadable(error))
                 found.append(update)
@@ -116,7 +122,9 @@ def whole_failure(reply: Message | None) -> str:
     return ""
 
 
-def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights) -> ClientUpdate:
+def _update(
+    cohort: Cohort, client: int, content: RecordDict, expected: Weights, expected_extra: Weights
+) -> ClientUpdate:
     site = cohort.seat.name
     status = content.config_records.get(wire.key(wire.STATUS, client))
     if status is None:
@@ -129,7 +137,8 @@ def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights)
     if metrics is None or arrays is None:
         return ClientUpdate(client, site, device, reason="its reply lacks weights or metrics")
     weights = to_weights(arrays)
-    if reason := fault(weights, metrics, expected):
+    extra = to_weights(content.array_records.get(wire.key(wire.EXTRA, client), ArrayRecord()))
+    if reason := fault(weights, expected) or fault(extra, expected_extra) or miscount(metrics):
         return ClientUpdate(client, site, device, reason=reason)
     prefix = wire.LOSS_PREFIX
     return ClientUpdate(
@@ -137,6 +146,7 @@ def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights)
         site=site,
         device=device,
         weights=weights,
+        extra=extra,
         examples=cast(int, metrics["examples"]),
         seconds=float(cast(float, metrics["seconds"])),
         losses={
@@ -147,16 +157,21 @@ def _update(cohort: Cohort, client: int, content: RecordDict, expected: Weights)
     )
 
 
-def fault(weights: Weights, metrics: MetricRecord, expected: Weights) -> str:
-    """What is wrong with an update; empty when nothing is."""
+def fault(weights: Weights, expected: Weights) -> str:
+    """What is wrong with a client's arrays; empty when nothing is."""
     if weights.keys() != expected.keys():
-        return "its weights have other names than the global model's"
+        return "its arrays have other names than those it was sent"
     for name, value in weights.items():
         wanted = expected[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
             return f"{name} is {value.dtype}{value.shape}, not {wanted.dtype}{wanted.shape}"
         if not np.isfinite(value).all():
             return f"{name} is not finite"
+    return ""
+
+
+def miscount(metrics: MetricRecord) -> str:
+    """What is wrong with the number of images that a client says it was trained on."""
     examples = metrics.get("examples")
     if not isinstance(examples, int) or examples < 1:
         return f"it says it trained on {examples} images"

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from task import registry
+from task.combination import PLUS, create_method
 from task.data.partitions.base import Partition
 from task.data.sources.base import Source
+from task.errors import ConfigError
 from task.methods.base import Method
 from task.models.base import ModelSettings
 
@@ -32,7 +34,8 @@ class Sgd(Strict):
 class LocalConfig(Strict):
     """What local training is made of.
 
-    The four groups name a component of `task` by ``name``; their other keys are its fields.
+    The four groups name a component of `task` by ``name``; their other keys are its fields. A
+    method's name may join several by ``+``.
     """
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -47,8 +50,15 @@ class LocalConfig(Strict):
     optim: Sgd
 
     @model_validator(mode="after")
-    def _components_exist(self) -> "LocalConfig":
-        self.source(), self.divider(), self.network(), self.local_method()
+    def _components_fit(self) -> "LocalConfig":
+        self.source(), self.divider()
+        network, method = self.network(), self.local_method()
+        if any(member.residual for member in method.members()) and not network.residual:
+            allowed = (
+                f"needs residual blocks, which model={self.model['name']} has not; add "
+                "model=resnet18, model=resnet50 or model=resnet56"
+            )
+            raise ConfigError("method", self.method["name"], allowed)
         return self
 
     def source(self) -> Source:
@@ -63,6 +73,10 @@ class LocalConfig(Strict):
         """The architecture."""
         return registry.create("model", "task.models", ModelSettings, self.model)
 
+    def methods(self) -> list[str]:
+        """The names of the local methods, one unless they are combined."""
+        return str(self.method["name"]).split(PLUS)
+
     def local_method(self) -> Method:
         """The local method."""
-        return registry.create("method", "task.methods", Method, self.method)
+        return create_method(self.method)

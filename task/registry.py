@@ -19,16 +19,27 @@ T = TypeVar("T")
 PYDANTIC_WORDS = {
     "extra_forbidden": "unknown key",
     "missing": "a value is required",
-    "string_pattern_mismatch": "must be letters, digits, '.', '_' and '-', and begin with one of "
-    "the first two",
+    "string_pattern_mismatch": "must be letters, digits, '.', '_', '+' and '-', and begin with one "
+    "of the first two",
     "unexpected_keyword_argument": "unknown key",
 }
 
 
 def names(package: str) -> list[str]:
-    """The names of a package's components: its modules, less ``base``."""
+    """The names of a package's components: its modules, less ``base`` and packages."""
     path = importlib.import_module(package).__path__
-    return sorted(module.name for module in pkgutil.iter_modules(path) if module.name != "base")
+    modules = [module.name for module in pkgutil.iter_modules(path) if not module.ispkg]
+    return sorted(name for name in modules if name != "base")
+
+
+def check_name(group: str, package: str, name: object) -> None:
+    """Refuse a name that is not a component's.
+
+    Raises:
+        ConfigError: it is unknown.
+    """
+    if name not in names(package):
+        raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(package))}")
 
 
 def component_class(package: str, name: str, base: type[T]) -> type[T]:
@@ -54,8 +65,7 @@ def create(group: str, package: str, base: type[T], settings: Mapping[str, Any])
     """
     fields = dict(settings)
     name = fields.pop("name", None)
-    if name not in names(package):
-        raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(package))}")
+    check_name(group, package, name)
     try:
         component = TypeAdapter(component_class(package, name, base))
         return component.validate_json(json.dumps(fields), strict=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from task.config import LocalConfig, Sgd
 from task.data.batches import DeviceImages, training_batches
 from task.errors import TrainingError
-from task.methods.base import LocalRound, Method, Term
+from task.methods.base import LocalRound, Method, Tensors, Term
 from task.seeding import torch_generator
 
 
@@ -22,11 +22,15 @@ class LocalResult:
         weights: the trained model's ``state_dict``, copied to the CPU.
         examples: how many images it was trained on.
         losses: the mean over all images seen of each loss term, unweighted, ``ce`` first.
+        memory: what the method keeps for this client's next round, on the CPU.
+        extra: what the method sends to its server half, on the CPU.
     """
 
     weights: dict[str, Tensor]
     examples: int
     losses: dict[str, float]
+    memory: dict[str, Tensor]
+    extra: dict[str, Tensor]
 
 
 class LocalTrainer:
@@ -45,8 +49,19 @@ class LocalTrainer:
         positions: Tensor,
         server_round: int,
         client: int,
+        memory: Tensors,
+        broadcast: Tensors,
     ) -> LocalResult:
         """Train from the global weights on the images at `positions` for the local epochs.
+
+        Args:
+            weights: the global ``state_dict``.
+            images: the data set.
+            positions: the client's images in it.
+            server_round: the round, from 1.
+            client: the client's number.
+            memory: what the method kept when this client was last accepted.
+            broadcast: what the method's server half sends.
 
         Raises:
             TrainingError: there are fewer than two images, or the numbers stopped being finite.
@@ -57,9 +72,14 @@ class LocalTrainer:
         self.optimizer.state.clear()
         self.model.train()
         key = (self.config.seed, "local", server_round, client)
-        self.method.start(
-            self.model, LocalRound(server_round, client, torch_generator(*key, "method"))
+        this = LocalRound(
+            server_round,
+            client,
+            torch_generator(*key, "method"),
+            {name: value.to(positions.device) for name, value in memory.items()},
+            {name: value.to(positions.device) for name, value in broadcast.items()},
         )
+        self.method.start(self.model, this)
         meter = LossMeter()
         for epoch in range(self.config.local_epochs):
             shuffle = torch.randperm(
@@ -68,8 +88,14 @@ class LocalTrainer:
             order = positions[shuffle.to(positions.device)]
             for batch in training_batches(order, self.config.batch_size):
                 self._step(*images[batch], meter)
-        self.method.finish(self.model)
-        return LocalResult(self._finite_weights(), len(positions), meter.means())
+        outcome = self.method.finish(self.model)
+        return LocalResult(
+            finite("model", self.model.state_dict()),
+            len(positions),
+            meter.means(),
+            finite("memory", outcome.memory),
+            finite("upload", outcome.extra),
+        )
 
     def _step(self, x: Tensor, y: Tensor, meter: "LossMeter") -> None:
         rows = len(x)
@@ -82,18 +108,26 @@ class LocalTrainer:
         self.optimizer.step()
         meter.add(terms, rows)
 
-    def _finite_weights(self) -> dict[str, Tensor]:
-        weights = self.model.state_dict()
-        for name, value in weights.items():
-            if not torch.isfinite(value).all():
-                raise TrainingError(f"training diverged: {name} is no longer finite")
-        return {name: value.to("cpu", copy=True) for name, value in weights.items()}
+
+def finite(what: str, values: Tensors) -> dict[str, Tensor]:
+    """Copies on the CPU, contiguous.
+
+    Raises:
+        TrainingError: one of them holds NaN or infinity.
+    """
+    for name, value in values.items():
+        if not torch.isfinite(value).all():
+            raise TrainingError(f"training diverged: {what} {name} is no longer finite")
+    return {name: value.to("cpu", copy=True).contiguous() for name, value in values.items()}
 
 
 def objective(terms: Mapping[str, Term]) -> Tensor:
     """The weighted sum of the terms. A weight of 1 multiplies nothing, so that bits stay."""
     parts = [
-        term.value if term.weight == 1 else term.value * term.weight for term in terms.values()
+        term.value
+        if isinstance(term.weight, float) and term.weight == 1
+        else term.value * term.weight
+        for term in terms.values()
     ]
     total = parts[0]
     for part in parts[1:]:

@@ -1,18 +1,24 @@
 """The names under which server and clients find things in each other's messages.
 
-A request holds ``ARRAYS`` (the global weights) and ``REQUEST`` (``experiment``, a `LocalConfig` as
-JSON; ``fingerprint``; ``round``; ``clients``). Its reply holds, for each client of the cohort, a
-record of each kind below under ``key(kind, client)``.
+A request holds ``ARRAYS`` (the global weights), ``BROADCAST`` (what the method's server half sends)
+and ``REQUEST`` (``run``, its id; ``experiment``, a `LocalConfig` as JSON; ``fingerprint``;
+``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0).
+Its reply holds, for each client of the cohort, a record of each kind below under
+``key(kind, client)``.
 """
 
 ARRAYS = "arrays"
+BROADCAST = "broadcast"
 REQUEST = "request"
 INTRODUCTION = "introduction"
 
 METRICS = "metrics"
 STATUS = "status"
+EXTRA = "extra"
 
 LOSS_PREFIX = "loss/"
+
+FORGET = "forget"
 
 
 def key(kind: str, client: int) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -15,8 +16,11 @@ from task.data.sources.base import ImageDataset
 from task.device import choose_device, prepare_process
 from task.errors import ConfigError
 from task.evaluation import Score, evaluate
-from task.seeding import derived_seed
+from task.methods.base import Tensors
+from task.seeding import derived_seed, torch_generator
 from task.training import LocalResult, LocalTrainer
+
+NOTHING: Tensors = MappingProxyType({})
 
 
 class Worker:
@@ -36,22 +40,38 @@ class Worker:
         self.device = choose_device(config.device)
         self.data = federate(config)
         self.images = DeviceImages(self.data.dataset, self.device)
-        self._method = config.local_method()
-        model = self._method.build(build_model(config, self.data.dataset)).to(self.device)
-        self.model = model.to(memory_format=torch.channels_last)
+        self.method = config.local_method()
+        model = self.method.build(
+            build_model(config, self.data.dataset), torch_generator(config.seed, "method")
+        )
+        self.model = model.to(self.device).to(memory_format=torch.channels_last)
         state = self.model.state_dict()
         self._initial = {name: value.to("cpu", copy=True) for name, value in state.items()}
 
     @functools.cached_property
     def trainer(self) -> LocalTrainer:
         """The trainer, made when it is first asked for: its optimizer takes seconds to import."""
-        return LocalTrainer(self.model, self._method, self.config)
+        return LocalTrainer(self.model, self.method, self.config)
 
-    def train(self, weights: Mapping[str, Tensor], server_round: int, client: int) -> LocalResult:
-        """Train one client from the global weights."""
+    @property
+    def model_bytes(self) -> int:
+        """The size of the model's state."""
+        return sum(value.nbytes for value in self._initial.values())
+
+    def train(
+        self,
+        weights: Tensors,
+        server_round: int,
+        client: int,
+        memory: Tensors = NOTHING,
+        broadcast: Tensors = NOTHING,
+    ) -> LocalResult:
+        """Train one client from the global weights; see `LocalTrainer.train`."""
         prepare_process()
         positions = self.images.index(self.data.clients[client].train)
-        return self.trainer.train(weights, self.images, positions, server_round, client)
+        return self.trainer.train(
+            weights, self.images, positions, server_round, client, memory, broadcast
+        )
 
     def validate(self, weights: Mapping[str, Tensor], clients: Sequence[int]) -> list[Score]:
         """Score the weights on each client's validation images."""

@@ -2,23 +2,170 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
+from flwr.app import ArrayRecord, ConfigRecord
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from task.errors import refuse
+
 WEIGHT = "weight"
+
+# Who takes part is sampled before: with fraction_train=0 Flower's strategies note the weights of a
+# round and sample nobody.
+COMMON: dict[str, Any] = {"fraction_train": 0.0, "weighted_by_key": WEIGHT}
 
 
 @dataclass
 class StrategySettings(ABC):
-    """The settings of one strategy, and how to build it."""
+    """The settings of one strategy, and how to build it.
 
+    Attributes:
+        averages: whether it moves to a mean of the clients' models, which methods with a server
+            half rely on.
+        private: whether it is differentially private, so that nothing else may tell of the data.
+        statistics_alike: whether batch-norm statistics take the same way as the weights; if not,
+            they are averaged.
+    """
+
+    averages: ClassVar[bool] = True
+    private: ClassVar[bool] = False
+    statistics_alike: ClassVar[bool] = True
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     @abstractmethod
-    def build(self) -> Strategy:
-        """Flower's strategy; it reads each client's weight from the metric `WEIGHT`."""
+    def build(self, participants: int) -> Strategy:
+        """Flower's strategy for rounds of so many participants.
 
-    @abstractmethod
+        It reads each client's weight from the metric `WEIGHT`.
+        """
+
     def weight(self, examples: int) -> float:
         """How much a client with so many training images counts; only ratios matter."""
+        return 1.0
+
+    def least_updates(self) -> int:
+        """The number of accepted clients below which a round changes nothing."""
+        return 1
+
+    def check(self, participants: int) -> None:  # noqa: B027  (most serve any number)
+        """Refuse settings that rounds of so many participants cannot serve.
+
+        Raises:
+            ConfigError: there are too few.
+        """
+
+    def begin(
+        self,
+        strategy: Strategy,
+        server_round: int,
+        arrays: ArrayRecord,
+        updates: int,
+        grid: Grid,
+    ) -> None:
+        """Tell Flower's strategy of a round, before its `updates` replies are aggregated."""
+        list(strategy.configure_train(server_round, arrays, ConfigRecord(), grid))
+
+
+@dataclass
+class WeightedSettings(StrategySettings):
+    """A strategy that starts from a weighted mean.
+
+    Attributes:
+        weighting: ``examples`` weighs client k by n_k/N (UniVarFL, section 6), ``uniform`` by 1/K
+            (its Algorithm 1).
+    """
+
+    weighting: Literal["examples", "uniform"]
+
+    def weight(self, examples: int) -> float:
+        return float(examples) if self.weighting == "examples" else 1.0
+
+
+@dataclass
+class AdaptiveSettings(WeightedSettings):
+    """Reddi et al., "Adaptive Federated Optimization", ICLR 2021: the mean update is a gradient.
+
+    Attributes:
+        server_lr: the server's learning rate, the paper's eta.
+        tau: the degree of adaptivity; added to the root of the second moment.
+    """
+
+    statistics_alike: ClassVar = False
+
+    server_lr: float
+    tau: float
+
+    def __post_init__(self) -> None:
+        for field in ("server_lr", "tau"):
+            if getattr(self, field) <= 0:
+                refuse(self, field, "must be above 0")
+
+
+@dataclass
+class RobustSettings(StrategySettings):
+    """A strategy that bears some clients that send anything; every client counts alike.
+
+    Attributes:
+        num_malicious: f, how many of a round's participants it bears.
+        participants_needed: by f: so many at least.
+    """
+
+    averages: ClassVar = False
+    participants_needed: ClassVar[tuple[int, int]]
+
+    num_malicious: int
+
+    def __post_init__(self) -> None:
+        if self.num_malicious < 0:
+            refuse(self, "num_malicious", "must be at least 0")
+
+    def least_updates(self) -> int:
+        times, plus = self.participants_needed
+        return times * self.num_malicious + plus
+
+    def check(self, participants: int) -> None:
+        if participants < self.least_updates():
+            times, plus = self.participants_needed
+            refuse(
+                self,
+                "num_malicious",
+                f"needs {times} * num_malicious + {plus} = {self.least_updates()} participants a "
+                f"round, and there are {participants}; lower it, or raise num_clients or rho",
+            )
+
+
+@dataclass
+class PrivateSettings(StrategySettings):
+    """Central differential privacy: updates are clipped and noise joins their mean, on the server.
+
+    Clients weigh alike. A client that failed is left out of the mean, and the noise grows with the
+    clipped update's part in it: its deviation is noise_multiplier * clipping norm / those accepted.
+    The noise follows from the experiment's seed and the round: a run repeats, and whoever knows the
+    seed can take the noise off, so a seed that protects people is a secret.
+
+    Attributes:
+        noise_multiplier: the noise's deviation over the sensitivity; 0 clips alone.
+    """
+
+    averages: ClassVar = False
+    private: ClassVar = True
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if self.noise_multiplier < 0:
+            refuse(self, "noise_multiplier", "must be at least 0")
+
+    def begin(
+        self,
+        strategy: Strategy,
+        server_round: int,
+        arrays: ArrayRecord,
+        updates: int,
+        grid: Grid,
+    ) -> None:
+        assert hasattr(strategy, "num_sampled_clients")
+        strategy.num_sampled_clients = updates
+        super().begin(strategy, server_round, arrays, updates, grid)

@@ -17,6 +17,7 @@ Where we decide what the paper leaves open:
 
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -77,6 +78,8 @@ class UniVarFL(Method):
         variance_weight: lambda, the weight of the classifier variance; None is D/4 for D classes.
         energy_eps: epsilon of Eq. 3.
     """
+
+    terms: ClassVar = ("l_v", "l_he")
 
     energy_weight: float
     variance_weight: float | None

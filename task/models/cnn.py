@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from task.errors import refuse
 from task.models.base import ModelSettings, Output, projector
+from task.models.layers.norm import Norm, norm_2d
 
 # (kernel, stride, output channels) of each convolution. None is padded: 32x32 is the least input.
 LAYERS = (
@@ -24,15 +24,15 @@ LAYERS = (
 class Cnn(nn.Module):
     """Images [n, C, H, W] with H, W >= 32 to `Output`; maps have 64 channels."""
 
-    def __init__(self, channels: int, classes: int, features: int) -> None:
+    def __init__(self, channels: int, classes: int, features: int, norm: Norm = "batch") -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for kernel, stride, width in LAYERS:
             convolution = nn.Conv2d(channels, width, kernel, stride, bias=False)
-            layers += [convolution, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            layers += [convolution, norm_2d(norm, width), nn.ReLU(inplace=True)]
             channels = width
         self.encoder = nn.Sequential(*layers)
-        self.projector = projector(channels, features)
+        self.projector = projector(channels, features, norm)
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, x: Tensor) -> Output:
@@ -43,19 +43,9 @@ class Cnn(nn.Module):
 
 @dataclass
 class CnnSettings(ModelSettings):
-    """Settings of the light CNN.
-
-    Attributes:
-        features: the projector's width; 256 in the paper.
-    """
+    """Settings of the light CNN; 256 features in the paper."""
 
     least_image_size: ClassVar[int] = 32
 
-    features: int
-
-    def __post_init__(self) -> None:
-        if self.features < 1:
-            refuse(self, "features", "must be at least 1")
-
     def build(self, channels: int, classes: int) -> Cnn:
-        return Cnn(channels, classes, self.features)
+        return Cnn(channels, classes, self.features, self.norm)

@@ -1,0 +1,88 @@
+"""What a method keeps for each client from round to round, in files on the client's own machine.
+
+A file is named after client and round, and a client loads exactly the round that the server says it
+last accepted. So a refused reply, a crash before the server's checkpoint, or another worker never
+leaves a client one step ahead of the federation.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+HEADER_BYTES = 1_000_000
+
+
+class MemoryLostError(RuntimeError):
+    """A client's memory of the round that the server names is not there, or cannot be used."""
+
+
+def memory_root() -> Path:
+    """Where memories are kept: ``$UNIVARFL_MEMORY``, else the user's directory for state."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(os.environ.get("UNIVARFL_MEMORY") or f"{state}/univarfl").expanduser()
+
+
+class ClientMemory:
+    """The memories of one run's clients.
+
+    Args:
+        run: the run's id. Only its hash names a directory: what a server sends is never a path.
+        most_bytes: a file larger than this, beside its header, is not loaded.
+    """
+
+    def __init__(self, run: str, most_bytes: int) -> None:
+        self.directory = memory_root() / hashlib.sha256(run.encode()).hexdigest()[:32]
+        self._most_bytes = most_bytes + HEADER_BYTES
+
+    def load(self, client: int, server_round: int) -> dict[str, Tensor]:
+        """What was kept in that round; nothing for round 0, before which nobody was accepted.
+
+        Raises:
+            MemoryLostError: it is missing, damaged or too large.
+        """
+        if not server_round:
+            return {}
+        path = self._path(client, server_round)
+        try:
+            if path.stat().st_size > self._most_bytes:
+                raise MemoryLostError(f"{path} is larger than {self._most_bytes} bytes")
+            return load(path.read_bytes())
+        except FileNotFoundError:
+            raise MemoryLostError(
+                f"round {server_round} was this client's last, and {path} is not there; "
+                "$UNIVARFL_MEMORY must name a directory that lasts and that each worker of the "
+                "client sees"
+            ) from None
+        except (OSError, SafetensorError) as error:
+            raise MemoryLostError(f"{path} cannot be read: {error}") from None
+
+    def keep(
+        self, client: int, server_round: int, accepted: int, memory: dict[str, Tensor]
+    ) -> None:
+        """Keep a round's memory beside the accepted one's, and delete those of other rounds."""
+        path = self._path(client, server_round)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            try:
+                file.write(save(memory))
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+        for old in set(path.parent.iterdir()) - {path, self._path(client, accepted)}:
+            old.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Delete the run's memories: it is completed."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _path(self, client: int, server_round: int) -> Path:
+        return self.directory / f"client-{client}" / f"round-{server_round}.safetensors"

@@ -1,0 +1,22 @@
+"""MultiKrum's selection, then a mean around the median (El Mhamdi et al., ICML 2018).
+
+Distances are over weights and batch-norm statistics alike: a client is trusted with both or with
+neither.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flwr.serverapp.strategy import Bulyan, Strategy
+
+from server_app.strategies.base import COMMON, RobustSettings
+
+
+@dataclass
+class BulyanSettings(RobustSettings):
+    """Bulyan: needs 4f + 3 participants."""
+
+    participants_needed: ClassVar = (4, 3)
+
+    def build(self, participants: int) -> Strategy:
+        return Bulyan(**COMMON, num_malicious_nodes=self.num_malicious)

@@ -1,0 +1,113 @@
+"""Several local methods at once: ``method=univarfl+fedprox``."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from task import registry
+from task.errors import ConfigError
+from task.methods.base import LocalRound, Method, Outcome, ServerHalf, Tensors, Term
+from task.models.base import Output
+
+PACKAGE = "task.methods"
+PLUS = "+"
+
+
+@dataclass
+class Combination(Method):
+    """Each hook of each member, in the members' order; their terms add up.
+
+    Attributes:
+        by_name: the members, two at least.
+    """
+
+    by_name: dict[str, Method]
+
+    def members(self) -> Sequence[Method]:
+        return list(self.by_name.values())
+
+    def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        for member in self.members():
+            model = member.build(model, generator)
+        return model
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        for name, member in self.by_name.items():
+            member.start(model, replace(this, memory=part(this.memory, name)))
+
+    def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        for member in self.members():
+            x, y = member.batch(x, y)
+        return x, y
+
+    def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+        return {
+            name: term for member in self.members() for name, term in member.loss(out, x, y).items()
+        }
+
+    def gradients(self, model: nn.Module) -> None:
+        for member in self.members():
+            member.gradients(model)
+
+    def finish(self, model: nn.Module) -> Outcome:
+        memory: dict[str, Tensor] = {}
+        extra: dict[str, Tensor] = {}
+        for name, member in self.by_name.items():
+            outcome = member.finish(model)
+            memory |= {f"{name}/{key}": value for key, value in outcome.memory.items()}
+            extra |= outcome.extra
+        return Outcome(memory, extra)
+
+    def server(self, weights: Tensors) -> ServerHalf | None:
+        return next((half for member in self.members() if (half := member.server(weights))), None)
+
+
+def part(memory: Tensors, name: str) -> Tensors:
+    """One member's part of a combination's memory."""
+    head = f"{name}/"
+    return {key.removeprefix(head): value for key, value in memory.items() if key.startswith(head)}
+
+
+def create_method(settings: dict[str, Any]) -> Method:
+    """The method, or the combination of methods, that ``settings["name"]`` names.
+
+    Raises:
+        ConfigError: a name or setting is unknown or out of range, or the methods do not combine.
+    """
+    name = settings.get("name")
+    if not isinstance(name, str) or PLUS not in name:
+        return registry.create("method", PACKAGE, Method, settings)
+    names = name.split(PLUS)
+    if len(set(names)) < len(names):
+        raise ConfigError("method", name, "names a method twice")
+    left = {key: value for key, value in settings.items() if key != "name"}
+    members = {}
+    for member in names:
+        registry.check_name("method", PACKAGE, member)
+        kind = registry.component_class(PACKAGE, member, Method)
+        own = {field.name: left.pop(field.name) for field in fields(kind) if field.name in left}
+        members[member] = registry.create("method", PACKAGE, Method, {"name": member, **own})
+    if left:
+        key, value = next(iter(left.items()))
+        raise ConfigError(f"method.{key}", value, "unknown key")
+    if reason := conflict(members):
+        raise ConfigError("method", name, reason)
+    return Combination(members)
+
+
+def conflict(members: Mapping[str, Method]) -> str:
+    """Why methods, given by name, do not combine; empty when they do."""
+    if "fedavg" in members:
+        return "fedavg is what every method starts from; leave it out"
+    if len([member for member in members.values() if member.server_half]) > 1:
+        return "more than one of them corrects the server's weights; choose one"
+    settings = [field.name for member in members.values() for field in fields(member)]
+    terms = [term for member in members.values() for term in member.terms]
+    for what, words in (("setting", settings), ("term", terms)):
+        if shared := [word for word, count in Counter(words).items() if count > 1]:
+            return f"they share the {what} {shared[0]}; choose one of them"
+    return ""

@@ -1,0 +1,101 @@
+"""FedAlign: the last stage at a quarter of its width should be as smooth as at full width.
+
+Paper: Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Federated
+Learning", CVPR 2022, Eqs. 5 to 7 and Algorithm 1. Hooks: ``loss``, ``gradients``. State kept, extra
+upload: none. Extra compute: the last stage once more at a quarter of its width.
+
+Taken from the authors' release, as the paper does not say them: "block L" is the last stage; its
+input and its full-width maps are constants, so that only the narrow stage is moved by this term;
+the term is scaled to the cross-entropy's value; ten power iterations; gradients clipped at 10.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.errors import refuse
+from task.methods.base import LocalRound, Method, Term, trained_parameters
+from task.models.base import Output
+from task.models.layers.residual import ResidualNet
+
+
+def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
+    """Eqs. 6 and 7: the mean over positions of the products of channels, [n, C, C'].
+
+    Args:
+        before: [n, C, h, w], pooled to the resolution of `after` if theirs differ.
+        after: [n, C', h', w'].
+    """
+    height, width = after.shape[2:]
+    before = F.adaptive_avg_pool2d(before, (height, width)).flatten(2)
+    return before @ after.flatten(2).mT / (height * width)
+
+
+def spectral_norm(matrices: Tensor, iterations: int) -> Tensor:
+    """The largest singular value of each of [n, C, C'], by power iteration: [n]."""
+    vector = torch.ones_like(matrices[:, :, :1])
+    norm: Tensor = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
+    for _ in range(iterations):
+        vector = matrices @ (matrices.mT @ (vector / norm.clamp_min(1e-12)))
+        norm = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
+    return norm.flatten().clamp_min(1e-24).sqrt()
+
+
+def lipschitz_gap(stage_input: Tensor, narrow: Tensor, full: Tensor, iterations: int) -> Tensor:
+    """Eq. 5's L_Lip: the mean squared difference of the two spectral norms, a scalar."""
+    student = spectral_norm(transmitting_matrix(stage_input, narrow), iterations)
+    teacher = spectral_norm(transmitting_matrix(stage_input, full), iterations)
+    return F.mse_loss(student, teacher)
+
+
+@dataclass
+class FedAlign(Method):
+    """Cross-entropy + mu * L_Lip, scaled to the cross-entropy.
+
+    Attributes:
+        alignment_weight: mu; 0 is FedAvg, without clipping.
+        width: of the narrow last stage, as a share of its channels.
+        power_iterations: for the spectral norms.
+        max_gradient_norm: above which the whole gradient is scaled down.
+    """
+
+    terms: ClassVar = ("l_lip",)
+    residual: ClassVar = True
+
+    alignment_weight: float
+    width: float
+    power_iterations: int
+    max_gradient_norm: float
+
+    def __post_init__(self) -> None:
+        if self.alignment_weight < 0:
+            refuse(self, "alignment_weight", "must be at least 0")
+        if not 0 < self.width <= 1:
+            refuse(self, "width", "must be above 0 and at most 1")
+        if self.power_iterations < 1:
+            refuse(self, "power_iterations", "must be at least 1")
+        if self.max_gradient_norm <= 0:
+            refuse(self, "max_gradient_norm", "must be above 0")
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        assert isinstance(model, ResidualNet)
+        self._model = model
+
+    def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+        if not self.alignment_weight:
+            return {}
+        assert out.stage_input is not None
+        stage_input = out.stage_input.detach()
+        narrow = self._model.narrower_last_stage(stage_input, self.width)
+        gap = lipschitz_gap(stage_input, narrow, out.maps.detach(), self.power_iterations)
+        cross_entropy = F.cross_entropy(out.logits.detach(), y)
+        scale = cross_entropy / gap.detach().clamp_min(1e-12)
+        return {"l_lip": Term(gap, self.alignment_weight * scale)}
+
+    def gradients(self, model: nn.Module) -> None:
+        if self.alignment_weight:
+            parameters = trained_parameters(model).values()
+            nn.utils.clip_grad_norm_(parameters, self.max_gradient_norm)

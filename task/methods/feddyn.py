@@ -1,0 +1,98 @@
+"""FedDyn: a regulariser that moves each client's optimum to the federation's.
+
+Paper: Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm 1.
+Hooks: ``start``, ``gradients``, ``finish``, and a server half. State kept: the client's h_i, as
+large as the model. Extra upload: none. Extra compute: one pass over the parameters a step.
+
+Where we decide: the server's h moves by each client's share in the federation's objective (1/m if
+all weigh alike, as in the paper), so that the fixed point is the optimum of what the aggregation
+weighs. The server's last step moves the trained parameters; batch norm's statistics stay means.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from task.errors import refuse
+from task.methods.base import (
+    Contribution,
+    LocalRound,
+    Method,
+    Outcome,
+    ServerHalf,
+    Tensors,
+    snapshot,
+    trained_parameters,
+)
+
+
+@torch.no_grad()
+def add_dynamic_gradient(
+    parameters: Mapping[str, nn.Parameter], anchor: Tensors, linear: Tensors, weight: float
+) -> None:
+    """Add the gradient of ``-<h_i, w> + weight / 2 * |w - anchor|^2``; `linear` is h_i."""
+    for name, parameter in parameters.items():
+        assert parameter.grad is not None
+        parameter.grad.sub_(linear[name]).add_(parameter - anchor[name], alpha=weight)
+
+
+@dataclass
+class FedDyn(Method):
+    """Cross-entropy + the dynamic regulariser.
+
+    Attributes:
+        dynamic_weight: the paper's alpha; 0 is FedAvg.
+    """
+
+    memory: ClassVar = True
+    server_half: ClassVar = True
+
+    dynamic_weight: float
+
+    def __post_init__(self) -> None:
+        if self.dynamic_weight < 0:
+            refuse(self, "dynamic_weight", "must be at least 0")
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        self._global = snapshot(model)
+        zeros = {name: torch.zeros_like(value) for name, value in self._global.items()}
+        self._linear: Tensors = this.memory or zeros
+
+    def gradients(self, model: nn.Module) -> None:
+        if self.dynamic_weight:
+            parameters = trained_parameters(model)
+            add_dynamic_gradient(parameters, self._global, self._linear, self.dynamic_weight)
+
+    def finish(self, model: nn.Module) -> Outcome:
+        if not self.dynamic_weight:
+            return Outcome()
+        moved = snapshot(model)
+        linear = {
+            name: value - self.dynamic_weight * (moved[name] - self._global[name])
+            for name, value in self._linear.items()
+        }
+        return Outcome(memory=linear)
+
+    def server(self, weights: Tensors) -> ServerHalf | None:
+        return DynamicMean(weights, self.dynamic_weight) if self.dynamic_weight else None
+
+
+class DynamicMean(ServerHalf):
+    """The server's h, the mean of the clients' h_i, taken off the aggregated weights."""
+
+    def __init__(self, weights: Tensors, dynamic_weight: float) -> None:
+        self.state = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self._weight = dynamic_weight
+
+    def update(
+        self, before: Tensors, after: Tensors, clients: Sequence[Contribution]
+    ) -> dict[str, Tensor]:
+        for client in clients:
+            for name, value in self.state.items():
+                moved: Tensor = client.weights[name] - before[name]
+                value.sub_(moved, alpha=self._weight * client.share)
+        shifted = {name: after[name] - value / self._weight for name, value in self.state.items()}
+        return {**after, **shifted}

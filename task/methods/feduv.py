@@ -1,0 +1,94 @@
+"""FedUV: UniVarFL's parent. Class probabilities with spread, features with distance.
+
+Paper: Son, Kim, Chung, Park, Moon, "FedUV: Uniformity and Variance for Heterogeneous Federated
+Learning", CVPR 2024, Eqs. 2 to 4. Hooks: ``loss``. State kept, extra upload: none. Extra compute:
+two small functions of the batch's logits and features.
+
+Where we decide what the paper leaves open:
+
+* Eqs. 2 and 3 use the same (unbiased) standard deviation, so that c = 1/sqrt(D) for D classes.
+* Eq. 4 averages over pairs of different rows: a row with itself adds a constant without gradient.
+* sigma, the median of the squared distances, sets the scale and gets no gradient.
+* The exponent is the paper's -d^2 / (2 sigma); the authors' release has -d^2 / sigma.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from task.errors import refuse
+from task.methods.base import Method, Term
+from task.models.base import Output
+
+
+def classifier_deviation(logits: Tensor) -> Tensor:
+    """Eq. 2: how far each class's probability deviates less over the batch than one-hot ones would.
+
+    ``mean_j max(0, c - Std(p_j))`` with c = 1/sqrt(D) (Eq. 3). 0 for a batch of one row.
+
+    Args:
+        logits: [n, D], any float type; computed in float32 at least.
+
+    Returns:
+        A scalar in [0, 1/sqrt(D)].
+    """
+    rows, classes = logits.shape
+    if rows < 2:
+        return logits.new_zeros(())
+    deviation = torch.softmax(logits.float(), dim=1).std(dim=0)
+    return torch.relu(classes**-0.5 - deviation).mean()
+
+
+def uniformity(features: Tensor) -> Tensor:
+    """Eq. 4: the mean Gaussian energy of pairs, ``exp(-|x - y|^2 / (2 sigma))``.
+
+    Args:
+        features: [n, d], any float type; computed in float32 at least.
+
+    Returns:
+        A scalar in (0, 1]; 0 for one row, which has no pairs.
+    """
+    rows = features.shape[0]
+    if rows < 2:
+        return features.new_zeros(())
+    wide = features.float()
+    square = wide.square().sum(dim=1)
+    distance = (square[:, None] + square[None, :] - 2 * wide @ wide.T).clamp_min(0)
+    i, j = torch.triu_indices(rows, rows, offset=1, device=wide.device)
+    pairs = distance[i, j]
+    sigma = pairs.detach().median()
+    scale = sigma.where(sigma > 0, 1)  # rows that coincide are as close as rows can be
+    return torch.exp(-pairs / (2 * scale)).mean()
+
+
+@dataclass
+class FedUV(Method):
+    """Cross-entropy + mu * L_U + lambda * L_V. A weight of 0 leaves its term out.
+
+    Attributes:
+        uniformity_weight: mu, the weight of Eq. 4.
+        deviation_weight: lambda, the weight of Eq. 2; None is D/4 for D classes.
+    """
+
+    terms: ClassVar = ("l_v", "l_u")
+
+    uniformity_weight: float
+    deviation_weight: float | None
+
+    def __post_init__(self) -> None:
+        if self.uniformity_weight < 0:
+            refuse(self, "uniformity_weight", "must be at least 0")
+        if self.deviation_weight is not None and self.deviation_weight < 0:
+            refuse(self, "deviation_weight", "must be at least 0, or null for classes / 4")
+
+    def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+        classes = out.logits.shape[1]
+        weight = classes / 4 if self.deviation_weight is None else self.deviation_weight
+        terms = {}
+        if weight:
+            terms["l_v"] = Term(classifier_deviation(out.logits), weight)
+        if self.uniformity_weight:
+            terms["l_u"] = Term(uniformity(out.features), self.uniformity_weight)
+        return terms

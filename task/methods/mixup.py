@@ -1,0 +1,58 @@
+"""Mixup: train on weighted means of two images and their labels.
+
+Paper: Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, as FedAlign's section 3
+runs it on every client. Hooks: ``start``, ``batch``. State kept, extra upload: none. Extra compute:
+a weighted mean of the batch with itself.
+
+Where we decide: one share a batch, as in the authors' release; concentration 0, the limit in which
+every share is 0 or 1, mixes nothing.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.errors import refuse
+from task.methods.base import LocalRound, Method
+
+
+def mix(values: Tensor, partner: Tensor, share: float) -> Tensor:
+    """``share * v_i + (1 - share) * v_partner(i)`` for the rows of [n, ...]."""
+    return share * values + (1 - share) * values[partner]
+
+
+def beta_share(concentration: float, generator: torch.Generator) -> float:
+    """One draw from Beta(concentration, concentration)."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        return float(torch.distributions.Beta(concentration, concentration).sample())
+
+
+@dataclass
+class Mixup(Method):
+    """Cross-entropy on mixed images against mixed labels.
+
+    Attributes:
+        mixing_concentration: g of Beta(g, g); 0 is FedAvg.
+    """
+
+    mixing_concentration: float
+
+    def __post_init__(self) -> None:
+        if self.mixing_concentration < 0:
+            refuse(self, "mixing_concentration", "must be at least 0")
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        assert isinstance(model.classifier, nn.Linear)
+        self._classes = model.classifier.out_features
+        self._generator = this.generator
+
+    def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.mixing_concentration:
+            return x, y
+        share = beta_share(self.mixing_concentration, self._generator)
+        partner = torch.randperm(len(x), generator=self._generator).to(x.device)
+        targets = F.one_hot(y, self._classes).to(x.dtype) if y.dim() == 1 else y
+        return mix(x, partner, share), mix(targets, partner, share)

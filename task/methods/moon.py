@@ -1,0 +1,91 @@
+"""MOON: features near the global model's, away from the client's own previous model's.
+
+Paper: Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021, Eq. 3. Hooks: ``start``,
+``loss``, ``finish``. State kept: the client's last trained model. Extra upload: none. Extra
+compute: two more forward passes and two more stored models.
+
+Where we decide: both teachers run in eval mode, on copies that nothing trains. A client without a
+previous model takes the global one for it, as the first round of the authors' release does; the
+two similarities are then equal and the term has no gradient.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.errors import refuse
+from task.methods.base import LocalRound, Method, Outcome, Term
+from task.models.base import Output
+
+
+def model_contrastive(features: Tensor, toward: Tensor, away: Tensor, temperature: float) -> Tensor:
+    """Eq. 3: ``-log(e^(s+/t) / (e^(s+/t) + e^(s-/t)))``, s+ and s- cosine similarities.
+
+    Args:
+        features: [n, d], of the model that is trained.
+        toward: [n, d], of the global model.
+        away: [n, d], of the previous local model.
+        temperature: t, above 0.
+
+    Returns:
+        The mean over the batch, a scalar; log 2 where both similarities are equal.
+    """
+    near = F.cosine_similarity(features, toward) / temperature
+    far = F.cosine_similarity(features, away) / temperature
+    return F.softplus(far - near).mean()
+
+
+@dataclass
+class Moon(Method):
+    """Cross-entropy + mu * the model-contrastive term.
+
+    Attributes:
+        contrastive_weight: mu; 0 is FedAvg.
+        temperature: of the softmax over the two similarities.
+    """
+
+    terms: ClassVar = ("l_con",)
+    memory: ClassVar = True
+
+    contrastive_weight: float
+    temperature: float
+
+    def __post_init__(self) -> None:
+        if self.contrastive_weight < 0:
+            refuse(self, "contrastive_weight", "must be at least 0")
+        if self.temperature <= 0:
+            refuse(self, "temperature", "must be above 0")
+
+    def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        self._teachers: tuple[nn.Module, nn.Module] | None = None
+        return model
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        if self._teachers is None:
+            self._teachers = (teacher(model), teacher(model))
+        for frozen, weights in zip(
+            self._teachers, (model.state_dict(), this.memory or model.state_dict()), strict=True
+        ):
+            frozen.load_state_dict(weights)
+
+    def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+        if not self.contrastive_weight or self._teachers is None:
+            return {}
+        with torch.no_grad():
+            toward, away = (frozen(x).features for frozen in self._teachers)
+        value = model_contrastive(out.features, toward, away, self.temperature)
+        return {"l_con": Term(value, self.contrastive_weight)}
+
+    def finish(self, model: nn.Module) -> Outcome:
+        if not self.contrastive_weight:
+            return Outcome()
+        return Outcome(memory={name: value.clone() for name, value in model.state_dict().items()})
+
+
+def teacher(model: nn.Module) -> nn.Module:
+    """A copy that is neither trained nor updates its statistics."""
+    return copy.deepcopy(model).eval().requires_grad_(False)

@@ -1,0 +1,96 @@
+"""SCAFFOLD: control variates take each client's own drift out of its steps.
+
+Paper: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
+2020, Algorithm 1. Hooks: ``start``, ``gradients``, ``finish``, and a server half. State kept: the
+client's control variate c_i. Extra upload: its change, as large as the model. Extra compute: two
+passes over the parameters a step.
+
+Where we decide:
+
+* c_i becomes the mean of the gradients seen in the round's steps. Under plain SGD that is the
+  paper's option II, c_i - c + (x - y_i) / (K * lr), term by term; it stays a mean of gradients
+  under momentum and weight decay, where option II's division by K * lr does not.
+* c moves by each client's share in the federation's objective (1/N if all weigh alike, as in the
+  paper), so that it stays the mean of all c_i under the aggregation's own weights.
+* Control variates start from 0 and follow the trained parameters, not batch norm's statistics.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from task.methods.base import (
+    Contribution,
+    LocalRound,
+    Method,
+    Outcome,
+    ServerHalf,
+    Tensors,
+    trained_parameters,
+)
+
+
+@torch.no_grad()
+def correct_gradients(
+    parameters: Mapping[str, nn.Parameter], seen: Mapping[str, Tensor], drift: Tensors
+) -> None:
+    """Add each gradient to the sum of those `seen`, then correct it by ``- c_i + c``.
+
+    Args:
+        parameters: with gradients.
+        seen: the sums so far.
+        drift: c_i - c.
+    """
+    for name, parameter in parameters.items():
+        assert parameter.grad is not None
+        seen[name].add_(parameter.grad)
+        parameter.grad.sub_(drift[name])
+
+
+@dataclass
+class Scaffold(Method):
+    """Cross-entropy, its gradients corrected by the control variates."""
+
+    memory: ClassVar = True
+    server_half: ClassVar = True
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        zeros = {name: torch.zeros_like(value) for name, value in trained_parameters(model).items()}
+        self._own: Tensors = this.memory or zeros
+        common = this.broadcast or zeros
+        self._drift = {name: self._own[name] - common[name] for name in zeros}
+        self._seen = {name: torch.zeros_like(value) for name, value in zeros.items()}
+        self._steps = 0
+
+    def gradients(self, model: nn.Module) -> None:
+        correct_gradients(trained_parameters(model), self._seen, self._drift)
+        self._steps += 1
+
+    def finish(self, model: nn.Module) -> Outcome:
+        new = {name: total / self._steps for name, total in self._seen.items()}
+        change = {name: value - self._own[name] for name, value in new.items()}
+        return Outcome(memory=new, extra=change)
+
+    def server(self, weights: Tensors) -> ServerHalf:
+        return ControlVariate(weights)
+
+
+class ControlVariate(ServerHalf):
+    """The server's control variate c, the mean of the clients'."""
+
+    def __init__(self, weights: Tensors) -> None:
+        self.state = {name: torch.zeros_like(value) for name, value in weights.items()}
+
+    def broadcast(self) -> Tensors:
+        return self.state
+
+    def update(
+        self, before: Tensors, after: Tensors, clients: Sequence[Contribution]
+    ) -> dict[str, Tensor]:
+        for client in clients:
+            for name, value in self.state.items():
+                value.add_(client.extra[name], alpha=client.share)
+        return dict(after)

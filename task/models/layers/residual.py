@@ -1,0 +1,145 @@
+"""Residual networks (He et al., CVPR 2016) from torchvision's blocks, for small images.
+
+They have no max-pool, and end in a projector and a classifier. Their blocks can be dropped
+(StochDepth), and they can run narrower, as a whole (GradAug) or in their last stage (FedAlign).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+from torch.func import functional_call
+from torchvision.models.resnet import BasicBlock, Bottleneck
+
+from task.models.base import Output, projector
+from task.models.layers.narrow import narrow
+from task.models.layers.norm import Norm, norm_2d
+
+
+class Droppable(nn.Module):
+    """A residual block whose branch is multiplied by `branch` in training; 0 leaves it out."""
+
+    branch: float = 1.0
+    conv1: nn.Module
+    bn1: nn.Module
+    conv2: nn.Module
+    bn2: nn.Module
+    relu: nn.Module
+    downsample: nn.Module | None
+
+    def residual(self, x: Tensor) -> Tensor:
+        """The branch beside the shortcut, before the sum."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.branch if self.training else 1.0
+        shortcut = x if self.downsample is None else self.downsample(x)
+        if scale == 0:
+            return F.relu(shortcut)
+        branch = self.residual(x)
+        return F.relu((branch if scale == 1 else branch * scale) + shortcut)
+
+
+class Basic(Droppable, BasicBlock):
+    """torchvision's block of two 3x3 convolutions."""
+
+    def residual(self, x: Tensor) -> Tensor:
+        inner: Tensor = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return inner
+
+
+class Bottle(Droppable, Bottleneck):
+    """torchvision's block of a 1x1, a 3x3 and a 1x1 convolution."""
+
+    conv3: nn.Module
+    bn3: nn.Module
+
+    def residual(self, x: Tensor) -> Tensor:
+        inner = self.relu(self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x))))))
+        outer: Tensor = self.bn3(self.conv3(inner))
+        return outer
+
+
+class ResidualNet(nn.Module):
+    """Images [n, C, H, W] to `Output`.
+
+    Args:
+        stem: the first convolution; normalisation and ReLU follow it.
+        block: what the stages are made of.
+        stages: of each stage: how many blocks, their planes, the first one's stride.
+        classes: how many.
+        features: the projector's width.
+        norm: the normalisation throughout.
+    """
+
+    def __init__(
+        self,
+        stem: nn.Conv2d,
+        block: type[Basic] | type[Bottle],
+        stages: Sequence[tuple[int, int, int]],
+        classes: int,
+        features: int,
+        norm: Norm,
+    ) -> None:
+        super().__init__()
+        channels = stem.out_channels
+        self.stem = nn.Sequential(stem, norm_2d(norm, channels), nn.ReLU(inplace=True))
+        self.stages = nn.Sequential()
+        for blocks, planes, stride in stages:
+            self.stages.append(stage(block, channels, blocks, planes, stride, norm))
+            channels = planes * block.expansion
+        self.projector = projector(channels, features, norm)
+        self.classifier = nn.Linear(features, classes)
+        for part in [self.stem, self.stages]:
+            part.apply(initialise)
+
+    def forward(self, x: Tensor) -> Output:
+        stage_input = self.stages[:-1](self.stem(x))
+        maps = self.stages[-1](stage_input)
+        features = self.projector(maps.mean(dim=(2, 3)))
+        return Output(self.classifier(features), features, maps, stage_input)
+
+    def blocks(self) -> list[Droppable]:
+        """Every residual block, in the order of the forward pass."""
+        return [block for block in self.modules() if isinstance(block, Droppable)]
+
+    def narrower(self, x: Tensor, width: float) -> Output:
+        """The output of the network with every layer cut to a share of its channels."""
+        outer = ("classifier.weight", "classifier.bias")
+        output: Output = functional_call(self, narrow(self, width, ("stem.0.weight",), outer), (x,))
+        return output
+
+    def narrower_last_stage(self, stage_input: Tensor, width: float) -> Tensor:
+        """The maps of the last stage alone, cut to a share of its channels."""
+        last = self.stages[-1]
+        readers = ("0.conv1.weight", "0.downsample.0.weight")
+        maps: Tensor = functional_call(last, narrow(last, width, readers), (stage_input,))
+        return maps
+
+
+def stage(
+    block: type[Basic] | type[Bottle],
+    inputs: int,
+    blocks: int,
+    planes: int,
+    stride: int,
+    norm: Norm,
+) -> nn.Sequential:
+    """Blocks in a row; the first one changes resolution and channels, its shortcut with it."""
+    layer = partial(norm_2d, norm)
+    outputs = planes * block.expansion
+    downsample = None
+    if stride != 1 or inputs != outputs:
+        convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        downsample = nn.Sequential(convolution, layer(outputs))
+    first = block(inputs, planes, stride, downsample, norm_layer=layer)
+    return nn.Sequential(
+        first, *(block(outputs, planes, norm_layer=layer) for _ in range(blocks - 1))
+    )
+
+
+def initialise(module: nn.Module) -> None:
+    """He et al.'s first weights, as torchvision draws them."""
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
