@@ -1,6 +1,6 @@
 """Every method on digits: final test accuracy at two skews, three seeds.
 
-    uv run python -m tests.benchmarks.methods_on_digits [DIRECTORY]     (an hour and a half on two cores)
+    uv run python -m tests.benchmarks.methods_on_digits [DIRECTORY]     (an hour on two cores)
 
 Runs ``univarfl train`` for each, two at a time, keeps the records in DIRECTORY (default
 runs/methods_on_digits), goes on where it was ended, and prints the README's tables: mean and
