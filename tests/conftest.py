@@ -6,17 +6,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import task.data.partitions
 import task.methods
 from server_app.composition import compose_experiment
 from server_app.recorder import read_record
 from server_app.train import train_experiment
+from task.methods.base import Method
+from task.registry import component_class
 
 PARTS = Path(__file__).parent / "parts"
+SMALL_RESNET = ("model=resnet56", "data.image_size=8")
 SMALL = ("engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid")
 
+torch.set_num_threads(1)  # as every worker does; two cores share two threads badly
+
 Train = Callable[..., Path]
+
+
+def model_for(method: str) -> list[str]:
+    """Overrides for a small network that a method can train."""
+    needs_blocks = any(
+        component_class("task.methods", name, Method).residual for name in method.split("+")
+    )
+    return list(SMALL_RESNET) if needs_blocks else []
 
 
 def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
@@ -42,6 +56,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     """Train the small experiment with overrides; the run's directory."""
 
     monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
 
     def run(*overrides: str) -> Path:
         words = [*SMALL, *overrides]

@@ -161,3 +161,10 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the trained parameters as they are now."""
     return {name: value.detach().clone() for name, value in trained_parameters(model).items()}
+
+
+def gradient(parameter: nn.Parameter) -> Tensor:
+    """A parameter's gradient, to change in place; 0 where the loss did not reach it."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad

@@ -24,6 +24,7 @@ from task.methods.base import (
     Outcome,
     ServerHalf,
     Tensors,
+    gradient,
     snapshot,
     trained_parameters,
 )
@@ -35,8 +36,7 @@ def add_dynamic_gradient(
 ) -> None:
     """Add the gradient of ``-<h_i, w> + weight / 2 * |w - anchor|^2``; `linear` is h_i."""
     for name, parameter in parameters.items():
-        assert parameter.grad is not None
-        parameter.grad.sub_(linear[name]).add_(parameter - anchor[name], alpha=weight)
+        gradient(parameter).sub_(linear[name]).add_(parameter - anchor[name], alpha=weight)
 
 
 @dataclass

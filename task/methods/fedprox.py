@@ -16,17 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import LocalRound, Method, Tensors, snapshot, trained_parameters
+from task.methods.base import LocalRound, Method, Tensors, gradient, snapshot, trained_parameters
 
 
 @torch.no_grad()
 def add_proximal_gradient(
     parameters: Mapping[str, nn.Parameter], anchor: Tensors, weight: float
 ) -> None:
-    """Add the gradient of ``weight / 2 * sum (w - anchor)^2`` to the parameters' own."""
+    """Add the gradient of ``weight / 2 * sum (w - anchor)^2`` to that of the parameters."""
     for name, parameter in parameters.items():
-        assert parameter.grad is not None
-        parameter.grad.add_(parameter - anchor[name], alpha=weight)
+        gradient(parameter).add_(parameter - anchor[name], alpha=weight)
 
 
 @dataclass

@@ -29,6 +29,7 @@ from task.methods.base import (
     Outcome,
     ServerHalf,
     Tensors,
+    gradient,
     trained_parameters,
 )
 
@@ -40,14 +41,14 @@ def correct_gradients(
     """Add each gradient to the sum of those `seen`, then correct it by ``- c_i + c``.
 
     Args:
-        parameters: with gradients.
+        parameters: after the backward pass.
         seen: the sums so far.
         drift: c_i - c.
     """
     for name, parameter in parameters.items():
-        assert parameter.grad is not None
-        seen[name].add_(parameter.grad)
-        parameter.grad.sub_(drift[name])
+        own = gradient(parameter)
+        seen[name].add_(own)
+        own.sub_(drift[name])
 
 
 @dataclass

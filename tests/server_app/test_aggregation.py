@@ -1,9 +1,11 @@
 """The next global model, and which updates may enter it."""
 
 from itertools import permutations
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import (
     Array,
     ArrayRecord,
@@ -13,6 +15,7 @@ from flwr.app import (
     MetricRecord,
     RecordDict,
 )
+from torch import Tensor, nn
 
 from client_app.app import app as client_app
 from server_app.aggregation import Aggregator
@@ -20,6 +23,7 @@ from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.handshake import Seat
 from server_app.participation import Cohort
 from server_app.replies import ClientUpdate, Weights, scores, updates
+from server_app.strategies.base import StrategySettings
 from server_app.strategies.fedavg import FedAvgSettings
 from task import wire
 
@@ -39,17 +43,34 @@ def update(client: int, examples: int, value: float, batches: int = 0) -> Client
     return ClientUpdate(client, "site", weights=weights, examples=examples)
 
 
+class Part(nn.Module):
+    """A parameter and a counter, as a layer with batch norm has them."""
+
+    batches: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(2, 2))
+        self.register_buffer("batches", torch.tensor(0))
+
+
+def aggregated(settings: StrategySettings, given: list[ClientUpdate]) -> Weights:
+    aggregator = Aggregator(settings, Part(), len(given), seed=0)
+    before = update(0, 1, 0.0).weights
+    return aggregator.aggregate(1, before, given, InProcessGrid(client_app, 1))
+
+
 @pytest.mark.parametrize(("weighting", "mean"), [("examples", 2.5), ("uniform", 2.0)])
 def test_the_mean_by_examples_and_uniform(weighting: str, mean: float) -> None:
     """10 and 30 images, weights 1 and 3: (10 * 1 + 30 * 3) / 40 = 2.5; (1 + 3) / 2 = 2."""
     settings = FedAvgSettings(weighting=weighting)  # type: ignore[arg-type]
-    new = Aggregator(settings).aggregate(1, [update(0, 10, 1.0), update(1, 30, 3.0)])
+    new = aggregated(settings, [update(0, 10, 1.0), update(1, 30, 3.0)])
     assert np.array_equal(new["w"], np.full((2, 2), mean))
 
 
 def test_types_survive_and_counters_stay_counters() -> None:
-    new = Aggregator(FedAvgSettings("examples")).aggregate(
-        1, [update(0, 1, 1.0, batches=7), update(1, 2, 2.0, batches=5)]
+    new = aggregated(
+        FedAvgSettings("examples"), [update(0, 1, 1.0, batches=7), update(1, 2, 2.0, batches=5)]
     )
     assert new["w"].dtype == np.float32
     assert new["batches"].dtype == np.int64
@@ -60,7 +81,7 @@ def test_bits_do_not_depend_on_the_order_of_replies() -> None:
     generator = np.random.default_rng(0)
     given = [update(client, client + 1, generator.normal()) for client in range(4)]
     results = [
-        Aggregator(FedAvgSettings("examples")).aggregate(1, list(order))["w"].tobytes()
+        aggregated(FedAvgSettings("examples"), list(order))["w"].tobytes()
         for order in permutations(given)
     ]
     assert len(set(results)) == 1
@@ -68,6 +89,7 @@ def test_bits_do_not_depend_on_the_order_of_replies() -> None:
 
 class TestJudging:
     expected = update(0, 1, 0.0).weights
+    expected_extra: ClassVar[Weights] = {}
 
     def reply(self, status: dict[str, str], weights: Weights | None, examples: int = 5) -> Message:
         content = RecordDict({wire.key(wire.STATUS, 3): ConfigRecord({"device": "cpu", **status})})
@@ -80,7 +102,7 @@ class TestJudging:
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message | None) -> ClientUpdate:
-        (found,) = updates([Cohort(SEAT, [3])], [reply], self.expected)
+        (found,) = updates([Cohort(SEAT, [3])], [reply], self.expected, self.expected_extra)
         return found
 
     def test_a_good_one_counts(self) -> None:

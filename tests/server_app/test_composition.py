@@ -7,13 +7,37 @@ import pytest
 from server_app.choices import choices
 from server_app.composition import compose_experiment
 from task.errors import ConfigError
+from tests.conftest import model_for
+
+METHODS = ", ".join(choices()["method"])
+MODELS = ", ".join(choices()["model"])
+STRATEGIES = ", ".join(choices()["strategy"])
 
 
 @pytest.mark.parametrize(
     "word", [f"{group}={name}" for group, names in choices().items() for name in names]
 )
 def test_every_choice_composes(word: str) -> None:
-    assert compose_experiment([word])
+    assert compose_experiment([word, *needs(word)])
+
+
+def needs(word: str) -> list[str]:
+    """What a choice needs beside it."""
+    group, _, name = word.partition("=")
+    if group == "method":
+        return model_for(name)
+    return ["model.norm=group"] if word.startswith("strategy=dp_") else []
+
+
+def test_methods_combine_in_any_order_under_one_name() -> None:
+    one, other = (
+        compose_experiment([f"method={words}", "method.proximal_weight=0.2"])
+        for words in ("univarfl+fedprox", "fedprox+univarfl")
+    )
+    assert one == other
+    assert one.method["name"] == "fedprox+univarfl"
+    assert one.method["proximal_weight"] == 0.2
+    assert one.method["energy_weight"] == 0.5
 
 
 def test_the_defaults_are_the_documented_ones() -> None:
@@ -42,7 +66,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("method=foo", "method=foo: choose one of fedavg, univarfl"),
+        ("method=foo", f"method=foo: choose one of {METHODS}"),
         ("data=foo", "data=foo: choose one of digits"),
         ("roundz=3", "roundz=3: unknown key; did you mean rounds?"),
         ("xyzzy=3", "xyzzy=3: unknown key; 'univarfl train --help' tells the keys"),
@@ -60,10 +84,44 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ),
         ("optim.foo=1", "optim.foo=1: unknown key; optim has lr, momentum, weight_decay, nesterov"),
         ("+method.foo=1", "method.foo=1: unknown key"),
-        ("method.name=os", "method.name=os: choose one of fedavg, univarfl"),
-        ("model.name=../cnn", "model.name=../cnn: choose one of cnn"),
-        ("method.name=base", "method.name=base: choose one of fedavg, univarfl"),
-        ("strategy.name=foo", "strategy.name=foo: choose one of fedavg"),
+        ("method.name=os", f"method.name=os: choose one of {METHODS}"),
+        ("model.name=../cnn", f"model.name=../cnn: choose one of {MODELS}"),
+        ("method.name=base", f"method.name=base: choose one of {METHODS}"),
+        ("model.name=layers", f"model.name=layers: choose one of {MODELS}"),
+        ("method=moon+foo", f"method=moon+foo: choose one of {METHODS}"),
+        ("method=moon+moon", "method=moon+moon: names a method twice"),
+        (
+            "method=moon+fedavg",
+            "method=fedavg+moon: fedavg is what every method starts from; leave it out",
+        ),
+        (
+            "method=scaffold+feddyn",
+            (
+                "method=feddyn+scaffold: more than one of them corrects the server's weights; "
+                "choose one"
+            ),
+        ),
+        (
+            "method=univarfl+feduv",
+            "method=feduv+univarfl: they share the term l_v; choose one of them",
+        ),
+        ("method=moon+fedprox method.temperature=0", "method.temperature=0.0: must be above 0"),
+        (
+            "method=moon+fedprox method.foo=1",
+            (
+                "method.foo=1: unknown key; method=fedprox+moon has proximal_weight, "
+                "contrastive_weight, temperature"
+            ),
+        ),
+        ("model.norm=layer", "model.norm=layer: must be 'batch' or 'group'"),
+        (
+            "model.norm=group model.features=100",
+            "model.features=100: must be a multiple of 8 with model.norm=group",
+        ),
+        (
+            "strategy.name=foo",
+            f"strategy.name=foo: choose one of {STRATEGIES}",
+        ),
         ("alpha=0", "alpha=0: must be greater than 0"),
         ("alpha=-1", "alpha=-1: must be greater than 0"),
         ("alpha=nan", "alpha=nan: must be a finite number"),
@@ -89,8 +147,8 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         (
             "run_id=../x",
             (
-                "run_id=../x: must be letters, digits, '.', '_' and '-', and begin with one of the "
-                "first two"
+                "run_id=../x: must be letters, digits, '.', '_', '+' and '-', and begin with one "
+                "of the first two"
             ),
         ),
         ("rounds", "override=rounds: cannot be read; write key=value, as in alpha=0.05"),

@@ -8,6 +8,7 @@ import client_app.app
 from client_app.request import CodeMismatchError, Request
 from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.exchange import Run
 from server_app.handshake import (
     HandshakeError,
     Seat,
@@ -18,6 +19,7 @@ from server_app.handshake import (
 from task import fingerprint, wire
 
 EXPERIMENT = compose_experiment([]).local().model_dump_json()
+RUN = Run("run", EXPERIMENT)
 
 
 def introducing(**changes: str | bool | int) -> ClientApp:
@@ -35,7 +37,7 @@ def introducing(**changes: str | bool | int) -> ClientApp:
 
 
 def test_seats_are_known_by_their_index() -> None:
-    seats = meet(InProcessGrid(client_app.app.app, 3), EXPERIMENT, "auto", 60)
+    seats = meet(InProcessGrid(client_app.app.app, 3), RUN, "auto", 60)
     assert [seat.index for seat in seats] == [0, 1, 2]
     assert {(seat.device, seat.runtime) for seat in seats} == {("cpu", "process")}
 
@@ -43,11 +45,11 @@ def test_seats_are_known_by_their_index() -> None:
 def test_other_code_is_refused_and_both_places_named() -> None:
     grid = InProcessGrid(introducing(fingerprint="0" * 64, code="/another/tree"), 1)
     with pytest.raises(HandshakeError, match="import their code from '/another/tree', the server"):
-        meet(grid, EXPERIMENT, "auto", 60)
+        meet(grid, RUN, "auto", 60)
 
 
 def test_a_client_refuses_a_server_of_other_code() -> None:
-    request = Request(EXPERIMENT, "0" * 64, 1, [0], {})
+    request = Request("run", EXPERIMENT, "0" * 64, 1, [0], [0], {}, {})
     with pytest.raises(CodeMismatchError, match="the server runs other code"):
         _ = request.worker
 
@@ -62,7 +64,7 @@ def test_the_fingerprint_follows_the_files() -> None:
 def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_shows_it() -> None:
     grid = InProcessGrid(introducing(cuda=False), 2)
     with pytest.raises(HandshakeError) as caught:
-        meet(grid, EXPERIMENT, "cuda", 60)
+        meet(grid, RUN, "cuda", 60)
     assert "device=cuda, but the clients see no GPU" in str(caught.value)
     assert (
         '--federation-config "num-supernodes=2 client-resources-num-cpus=1 '
@@ -73,12 +75,12 @@ def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_sho
 def test_a_client_that_cannot_train_says_why() -> None:
     broken = EXPERIMENT.replace('"image_size":32', '"image_size":16')
     with pytest.raises(HandshakeError, match=r"data.image_size=16: model cnn needs 32 pixels"):
-        meet(InProcessGrid(client_app.app.app, 1), broken, "auto", 60)
+        meet(InProcessGrid(client_app.app.app, 1), Run("run", broken), "auto", 60)
 
 
 def test_an_introduction_of_another_form_is_refused() -> None:
     with pytest.raises(HandshakeError, match="introduction cannot be read"):
-        meet(InProcessGrid(introducing(seats="two"), 1), EXPERIMENT, "auto", 60)
+        meet(InProcessGrid(introducing(seats="two"), 1), RUN, "auto", 60)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from task.methods.base import LocalRound, Method
+from task.methods.base import LocalRound, Method, Outcome
 
 
 @dataclass
@@ -21,7 +21,8 @@ class Faulty(Method):
         if self.now and self.fault == "raise":
             raise RuntimeError("scanner offline")
 
-    def finish(self, model: nn.Module) -> None:
+    def finish(self, model: nn.Module) -> Outcome:
         if self.now and self.fault == "nan":
             with torch.no_grad():
                 next(model.parameters()).fill_(torch.nan)
+        return Outcome()

@@ -146,7 +146,7 @@ class TestHypersphericalEnergy:
 
 class TestMethod:
     @staticmethod
-    def terms(**settings: float | None) -> dict[str, float]:
+    def terms(**settings: float | None) -> dict[str, float | Tensor]:
         defaults = {"energy_weight": 0.5, "variance_weight": None, "energy_eps": 1e-3}
         method = UniVarFL(**{**defaults, **settings})  # type: ignore[arg-type]
         out = Output(torch.zeros(4, 10), torch.eye(4), torch.zeros(4, 1, 1, 1))

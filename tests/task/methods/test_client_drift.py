@@ -1,0 +1,74 @@
+"""Two clients with quadratic objectives whose optima differ: who reaches the joint one?
+
+Client i minimises ``a_i / 2 * (w - b_i)^2``, by ten steps of plain gradient descent a round. With
+a = (1, 3) and b = (0, 4) the optimum of the mean is at (1 * 0 + 3 * 4) / (1 + 3) = 3. After local
+steps of rate 0.1, client i has gone a share r_i = 1 - (1 - 0.1 a_i)^10 of the way to b_i, so
+FedAvg's fixed point is the mean of the b_i weighted by r_i: 0.972 * 4 / (0.651 + 0.972) = 2.395.
+"""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from task.methods.base import Contribution, LocalRound, Method
+from task.methods.fedavg import FedAvg
+from task.methods.feddyn import FedDyn
+from task.methods.scaffold import Scaffold
+
+CURVATURE, OPTIMA = (1.0, 3.0), (0.0, 4.0)
+RATE, STEPS = 0.1, 10
+
+
+class Point(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+
+def local(method: Method, model: Point, client: int, this: LocalRound) -> Contribution:
+    method.start(model, this)
+    stepper = torch.optim.SGD(model.parameters(), lr=RATE)
+    for _ in range(STEPS):
+        stepper.zero_grad()
+        (CURVATURE[client] / 2 * (model.w - OPTIMA[client]) ** 2).backward()
+        method.gradients(model)
+        stepper.step()
+    outcome = method.finish(model)
+    this.memory.clear()  # type: ignore[attr-defined]
+    this.memory.update(outcome.memory)  # type: ignore[attr-defined]
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    return Contribution(0.5, weights, outcome.extra)
+
+
+def final(method: Method, rounds: int, absent: int = 0) -> float:
+    """The global w; every `absent`-th round takes client 0 alone."""
+    model = Point()
+    weights: dict[str, Tensor] = {"w": torch.zeros((), dtype=torch.float64)}
+    half = method.server(weights)
+    memories: list[dict[str, Tensor]] = [{}, {}]
+    for server_round in range(1, rounds + 1):
+        everybody = [0] if absent and server_round % absent == 0 else [0, 1]
+        given = []
+        for client in everybody:
+            model.load_state_dict(weights)
+            broadcast = half.broadcast() if half else {}
+            this = LocalRound(server_round, client, torch.Generator(), memories[client], broadcast)
+            given.append(local(method, model, client, this))
+        after = {"w": torch.stack([c.weights["w"] for c in given]).mean()}
+        weights = half.update(weights, after, given) if half else after
+    return weights["w"].item()
+
+
+def test_fedavg_stops_where_the_clients_drift_balances() -> None:
+    assert final(FedAvg(), 200) == pytest.approx(2.395, abs=1e-3)
+
+
+@pytest.mark.parametrize("method", [Scaffold(), FedDyn(dynamic_weight=1.0)])
+def test_scaffold_and_feddyn_reach_the_joint_optimum(method: Method) -> None:
+    assert final(method, 200) == pytest.approx(3.0, abs=1e-3)
+
+
+def test_they_reach_it_when_a_client_is_absent_now_and_then() -> None:
+    """FedDyn leaves it in the very rounds that client 0 trains alone, and comes back."""
+    assert final(Scaffold(), 300, absent=7) == pytest.approx(3.0, abs=1e-2)
+    assert final(FedDyn(dynamic_weight=1.0), 300, absent=7) == pytest.approx(3.0, abs=1e-2)

@@ -1,0 +1,183 @@
+"""What every method in ``conf/method`` must do, found by itself."""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from client_app.memory import ClientMemory
+from server_app.choices import choices
+from server_app.composition import compose_experiment
+from task.config import LocalConfig
+from task.methods.base import Contribution, ServerHalf, trained_parameters
+from task.training import LocalResult
+from task.worker import Worker
+from tests.conftest import model_for
+
+COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold", "stochdepth+feddyn"]
+METHODS = [*choices()["method"], *COMBINED]
+CLIENT = 1  # 36 images, the fewest
+
+
+def config(method: str, *overrides: str) -> LocalConfig:
+    words = [f"method={method}", *model_for(method), "local_epochs=1", "batch_size=16", *overrides]
+    return compose_experiment(words).local()
+
+
+@cache
+def worker(method: str) -> Worker:
+    return Worker(config(method))
+
+
+def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def server_half(one: Worker) -> ServerHalf | None:
+    initial = one.initial_weights()
+    return one.method.server({name: initial[name] for name in trained_parameters(one.model)})
+
+
+def updated(half: ServerHalf | None, before: Mapping[str, Tensor], result: LocalResult) -> None:
+    if half is not None:
+        half.update(before, result.weights, [Contribution(0.5, result.weights, result.extra)])
+
+
+@pytest.mark.parametrize("method", METHODS)
+class TestEveryMethod:
+    def test_trains_and_leaves_the_global_weights_alone(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        before = {name: value.clone() for name, value in weights.items()}
+        result = worker(method).train(weights, 1, CLIENT)
+        assert same(weights, before)
+        assert not same(result.weights, before)
+        assert all(value.dtype == before[name].dtype for name, value in result.weights.items())
+
+    def test_counts_images_and_records_the_terms_it_declares(self, method: str) -> None:
+        one = worker(method)
+        result = one.train(one.initial_weights(), 1, CLIENT)
+        assert result.examples == len(one.data.clients[CLIENT].train) == 36
+        declared = [term for member in one.method.members() for term in member.terms]
+        assert list(result.losses) == ["ce", *declared]
+        assert any(member.memory for member in one.method.members()) == bool(result.memory)
+
+    def test_what_a_client_computes_does_not_depend_on_who_came_before(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        alone = worker(method).train(weights, 3, CLIENT)
+        worker(method).train(weights, 3, 0)
+        worker(method).validate(weights, [1])
+        assert same(worker(method).train(weights, 3, CLIENT).weights, alone.weights)
+        assert same(Worker(config(method)).train(weights, 3, CLIENT).weights, alone.weights)
+
+    def test_rounds_draw_their_own_batches(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        first = worker(method).train(weights, 1, CLIENT).weights
+        assert not same(worker(method).train(weights, 2, CLIENT).weights, first)
+
+    def test_training_leaves_nothing_behind_in_the_model_that_is_scored(self, method: str) -> None:
+        weights = worker(method).initial_weights()
+        fresh = Worker(config(method)).test(weights)
+        worker(method).train(weights, 1, CLIENT)
+        assert worker(method).test(weights) == fresh
+
+    def test_a_new_process_goes_on_from_the_memory_to_the_same_bits(
+        self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Round 1 in one worker; round 2 in it, and in a new one that has only the files."""
+        monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path))
+        one, another = worker(method), Worker(config(method))
+        weights = one.initial_weights()
+        first = one.train(weights, 1, CLIENT)
+        ClientMemory("run", 2 * one.model_bytes).keep(CLIENT, 1, 0, first.memory)
+        loaded = ClientMemory("run", 2 * one.model_bytes).load(CLIENT, 1)
+        half = server_half(one)
+        updated(half, weights, first)
+        broadcast = half.broadcast() if half else {}
+        stays = one.train(first.weights, 2, CLIENT, first.memory, broadcast)
+        moved = another.train(first.weights, 2, CLIENT, loaded, broadcast)
+        assert same(stays.weights, moved.weights)
+        assert same(stays.memory, moved.memory)
+        assert same(stays.extra, moved.extra)
+        assert stays.losses == moved.losses
+
+    def test_a_server_half_goes_on_from_its_state_to_the_same_bits(self, method: str) -> None:
+        one = worker(method)
+        half, restored = server_half(one), server_half(one)
+        assert (half is not None) == any(m.server_half for m in one.method.members())
+        if half is None or restored is None:
+            return
+        weights = one.initial_weights()
+        first = one.train(weights, 1, CLIENT)
+        assert first.extra.keys() == half.broadcast().keys()
+        updated(half, weights, first)
+        restored.state = {name: value.clone() for name, value in half.state.items()}
+        given = [Contribution(0.5, first.weights, first.extra)]
+        new = half.update(weights, first.weights, given)
+        assert same(new, restored.update(weights, first.weights, given))
+        assert same(half.state, restored.state)
+        assert new.keys() == weights.keys()
+
+    def test_its_settings_are_read_back_from_a_record(self, method: str) -> None:
+        again = LocalConfig.model_validate_json(config(method).model_dump_json())
+        assert dataclasses.asdict(again.local_method()) == dataclasses.asdict(
+            config(method).local_method()
+        )
+
+
+OFF = {
+    "univarfl": ["method.energy_weight=0", "method.variance_weight=0"],
+    "feduv": ["method.uniformity_weight=0", "method.deviation_weight=0"],
+    "fedprox": ["method.proximal_weight=0"],
+    "moon": ["method.contrastive_weight=0"],
+    "feddyn": ["method.dynamic_weight=0"],
+    "mixup": ["method.mixing_concentration=0"],
+    "stochdepth": ["method.keep_rate=1"],
+    "gradaug": ["method.distillation_weight=0"],
+    "fedalign": ["method.alignment_weight=0"],
+}
+WITHOUT_COEFFICIENT = {"fedavg", "freeze", "scaffold"}
+
+
+def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
+    """One client's model after two rounds, with the memory and server half between them."""
+    one = Worker(config(method, *overrides))
+    weights = one.initial_weights()
+    first = one.train(weights, 1, CLIENT)
+    half = server_half(one)
+    updated(half, weights, first)
+    broadcast = half.broadcast() if half else {}
+    return one.train(first.weights, 2, CLIENT, first.memory, broadcast).weights
+
+
+def test_every_coefficient_is_known_here() -> None:
+    assert OFF.keys() | WITHOUT_COEFFICIENT == set(choices()["method"])
+
+
+@pytest.mark.parametrize("method", OFF)
+def test_at_0_a_method_gives_the_fedavg_update_bit_for_bit_and_by_default_another(
+    method: str,
+) -> None:
+    plain = two_rounds("fedavg", *model_for(method))
+    assert same(two_rounds(method, *OFF[method]), plain)
+    assert not same(two_rounds(method), plain)
+
+
+@pytest.mark.parametrize("method", ["freeze", "scaffold"])
+def test_methods_without_a_coefficient_differ_from_fedavg(method: str) -> None:
+    assert not same(two_rounds(method), two_rounds("fedavg"))
+
+
+@pytest.mark.parametrize("off", ["energy", "variance"])
+def test_univarfl_with_one_term_differs_from_fedavg(off: str) -> None:
+    one_on = [word for word in OFF["univarfl"] if off in word]
+    assert not same(two_rounds("univarfl", *one_on), two_rounds("fedavg"))
+
+
+def test_a_combination_at_0_is_its_other_member() -> None:
+    off = "method.proximal_weight=0"
+    assert same(two_rounds("univarfl+fedprox", off), two_rounds("univarfl"))
+    assert not same(two_rounds("univarfl+fedprox"), two_rounds("univarfl"))

@@ -1,0 +1,265 @@
+"""Each method's own function, against values derived by hand."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from task.methods.base import LocalRound
+from task.methods.fedalign import lipschitz_gap, spectral_norm, transmitting_matrix
+from task.methods.feddyn import add_dynamic_gradient
+from task.methods.fedprox import add_proximal_gradient
+from task.methods.feduv import classifier_deviation, uniformity
+from task.methods.freeze import orthogonal_classifier
+from task.methods.gradaug import distillation, rescale
+from task.methods.mixup import beta_share, mix
+from task.methods.moon import Moon, model_contrastive
+from task.methods.scaffold import correct_gradients
+from task.methods.stochdepth import StochDepth, keep_rates
+from task.models.cnn import Cnn
+from task.models.resnet56 import ResNet56Settings
+from task.seeding import torch_generator
+
+
+def parameter(values: list[float], gradient: list[float] | None = None) -> nn.Parameter:
+    made = nn.Parameter(torch.tensor(values))
+    made.grad = torch.tensor(gradient or [0.0] * len(values))
+    return made
+
+
+def grad(of: nn.Parameter) -> Tensor:
+    assert of.grad is not None
+    return of.grad
+
+
+class TestFedProx:
+    def test_the_gradient_by_hand(self) -> None:
+        """w = (3, -1), anchor (1, 1), mu = 0.5: 0.5 * (2, -2) joins the gradient (10, 20)."""
+        w = parameter([3.0, -1.0], [10.0, 20.0])
+        add_proximal_gradient({"w": w}, {"w": torch.tensor([1.0, 1.0])}, 0.5)
+        assert grad(w).tolist() == [11.0, 19.0]
+
+    def test_steps_with_momentum_are_those_of_the_written_out_objective(self) -> None:
+        """The term must be squared, and must not be added to the momentum buffer a second time."""
+        anchor = torch.tensor([1.0, 1.0])
+        by_hook, by_autograd = parameter([3.0, -1.0]), parameter([3.0, -1.0])
+        steppers = [torch.optim.SGD([w], lr=0.1, momentum=0.9) for w in (by_hook, by_autograd)]
+        for _ in range(5):
+            for stepper in steppers:
+                stepper.zero_grad()
+            by_hook.square().sum().backward()
+            add_proximal_gradient({"w": by_hook}, {"w": anchor}, 0.5)
+            objective = by_autograd.square().sum() + 0.25 * (by_autograd - anchor).square().sum()
+            objective.backward()
+            for stepper in steppers:
+                stepper.step()
+        assert torch.allclose(by_hook, by_autograd, rtol=1e-6)
+
+    def test_a_parameter_without_gradient_is_still_pulled(self) -> None:
+        w = nn.Parameter(torch.tensor([3.0]))
+        add_proximal_gradient({"w": w}, {"w": torch.tensor([1.0])}, 0.5)
+        assert grad(w).tolist() == [1.0]
+
+
+class TestMoon:
+    def test_the_term_by_hand(self) -> None:
+        """Cosine 1 to the global, 0 to the previous model, t = 0.5: log(1 + e^((0 - 1) / 0.5))."""
+        z, toward, away = (torch.tensor([[*v]]) for v in ((2.0, 0.0), (5.0, 0.0), (0.0, 3.0)))
+        value = model_contrastive(z, toward, away, 0.5)
+        assert value.item() == pytest.approx(math.log(1 + math.exp(-2)), rel=1e-6)
+
+    def test_with_previous_equal_to_global_it_is_log_2_without_gradient(self) -> None:
+        z, other = torch.rand(8, 16, requires_grad=True), torch.rand(8, 16)
+        value = model_contrastive(z, other, other.clone(), 0.5)
+        value.backward()
+        assert value.item() == pytest.approx(math.log(2), rel=1e-6)
+        assert z.grad is not None
+        assert torch.allclose(z.grad, torch.zeros_like(z), atol=1e-8)
+
+    def test_it_draws_to_the_global_and_away_from_the_previous_model(self) -> None:
+        z = torch.tensor([[1.0, 1.0]], requires_grad=True)
+        toward, away = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        model_contrastive(z, toward, away, 0.5).backward()
+        assert z.grad is not None
+        assert z.grad[0, 0] < 0 < z.grad[0, 1]
+
+    def test_teachers_are_frozen_copies_and_training_never_changes_them(self) -> None:
+        model, method = Cnn(1, 10, 32), Moon(contrastive_weight=1.0, temperature=0.5)
+        method.build(model, torch.Generator())
+        previous = {name: value + 1 for name, value in model.state_dict().items()}
+        before = copy.deepcopy(model.state_dict())
+        method.start(model, LocalRound(2, 0, torch.Generator(), memory=previous))
+        x, y = torch.rand(4, 1, 32, 32), torch.arange(4)
+        stepper = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            method.loss(model.train()(x), x, y)["l_con"].value.backward()
+            stepper.step()
+        assert method._teachers is not None
+        toward, away = method._teachers
+        for teacher, expected in ((toward, before), (away, previous)):
+            assert not teacher.training
+            assert not any(p.requires_grad for p in teacher.parameters())
+            state = teacher.state_dict()
+            assert all(torch.equal(state[name], value) for name, value in expected.items())
+        assert not torch.equal(model.encoder[0].weight, before["encoder.0.weight"])  # type: ignore[arg-type]
+
+
+class TestFreeze:
+    @pytest.mark.parametrize(("classes", "features"), [(3, 8), (8, 3)])
+    def test_the_class_vectors_are_orthonormal_and_frozen(
+        self, classes: int, features: int
+    ) -> None:
+        classifier = nn.Linear(features, classes)
+        orthogonal_classifier(classifier, torch.Generator().manual_seed(0))
+        weight = classifier.weight
+        product = weight @ weight.T if classes <= features else weight.T @ weight
+        assert torch.allclose(product, torch.eye(3), atol=1e-6)
+        assert torch.equal(classifier.bias, torch.zeros(classes))
+        assert not any(p.requires_grad for p in classifier.parameters())
+
+
+class TestFedUV:
+    @pytest.mark.parametrize("classes", [2, 10])
+    def test_one_hot_rows_of_every_class_lack_nothing(self, classes: int) -> None:
+        """Column deviation of I_D: sqrt(((1 - 1/D)^2 + (D - 1) / D^2) / (D - 1)) = 1 / sqrt(D)."""
+        assert classifier_deviation(100 * torch.eye(classes)).item() == pytest.approx(0, abs=1e-6)
+
+    @pytest.mark.parametrize("classes", [2, 10])
+    def test_equal_rows_lack_everything(self, classes: int) -> None:
+        value = classifier_deviation(torch.ones(4, classes))
+        assert value.item() == pytest.approx(classes**-0.5, rel=1e-6)
+
+    def test_two_rows_by_hand(self) -> None:
+        """p = (3/4, 1/4), (1/4, 3/4): deviation sqrt(2) / 4, so 1 / sqrt(2) - sqrt(2) / 4."""
+        logits = torch.tensor([[math.log(3), 0.0], [0.0, math.log(3)]])
+        expected = 2**-0.5 - 2**0.5 / 4
+        assert classifier_deviation(logits).item() == pytest.approx(expected, rel=1e-6)
+
+    def test_three_points_on_a_line_by_hand(self) -> None:
+        """0, 1 and 3: squared distances 1, 9 and 4, of which 4 is the median."""
+        value = uniformity(torch.tensor([[0.0], [1.0], [3.0]]))
+        expected = (math.exp(-1 / 8) + math.exp(-9 / 8) + math.exp(-4 / 8)) / 3
+        assert value.item() == pytest.approx(expected, rel=1e-6)
+
+    def test_one_row_gives_0(self) -> None:
+        assert classifier_deviation(torch.ones(1, 4)).item() == 0
+        assert uniformity(torch.ones(1, 4)).item() == 0
+
+    @pytest.mark.parametrize("rows", [torch.ones(4, 8), torch.zeros(4, 8), 1e4 * torch.eye(4, 8)])
+    def test_gradients_are_finite_at_the_edges(self, rows: Tensor) -> None:
+        for term in (classifier_deviation, uniformity):
+            given = rows.clone().requires_grad_()
+            term(given).backward()
+            assert given.grad is not None
+            assert torch.isfinite(given.grad).all()
+
+    def test_uniformity_pushes_apart(self) -> None:
+        rows = torch.tensor([[0.0], [1.0], [3.0]], requires_grad=True)
+        uniformity(rows).backward()
+        assert rows.grad is not None
+        assert rows.grad[0] > 0 > rows.grad[2]  # a step against it moves them outwards
+
+
+class TestMixup:
+    def test_rows_are_mixed_with_their_partners(self) -> None:
+        """0.75 * (0, 4) + 0.25 * (4, 0) = (1, 3)."""
+        mixed = mix(torch.tensor([[0.0, 4.0], [4.0, 0.0]]), torch.tensor([1, 0]), 0.75)
+        assert mixed.tolist() == [[1.0, 3.0], [3.0, 1.0]]
+
+    def test_shares_follow_the_generator_alone(self) -> None:
+        outside = torch.random.get_rng_state()
+        first = [beta_share(0.1, torch_generator(0, "a")) for _ in range(2)]
+        assert first[0] == first[1] != beta_share(0.1, torch_generator(0, "b"))
+        assert torch.equal(torch.random.get_rng_state(), outside)
+
+    def test_shares_have_the_moments_of_beta(self) -> None:
+        """Beta(g, g): mean 1/2, variance 1 / (4 * (2g + 1)) = 0.2083 at g = 0.1."""
+        generator = torch_generator(0, "shares")
+        draws = torch.tensor([beta_share(0.1, generator) for _ in range(2000)])
+        assert draws.mean().item() == pytest.approx(0.5, abs=0.05)
+        assert draws.var().item() == pytest.approx(1 / (4 * 1.2), rel=0.1)
+
+
+class TestStochDepth:
+    def test_the_linear_rule_by_hand(self) -> None:
+        assert keep_rates(4, 0.9) == pytest.approx([0.975, 0.95, 0.925, 0.9])
+
+    def test_blocks_are_dropped_at_their_rates_and_scaled_when_kept(self) -> None:
+        model, method = ResNet56Settings(32, "batch").build(1, 10), StochDepth(keep_rate=0.5)
+        method.build(model, torch.Generator())
+        method.start(model, LocalRound(1, 0, torch_generator(0, "drops")))
+        x, y, kept = torch.zeros(1), torch.zeros(1), torch.zeros(18)
+        for _ in range(400):
+            method.batch(x, y)
+            branches = torch.tensor([block.branch for block in model.blocks()])
+            kept += branches > 0
+            rates = torch.tensor(keep_rates(18, 0.5))
+            assert torch.allclose(branches[branches > 0], 1 / rates[branches > 0])
+        assert torch.allclose(kept / 400, rates, atol=0.1)
+        method.finish(model)
+        assert all(block.branch == 1 for block in model.blocks())
+
+
+class TestGradAug:
+    def test_the_divergence_by_hand(self) -> None:
+        """Teacher (3/4, 1/4), student (1/2, 1/2): 3/4 log(3/2) + 1/4 log(1/2)."""
+        teacher = torch.tensor([[math.log(3), 0.0]], requires_grad=True)
+        student = torch.zeros(1, 2, requires_grad=True)
+        value = distillation(student, teacher)
+        expected = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+        assert value.item() == pytest.approx(expected, rel=1e-6)
+        value.backward()
+        assert teacher.grad is None
+        assert student.grad is not None
+
+    def test_images_are_rescaled(self) -> None:
+        x = torch.rand(2, 3, 32, 32)
+        assert rescale(x, 1.0) is x
+        assert rescale(x, 0.625).shape == (2, 3, 20, 20)
+
+
+class TestFedAlign:
+    def test_the_transmitting_matrix_by_hand(self) -> None:
+        """Channels (1, 2) and (3,) at one position: their products, 3 and 6."""
+        before = torch.tensor([1.0, 2.0]).view(1, 2, 1, 1)
+        after = torch.tensor([3.0]).view(1, 1, 1, 1)
+        assert transmitting_matrix(before, after).tolist() == [[[3.0], [6.0]]]
+
+    def test_the_input_is_pooled_to_the_outputs_resolution_and_positions_averaged(self) -> None:
+        before = torch.arange(16.0).view(1, 1, 4, 4)  # pooled to 2.5, 4.5, 10.5, 12.5
+        assert transmitting_matrix(before, torch.ones(1, 1, 2, 2)).item() == 7.5
+
+    def test_the_spectral_norm_is_the_largest_singular_value(self) -> None:
+        matrices = torch.rand(5, 6, 3, generator=torch_generator(0))
+        expected = torch.linalg.matrix_norm(matrices, ord=2)
+        assert torch.allclose(spectral_norm(matrices, 10), expected, rtol=1e-4)
+
+    def test_the_gap_by_hand(self) -> None:
+        """One channel each, one position: norms 2 * 3 and 2 * 5, their difference squared is 16."""
+        two, three, five = (torch.full((1, 1, 1, 1), v) for v in (2.0, 3.0, 5.0))
+        assert lipschitz_gap(two, three, five, 10).item() == pytest.approx(16.0, rel=1e-5)
+
+    def test_maps_of_zeros_have_finite_gradients(self) -> None:
+        narrow = torch.zeros(2, 3, 2, 2, requires_grad=True)
+        lipschitz_gap(torch.zeros(2, 4, 4, 4), narrow, torch.zeros(2, 6, 2, 2), 10).backward()
+        assert narrow.grad is not None
+        assert torch.isfinite(narrow.grad).all()
+
+
+class TestScaffold:
+    def test_a_gradient_is_counted_then_corrected(self) -> None:
+        """Gradient 5, c_i - c = 2: 5 joins the sum 1, and 3 is stepped along."""
+        w, seen = parameter([0.0], [5.0]), {"w": torch.tensor([1.0])}
+        correct_gradients({"w": w}, seen, {"w": torch.tensor([2.0])})
+        assert seen["w"].item() == 6
+        assert grad(w).item() == 3
+
+
+class TestFedDyn:
+    def test_the_gradient_by_hand(self) -> None:
+        """Gradient 10, h_i = 4, w - anchor = 2, weight 0.5: 10 - 4 + 1."""
+        w = parameter([3.0], [10.0])
+        add_dynamic_gradient({"w": w}, {"w": torch.tensor([1.0])}, {"w": torch.tensor([4.0])}, 0.5)
+        assert grad(w).item() == 7

@@ -1,0 +1,161 @@
+"""The networks: shapes, narrower versions, dropped blocks, normalisation."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from server_app.choices import choices
+from server_app.composition import compose_experiment
+from task.models.base import ModelSettings
+from task.models.cnn import Cnn
+from task.models.layers.narrow import kept, narrow
+from task.models.layers.norm import Norm
+from task.models.layers.residual import ResidualNet
+from task.models.resnet18 import ResNet18Settings
+from task.models.resnet56 import ResNet56Settings
+
+MODELS = choices()["model"]
+
+
+def settings(name: str, *overrides: str) -> ModelSettings:
+    words = [f"model={name}", *overrides]
+    return compose_experiment(words).local().network()
+
+
+def small(norm: Norm = "batch") -> ResidualNet:
+    return ResNet56Settings(32, norm).build(1, 5)
+
+
+@pytest.mark.parametrize("norm", ["batch", "group"])
+@pytest.mark.parametrize("name", MODELS)
+class TestEveryModel:
+    def test_answers_from_its_least_image_size_on(self, name: str, norm: str) -> None:
+        given = settings(name, f"model.norm={norm}")
+        model = given.build(3, 7)
+        for size in (given.least_image_size, given.least_image_size + 5):
+            out = model(torch.randn(2, 3, size, size))
+            assert out.logits.shape == (2, 7)
+            assert out.features.shape == (2, given.features)
+            assert out.maps.dim() == 4
+            assert (out.stage_input is None) != given.residual
+
+    def test_ends_in_a_projector_and_a_classifier(self, name: str, norm: str) -> None:
+        model = settings(name, f"model.norm={norm}").build(3, 7)
+        assert isinstance(model.classifier, nn.Linear)
+        assert model.classifier.out_features == 7
+        parts = [name for name, _ in model.named_modules() if name.startswith("projector.")]
+        assert len(parts) == 6
+
+    def test_group_norm_keeps_no_statistics(self, name: str, norm: str) -> None:
+        model = settings(name, f"model.norm={norm}").build(3, 7)
+        assert bool(list(model.buffers())) == (norm == "batch")
+
+
+def test_the_cnn_has_the_papers_layers() -> None:
+    """Eight convolutions without padding take 32x32 to 3x3; the projector is 256 wide."""
+    out = Cnn(3, 7, 256)(torch.randn(2, 3, 32, 32))
+    assert out.maps.shape == (2, 64, 3, 3)
+    assert out.features.shape == (2, 256)
+    assert out.logits.shape == (2, 7)
+    assert (out.features >= 0).all()
+    convolutions = [m for m in Cnn(3, 7, 256).modules() if isinstance(m, nn.Conv2d)]
+    assert len(convolutions) == 8
+    assert all(c.bias is None and c.padding == (0, 0) for c in convolutions)
+
+
+def test_resnet56_costs_what_fedalign_says() -> None:
+    """FedAlign, Table 5: 87.3 million multiply-adds for an image of 32x32 and 100 classes."""
+    model = ResNet56Settings(256, "batch").build(3, 100)
+    with FlopCounterMode(display=False) as counter:
+        model.eval()(torch.randn(1, 3, 32, 32))
+    assert counter.get_total_flops() / 2e6 == pytest.approx(87.3, rel=0.005)
+
+
+def test_resnets_have_the_resolutions_they_say() -> None:
+    x = torch.randn(2, 3, 32, 32)
+    assert ResNet18Settings(512, "batch").build(3, 10)(x).maps.shape == (2, 512, 2, 2)
+    out = ResNet56Settings(256, "batch").build(3, 10)(x)
+    assert out.maps.shape == (2, 256, 8, 8)
+    assert out.stage_input.shape == (2, 128, 16, 16)
+    assert len(small().blocks()) == 18
+
+
+class TestNarrow:
+    def test_a_layer_by_hand(self) -> None:
+        """Half of 4 outputs and half of 2 inputs of a linear layer."""
+        layer = nn.Linear(2, 4)
+        state = narrow(layer, 0.5)
+        assert torch.equal(state["weight"], layer.weight[:2, :1])
+        assert torch.equal(state["bias"], layer.bias[:2])
+        assert torch.equal(narrow(layer, 0.5, ["weight"])["weight"], layer.weight[:2])
+        assert torch.equal(narrow(layer, 0.5, (), ["weight"])["weight"], layer.weight[:, :1])
+
+    def test_counts_are_rounded_down_to_steps_and_never_0(self) -> None:
+        assert [kept(16, 0.8, 1), kept(16, 0.8, 8), kept(64, 0.25, 1)] == [12, 8, 16]
+        assert kept(4, 0.01, 1) == 1
+        assert all(kept(count, 1.0, 1) == count for count in range(1, 300))
+
+    def test_full_width_is_the_network_itself(self) -> None:
+        model = small().train()
+        x = torch.randn(4, 1, 8, 8)
+        assert torch.equal(model.narrower(x, 1.0).logits, model(x).logits)
+
+    @pytest.mark.parametrize("norm", ["batch", "group"])
+    def test_gradients_reach_the_first_channels_alone(self, norm: Norm) -> None:
+        model = small(norm).train()
+        model.narrower(torch.randn(4, 1, 8, 8), 0.5).logits.sum().backward()
+        (gradient,) = [
+            p.grad for name, p in model.named_parameters() if name == "stages.0.0.conv2.weight"
+        ]
+        assert gradient is not None
+        assert gradient[:8, :8].abs().sum() > 0
+        assert gradient[8:].abs().sum() == 0
+        assert gradient[:, 8:].abs().sum() == 0
+
+    def test_a_narrow_pass_leaves_weights_and_statistics_alone(self) -> None:
+        model = small().train()
+        before = copy.deepcopy(model.state_dict())
+        out = model(torch.randn(4, 1, 8, 8))
+        after_full = copy.deepcopy(model.state_dict())
+        model.narrower(torch.randn(4, 1, 8, 8), 0.8)
+        model.narrower_last_stage(out.stage_input, 0.25)
+        state = model.state_dict()
+        assert all(torch.equal(state[name], value) for name, value in after_full.items())
+        assert not torch.equal(before["stem.1.running_mean"], after_full["stem.1.running_mean"])
+
+    def test_the_last_stage_reads_its_whole_input(self) -> None:
+        model = small().train()
+        stage_input = torch.randn(4, 128, 4, 4, requires_grad=True)
+        maps = model.narrower_last_stage(stage_input, 0.25)
+        assert maps.shape == (4, 64, 2, 2)
+        maps.square().sum().backward()
+        assert stage_input.grad is not None
+        assert (stage_input.grad.abs().sum(dim=(0, 2, 3)) > 0).all()
+
+
+class TestDropping:
+    def test_a_dropped_block_passes_its_shortcut_on_at_no_cost(self) -> None:
+        model = small().train()
+        block = model.blocks()[1]
+        x = torch.randn(2, 64, 8, 8).relu()
+        block.branch = 0.0
+        with FlopCounterMode(display=False) as counter:
+            assert torch.equal(block(x), x)
+        assert counter.get_total_flops() == 0
+
+    def test_a_scaled_branch_by_hand(self) -> None:
+        block = small().train().blocks()[1]
+        x = torch.randn(2, 64, 8, 8)
+        once = block.residual(x)
+        block.branch = 2.0
+        assert torch.allclose(block(x), torch.relu(x + 2 * once))
+
+    def test_scoring_uses_every_block_as_it_is(self) -> None:
+        model, x = small().eval(), torch.randn(2, 1, 8, 8)
+        whole = model(x).logits
+        for block in model.blocks():
+            block.branch = 0.0
+        assert torch.equal(model(x).logits, whole)
