@@ -99,7 +99,8 @@ class Aggregator:
         return {name: array.numpy() for name, array in arrays.items()}
 
     def _message(self, update: ClientUpdate, names: Collection[str]) -> Message:
-        arrays = {name: Array(update.weights[name].astype(np.float64)) for name in names}
+        wide: Weights = {name: update.weights[name].astype(np.float64) for name in names}
+        arrays = {name: Array(value) for name, value in self._settings.prepare(wide).items()}
         weight = MetricRecord({WEIGHT: self._settings.weight(update.examples)})
         content = RecordDict({wire.ARRAYS: ArrayRecord(arrays), wire.METRICS: weight})
         return Message(content, dst_node_id=update.client, message_type=MessageType.TRAIN)

@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from server_app.replies import Weights
 from task.errors import refuse
 
 WEIGHT = "weight"
@@ -55,6 +56,10 @@ class StrategySettings(ABC):
         Raises:
             ConfigError: there are too few.
         """
+
+    def prepare(self, weights: Weights) -> Weights:
+        """One client's arrays, in float64 and its own, as Flower's strategy is to see them."""
+        return weights
 
     def begin(
         self,
@@ -157,6 +162,16 @@ class PrivateSettings(StrategySettings):
     def __post_init__(self) -> None:
         if self.noise_multiplier < 0:
             refuse(self, "noise_multiplier", "must be at least 0")
+
+    def prepare(self, weights: Weights) -> Weights:
+        """Move the first number by far less than float32 can tell.
+
+        Flower divides by the length of an update: one of length 0, from a client that sends back
+        what it was sent, would end the run.
+        """
+        first = next(iter(weights.values()))
+        first.flat[0] += 1e-9 * max(1.0, abs(float(first.flat[0])))
+        return weights
 
     def begin(
         self,

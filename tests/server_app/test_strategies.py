@@ -1,0 +1,316 @@
+"""Every aggregation in ``conf/strategy``, found by itself: what goes through it, what does not."""
+
+import itertools
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from client_app.app import app as client_app
+from server_app.aggregation import Aggregator
+from server_app.choices import choices
+from server_app.composition import compose_experiment
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.replies import ClientUpdate, Weights
+from server_app.strategies.base import StrategySettings
+from task.errors import ConfigError
+from tests.conftest import model_for
+
+STRATEGIES = choices()["strategy"]
+METHODS = choices()["method"]
+ADAPTIVE = ["fedavgm", "fedadam", "fedyogi", "fedadagrad"]
+ROBUST = ["krum", "multikrum", "bulyan"]
+PRIVATE = ["dp_fixed", "dp_adaptive"]
+CLIENTS = 8
+
+
+@pytest.fixture(autouse=True)
+def grid() -> InProcessGrid:
+    return InProcessGrid(client_app, 1)
+
+
+class Layer(nn.Module):
+    """A trained and a frozen parameter, and batch norm's buffers."""
+
+    def __init__(self, statistics: bool = True) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(3))
+        self.frozen = nn.Parameter(torch.tensor([0.1, 0.2, 0.3]), requires_grad=False)
+        if statistics:
+            self.bn = nn.BatchNorm1d(3, affine=False)
+
+
+@cache
+def settings(strategy: str, *overrides: str) -> StrategySettings:
+    needed = ["model.norm=group"] if strategy in PRIVATE else []
+    words = [f"strategy={strategy}", f"num_clients={CLIENTS}", *needed, *overrides]
+    return compose_experiment(words).aggregation()
+
+
+def weights(value: float | Sequence[float], statistics: bool = True) -> Weights:
+    found: Weights = {
+        "w": np.broadcast_to(np.asarray(value, np.float32), (3,)).copy(),
+        "frozen": np.array([0.1, 0.2, 0.3], np.float32),
+    }
+    if statistics:
+        number = np.float32(np.mean(value))
+        found["bn.running_mean"] = np.full(3, number, np.float32)
+        found["bn.running_var"] = np.full(3, abs(number) + 1, np.float32)
+        found["bn.num_batches_tracked"] = np.array(int(abs(number)), np.int64)
+    return found
+
+
+def updates(
+    values: Sequence[float | Sequence[float]], statistics: bool = True
+) -> list[ClientUpdate]:
+    return [
+        ClientUpdate(client, "site", weights=weights(value, statistics), examples=10 * (client + 1))
+        for client, value in enumerate(values)
+    ]
+
+
+VALUES = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 100.0]
+
+
+def after(
+    strategy: str, values: Sequence[float] = VALUES, *overrides: str, rounds: int = 1
+) -> list[Weights]:
+    """The global weights after each round in which the clients send `values`."""
+    statistics = strategy not in PRIVATE
+    aggregator = Aggregator(settings(strategy, *overrides), Layer(statistics), len(values), seed=0)
+    found = [weights(1.0, statistics)]
+    for server_round in range(1, rounds + 1):
+        given = updates(values, statistics)
+        grid = InProcessGrid(client_app, 1)
+        found.append(aggregator.aggregate(server_round, found[-1], given, grid))
+    return found[1:]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+class TestEveryStrategy:
+    def test_names_order_and_dtypes_survive(self, strategy: str) -> None:
+        before = weights(1.0, strategy not in PRIVATE)
+        for new in after(strategy, rounds=3):
+            assert list(new) == list(before)
+            assert [v.dtype for v in new.values()] == [v.dtype for v in before.values()]
+            assert [v.shape for v in new.values()] == [v.shape for v in before.values()]
+            assert all(np.isfinite(value).all() for value in new.values())
+
+    def test_what_is_frozen_stays_as_it_is(self, strategy: str) -> None:
+        """Neither averaged and rounded, nor noised."""
+        for new in after(strategy, rounds=2):
+            assert np.array_equal(new["frozen"], weights(0.0)["frozen"])
+
+    def test_the_same_updates_give_the_same_bits_in_any_order(self, strategy: str) -> None:
+        statistics = strategy not in PRIVATE
+        results = set()
+        for order in (VALUES, VALUES[::-1]):
+            given = dict(zip(VALUES, updates(VALUES, statistics), strict=True))
+            aggregator = Aggregator(settings(strategy), Layer(statistics), CLIENTS, seed=0)
+            grid = InProcessGrid(client_app, 1)
+            shuffled = [given[value] for value in order]
+            new = aggregator.aggregate(1, weights(1.0, statistics), shuffled, grid)
+            results.add(b"".join(value.tobytes() for value in new.values()))
+        assert len(results) == 1
+
+    def test_numpys_own_generator_is_left_alone(self, strategy: str) -> None:
+        np.random.seed(5)  # noqa: NPY002
+        expected = np.random.random()  # noqa: NPY002
+        np.random.seed(5)  # noqa: NPY002
+        after(strategy)
+        assert np.random.random() == expected  # noqa: NPY002
+
+    def test_variances_stay_at_0_or_above_and_counters_are_the_largest(self, strategy: str) -> None:
+        if strategy in PRIVATE:
+            return
+        given = updates(VALUES)
+        for update in given:
+            update.weights["bn.running_var"] = np.full(3, update.examples - 50, np.float32)
+        aggregator = Aggregator(settings(strategy), Layer(), CLIENTS, seed=0)
+        new = aggregator.aggregate(1, weights(1.0), given, InProcessGrid(client_app, 1))
+        assert new["bn.running_var"].min() >= 0
+        assert new["bn.num_batches_tracked"] == 100
+
+
+class TestAdaptive:
+    @pytest.mark.parametrize("strategy", ADAPTIVE)
+    def test_statistics_are_averaged_by_examples_and_never_optimised(self, strategy: str) -> None:
+        mean = np.average(VALUES, weights=[10 * (c + 1) for c in range(CLIENTS)])
+        for new in after(strategy, rounds=3):
+            assert new["bn.running_mean"] == pytest.approx(np.full(3, mean), rel=1e-6)
+
+    def test_fedavgm_by_hand(self) -> None:
+        """Uniform mean 2 from 1: v = 1, w = 1 - (1 - 2) = 2; then v = 0.5 * (-1) + (2 - 2), 2.5."""
+        words = ["strategy.weighting=uniform", "strategy.server_momentum=0.5"]
+        first, second = after("fedavgm", [1.0, 3.0], *words, rounds=2)
+        assert first["w"] == pytest.approx(np.full(3, 2.0))
+        assert second["w"] == pytest.approx(np.full(3, 2.5))
+
+    def test_fedavgm_starts_each_round_from_the_weights_that_were_sent(self) -> None:
+        """A method may move the weights after the aggregation, as FedDyn does."""
+        aggregator = Aggregator(
+            settings("fedavgm", "strategy.server_momentum=0"), Layer(), 2, seed=0
+        )
+        grid = InProcessGrid(client_app, 1)
+        aggregator.aggregate(1, weights(1.0), updates([2.0, 2.0]), grid)
+        new = aggregator.aggregate(2, weights(7.0), updates([9.0, 9.0]), grid)
+        assert new["w"] == pytest.approx(np.full(3, 9.0))
+
+    def test_fedadagrad_by_hand(self) -> None:
+        """Delta 1, so v = 1 and the step is lr / (1 + tau)."""
+        words = ["strategy.server_lr=0.1", "strategy.tau=0.25", "strategy.weighting=uniform"]
+        (new,) = after("fedadagrad", [1.0, 3.0], *words)
+        assert new["w"] == pytest.approx(np.full(3, 1 + 0.1 / 1.25))
+
+
+class TestRobust:
+    def test_the_median_by_hand(self) -> None:
+        (new,) = after("fedmedian")
+        assert new["w"] == pytest.approx(np.full(3, 3.5))
+        assert new["bn.running_mean"] == pytest.approx(np.full(3, 3.5))
+        assert new["bn.running_var"] == pytest.approx(np.full(3, 4.5))
+
+    def test_the_trimmed_mean_by_hand(self) -> None:
+        """0.2 of 8 is one client at each end: the mean of 1 to 6."""
+        (new,) = after("fedtrimmedavg")
+        assert new["w"] == pytest.approx(np.full(3, 3.5))
+        assert new["bn.running_mean"] == pytest.approx(np.full(3, 3.5))
+
+    @pytest.mark.parametrize("strategy", ["krum", "multikrum", "bulyan"])
+    def test_an_outlier_moves_neither_weights_nor_statistics(self, strategy: str) -> None:
+        (new,) = after(strategy)
+        assert new["w"].max() <= 6
+        assert new["bn.running_mean"].max() <= 6
+
+    def test_krum_takes_one_clients_model_as_it_is(self) -> None:
+        values = [0.1, 0.2, 0.3, 0.35, 0.4, 0.6, 0.9, 100.0]
+        (new,) = after("krum", values)
+        assert any(
+            all(np.array_equal(new[name], sent.weights[name]) for name in ("w", "bn.running_var"))
+            for sent in updates(values)
+        )
+
+    def test_krum_tells_close_models_far_from_0_apart(self) -> None:
+        """Distances of 1e-3 between numbers near 1e4, lost in float32, decide in float64."""
+        values = [1e4 + step for step in (0.0, 1e-3, 2e-3, 3e-3, 4e-3, 0.5, 0.7, 0.9)]
+        (new,) = after("krum", values)
+        assert new["w"][0] in np.array(values[:5], np.float32)
+
+    @pytest.mark.parametrize(("strategy", "least"), [("krum", 5), ("multikrum", 5), ("bulyan", 7)])
+    def test_too_few_participants_are_refused_before_training(
+        self, strategy: str, least: int
+    ) -> None:
+        assert settings(strategy, f"num_clients={least}").least_updates() == least
+        for words in ([f"num_clients={least - 1}"], ["num_clients=20", "rho=0.2"]):
+            with pytest.raises(ConfigError, match=rf"strategy.num_malicious=1: needs .* {least}"):
+                settings(strategy, *words)
+
+    def test_multikrum_cannot_select_those_it_distrusts(self) -> None:
+        with pytest.raises(ConfigError, match=r"selected=8: must be at most .* = 7"):
+            settings("multikrum", "strategy.selected=8")
+
+
+class TestPrivate:
+    @pytest.mark.parametrize("strategy", PRIVATE)
+    def test_without_noise_a_long_update_is_clipped(self, strategy: str) -> None:
+        """From 1, one client sends 1 and one 101 in each of 3: |update| = 173 becomes 1."""
+        norm = "clipping_norm" if strategy == "dp_fixed" else "initial_clipping_norm"
+        words = ["strategy.noise_multiplier=0", f"strategy.{norm}=1"]
+        (new,) = after(strategy, [1.0, 101.0], *words)
+        assert new["w"] == pytest.approx(np.full(3, 1 + 0.5 * 3**-0.5), rel=1e-6)
+
+    @pytest.mark.parametrize("strategy", PRIVATE)
+    def test_noise_is_keyed_by_seed_and_round(self, strategy: str) -> None:
+        first, second = after(strategy, rounds=2)
+        again, _ = after(strategy, rounds=2)
+        assert np.array_equal(first["w"], again["w"])
+        other = Aggregator(settings(strategy), Layer(False), CLIENTS, seed=1)
+        grid = InProcessGrid(client_app, 1)
+        given = updates(VALUES, False)
+        new = other.aggregate(1, weights(1.0, False), given, grid)
+        assert not np.array_equal(new["w"], first["w"])
+        assert not np.array_equal(second["w"], first["w"])
+
+    def test_noise_has_its_deviation_and_grows_when_a_client_fails(self) -> None:
+        """noise_multiplier * norm / accepted: 0.5 * 2 / 8, and 0.5 * 2 / 2 with two left."""
+
+        class Wide(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.w = nn.Parameter(torch.zeros(20_000))
+
+        words = ["strategy.noise_multiplier=0.5", "strategy.clipping_norm=2"]
+        zeros: Weights = {"w": np.zeros(20_000, np.float32)}
+        for accepted, deviation in ((8, 0.125), (2, 0.5)):
+            aggregator = Aggregator(settings("dp_fixed", *words), Wide(), 8, seed=0)
+            given = [
+                ClientUpdate(c, "site", weights=zeros, examples=c + 1) for c in range(accepted)
+            ]
+            new = aggregator.aggregate(1, zeros, given, InProcessGrid(client_app, 1))
+            assert new["w"].std() == pytest.approx(deviation, rel=0.05)
+
+    @pytest.mark.parametrize("strategy", PRIVATE)
+    def test_a_client_that_does_not_move_ends_no_run(self, strategy: str) -> None:
+        (new,) = after(strategy, [1.0, 1.0, 1.0], "strategy.noise_multiplier=0")
+        assert new["w"] == pytest.approx(np.full(3, 1.0))
+
+    def test_clients_weigh_alike(self) -> None:
+        words = ["strategy.noise_multiplier=0", "strategy.clipping_norm=1000"]
+        (new,) = after("dp_fixed", [1.0, 3.0], *words)
+        assert new["w"] == pytest.approx(np.full(3, 2.0))
+
+    def test_adaptive_noise_must_leave_something_for_the_count(self) -> None:
+        with pytest.raises(
+            ConfigError, match=r"strategy.noise_multiplier=1.0: must be below twice"
+        ):
+            settings("dp_adaptive", "strategy.noise_multiplier=1")
+
+
+HALVES = {"scaffold", "feddyn"}
+NOT_MEANS = {"fedmedian", "krum", "multikrum", "bulyan", "dp_fixed", "dp_adaptive"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None:
+    for strategy in STRATEGIES:
+        words = [f"method={method}", f"strategy={strategy}", *model_for(method)]
+        words += ["model.norm=group"] if strategy in PRIVATE else []
+        if method in HALVES and strategy in NOT_MEANS:
+            with pytest.raises(ConfigError, match=f"strategy={strategy}: method={method} corrects"):
+                compose_experiment(words)
+        else:
+            assert compose_experiment(words)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "method"), list(itertools.product(PRIVATE, ["fedavg", "moon"]))
+)
+def test_privacy_refuses_batch_norm(strategy: str, method: str) -> None:
+    with pytest.raises(ConfigError, match=rf"strategy={strategy}: .* add model.norm=group"):
+        compose_experiment([f"strategy={strategy}", f"method={method}"])
+
+
+@pytest.mark.parametrize("method", ["stochdepth", "gradaug", "fedalign", "fedalign+moon"])
+def test_methods_that_need_residual_blocks_refuse_the_cnn(method: str) -> None:
+    with pytest.raises(ConfigError, match=r"needs residual blocks, which model=cnn has not"):
+        compose_experiment([f"method={method}"])
+
+
+def test_a_refused_pair_in_a_combination_names_the_member() -> None:
+    with pytest.raises(ConfigError, match="method=scaffold corrects"):
+        compose_experiment(["method=univarfl+scaffold", "strategy=krum"])
+
+
+def test_tensors_are_not_shared_with_what_was_sent() -> None:
+    """An aggregation that works in place must not reach into the global weights."""
+    before = weights(1.0)
+    copies = {name: torch.from_numpy(value).clone() for name, value in before.items()}
+    for strategy in STRATEGIES:
+        if strategy not in PRIVATE:
+            aggregator = Aggregator(settings(strategy), Layer(), CLIENTS, seed=0)
+            aggregator.aggregate(1, before, updates(VALUES), InProcessGrid(client_app, 1))
+    expected: dict[str, Tensor] = copies
+    assert all(np.array_equal(before[name], value.numpy()) for name, value in expected.items())
