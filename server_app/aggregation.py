@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
 from server_app.replies import ClientUpdate, Weights
-from server_app.strategies.base import COMMON, WEIGHT, StrategySettings
+from server_app.strategies.base import COMMON, WEIGHT, StrategySettings, Wide
 from task import wire
 from task.methods.base import trained_parameters
 from task.seeding import derived_seed
@@ -99,7 +99,7 @@ class Aggregator:
         return {name: array.numpy() for name, array in arrays.items()}
 
     def _message(self, update: ClientUpdate, names: Collection[str]) -> Message:
-        wide: Weights = {name: update.weights[name].astype(np.float64) for name in names}
+        wide: Wide = {name: update.weights[name].astype(np.float64) for name in names}
         arrays = {name: Array(value) for name, value in self._settings.prepare(wide).items()}
         weight = MetricRecord({WEIGHT: self._settings.weight(update.examples)})
         content = RecordDict({wire.ARRAYS: ArrayRecord(arrays), wire.METRICS: weight})

@@ -4,14 +4,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
-from server_app.replies import Weights
 from task.errors import refuse
 
 WEIGHT = "weight"
+
+Wide = dict[str, NDArray[np.float64]]
 
 # Who takes part is sampled before: with fraction_train=0 Flower's strategies note the weights of a
 # round and sample nobody.
@@ -57,7 +60,7 @@ class StrategySettings(ABC):
             ConfigError: there are too few.
         """
 
-    def prepare(self, weights: Weights) -> Weights:
+    def prepare(self, weights: Wide) -> Wide:
         """One client's arrays, in float64 and its own, as Flower's strategy is to see them."""
         return weights
 
@@ -163,7 +166,7 @@ class PrivateSettings(StrategySettings):
         if self.noise_multiplier < 0:
             refuse(self, "noise_multiplier", "must be at least 0")
 
-    def prepare(self, weights: Weights) -> Weights:
+    def prepare(self, weights: Wide) -> Wide:
         """Move the first number by far less than float32 can tell.
 
         Flower divides by the length of an update: one of length 0, from a client that sends back

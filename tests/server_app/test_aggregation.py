@@ -143,6 +143,26 @@ class TestJudging:
         assert reason in found.reason
 
     @pytest.mark.parametrize(
+        ("extra", "reason"),
+        [
+            ({}, "other names"),
+            ({"c": np.zeros(3, np.float32)}, "c is float32(3,), not float32(2,)"),
+            ({"c": np.full(2, np.nan, np.float32)}, "c is not finite"),
+            ({"c": np.zeros(2, np.float32)}, ""),
+        ],
+    )
+    def test_what_a_method_sends_beside_the_weights_is_judged_too(
+        self, extra: Weights, reason: str
+    ) -> None:
+        reply = self.reply({"status": "ok"}, update(3, 1, 1.5).weights)
+        sent = ArrayRecord({name: Array(value) for name, value in extra.items()})
+        reply.content[wire.key(wire.EXTRA, 3)] = sent
+        wanted: Weights = {"c": np.zeros(2, np.float32)}
+        (found,) = updates([Cohort(SEAT, [3])], [reply], self.expected, wanted)
+        assert reason in found.reason
+        assert found.accepted == (not reason)
+
+    @pytest.mark.parametrize(
         ("kind", "record"),
         [
             (wire.STATUS, ConfigRecord({"status": "ok"})),

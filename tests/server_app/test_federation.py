@@ -117,13 +117,63 @@ class TestRepeats:
         assert sha256(train(*skewed)) != sha256(train(*skewed, "strategy.weighting=uniform"))
 
 
+class TestMemory:
+    @pytest.mark.parametrize("method", ["scaffold", "moon+feddyn"])
+    def test_it_follows_the_client_and_not_the_worker(self, train: Train, method: str) -> None:
+        """Half of the clients a round, so that many come back after a pause, to another worker."""
+        words = [f"method={method}", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
+        one = train(*words)
+        two = train(*words, "federation.workers=2")
+        three = train(*words, "federation.workers=3", "federation.message_megabytes=1e-6")
+        assert sha256(one) == sha256(two) == sha256(three)
+        sites = {(r["client"], r["site"]) for r in rows(three, "clients.csv")}
+        assert len(sites) > len({client for client, _ in sites})
+
+    def test_a_completed_run_leaves_none_behind(self, train: Train, tmp_path: Path) -> None:
+        train("method=moon", "rounds=1")
+        assert list((tmp_path / "memory").iterdir()) == []
+
+    def test_each_term_of_a_method_has_its_column(self, train: Train) -> None:
+        directory = train("method=moon+feduv", "rounds=1")
+        (row, *_) = rows(directory, "clients.csv")
+        assert list(row)[-5:] == ["ce", "l_he", "l_v", "l_u", "l_con"]
+        assert float(row["l_con"]) == pytest.approx(np.log(2), rel=1e-5)
+        assert row["l_he"] == ""
+
+
 @pytest.mark.usefixtures("parts")
 class TestFailures:
+    @pytest.mark.parametrize("method", ["moon", "scaffold"])
+    def test_a_client_that_failed_goes_on_from_its_last_accepted_round(
+        self, train: Train, method: str
+    ) -> None:
+        words = [*faulty([1], [2], "nan"), f"method.name=faulty+{method}", "rounds=3"]
+        if method == "moon":
+            words += ["+method.contrastive_weight=1", "+method.temperature=0.5"]
+        directory = train(*words)
+        found = {(r["round"], r["client"]): r for r in rows(directory, "clients.csv")}
+        assert {key for key, row in found.items() if row["status"] == "failed"} == {("2", "1")}
+        assert sha256(directory) == sha256(train(*words, "federation.workers=3"))
+
+    def test_a_round_with_too_few_updates_for_the_strategy_changes_nothing(
+        self, train: Train
+    ) -> None:
+        words = [*faulty([1], [2], "raise"), "strategy=krum", "num_clients=5"]
+        directory = train(*words, "rounds=2")
+        log = (directory / "run.log").read_text()
+        assert "round 2: strategy=krum needs 5 updates and got 4; the global model stays" in log
+        assert sha256(directory) == sha256(train(*words, "rounds=1"))
+
+    def test_when_there_are_never_enough_the_run_fails(self, train: Train) -> None:
+        words = [*faulty([1], [1, 2, 3], "raise"), "strategy=krum", "num_clients=5", "rounds=3"]
+        with pytest.raises(RunError, match=r"only 4 of 5 clients succeeded, 3 rounds in a row"):
+            train(*words)
+
     @pytest.mark.parametrize(
         ("fault", "reason"),
         [
             ("raise", "RuntimeError: scanner offline"),
-            ("nan", "TrainingError: training diverged: encoder.0.weight is no longer finite"),
+            ("nan", "TrainingError: training diverged: model encoder.0.weight is no longer finite"),
         ],
     )
     def test_the_round_goes_on_without_the_client(
@@ -155,7 +205,7 @@ class TestFailures:
         assert read_record(directory)["status"] == "completed"
 
     def test_when_every_client_fails_the_run_fails(self, train: Train, tmp_path: Path) -> None:
-        with pytest.raises(RunError, match=r"every participant failed.*scanner offline"):
+        with pytest.raises(RunError, match=r"no clients succeeded.*scanner offline"):
             train(*faulty([0, 1, 2, 3], [1, 2], "raise"))
         directory = only_run(tmp_path)
         record = read_record(directory)

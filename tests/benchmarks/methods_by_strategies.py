@@ -1,0 +1,64 @@
+"""Every method with every aggregation: two rounds on digits, or the reason why the pair is refused.
+
+    uv run python -m tests.benchmarks.methods_by_strategies       (20 minutes on two cores)
+
+Prints a table of accuracies after the second round. Two rounds teach little, and the global model
+is scored with batch-norm statistics of its first rounds: the table shows that every pair runs, not
+which is good. Measures; asserts nothing.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import product
+from multiprocessing import get_context
+
+from server_app.choices import choices
+from server_app.composition import compose_experiment
+from server_app.recorder import read_record
+from server_app.train import train_experiment
+from task.errors import ConfigError
+from tests.conftest import SMALL, model_for
+
+METHODS = choices()["method"]
+STRATEGIES = choices()["strategy"]
+
+
+def overrides(method: str, strategy: str) -> list[str]:
+    """The small experiment of the tests, with as many clients as Bulyan needs."""
+    words = [*SMALL, "num_clients=7", f"method={method}", f"strategy={strategy}"]
+    private = ["model.norm=group"] if strategy.startswith("dp_") else []
+    return [*words, *model_for(method), *private]
+
+
+def result(pair: Sequence[str]) -> str:
+    """The final test accuracy of a method with a strategy, or the refusal."""
+    words = overrides(*pair)
+    try:
+        with tempfile.TemporaryDirectory() as place, redirect_stdout(StringIO()):
+            words.append(f"output_dir={place}")
+            record = read_record(train_experiment(compose_experiment(words), words))
+    except ConfigError as error:
+        return f"refused: {error}"
+    return f"{record['results']['test']['accuracy']:.2f}"
+
+
+def main() -> None:
+    """Run every pair, two at a time, and print the table."""
+    pairs = list(product(METHODS, STRATEGIES))
+    refusals = []
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        results = pool.map(result, pairs)
+        print(f"| | {' | '.join(STRATEGIES)} |\n|---{'|---' * len(STRATEGIES)}|")
+        for method in METHODS:
+            cells = [next(results) for _ in STRATEGIES]
+            refusals += [cell for cell in cells if cell.startswith("refused")]
+            shown = [cell.split(":")[0] for cell in cells]
+            print(f"| {method} | {' | '.join(shown)} |", flush=True)
+    print("\n".join(["", *refusals]))
+
+
+if __name__ == "__main__":
+    main()
