@@ -2,16 +2,15 @@
 
 import csv
 from collections import defaultdict
+from itertools import cycle
 from pathlib import Path
+
+from server_app.progress import NOT_LOSSES
 
 Series = dict[tuple[str, str], list[tuple[int, float]]]
 
 ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
-LOSSES = {
-    "ce": ("cross-entropy", "#0072B2", "-"),
-    "l_he": ("hyperspherical energy L_HE", "#009E73", "--"),
-    "l_v": ("classifier variance L_V", "#D55E00", ":"),
-}
+LOSS_STYLES = (("#0072B2", "-"), ("#009E73", "--"), ("#D55E00", ":"), ("#CC79A7", "-."))
 
 
 def read_series(directory: Path) -> Series:
@@ -35,15 +34,16 @@ def draw_curves(directory: Path) -> Path:
     for split, (colour, line) in ACCURACIES.items():
         if points := series.get((split, "accuracy")):
             accuracy.plot(*zip(*points, strict=True), line, color=colour, marker=".", label=split)
-    for metric, (label, colour, line) in LOSSES.items():
-        if points := series.get(("train", metric)):
-            loss.plot(*zip(*points, strict=True), line, color=colour, marker=".", label=label)
+    terms = [name for split, name in series if split == "train" and name not in NOT_LOSSES]
+    for name, (colour, line) in zip(terms, cycle(LOSS_STYLES), strict=False):
+        points = series["train", name]
+        loss.plot(*zip(*points, strict=True), line, color=colour, marker=".", label=name)
     accuracy.set(xlabel="round", ylabel="accuracy of the global model", ylim=(0, 1))
     loss.set(xlabel="round", ylabel="training loss terms, unweighted", yscale="log")
     for axes in (accuracy, loss):
         axes.grid(alpha=0.3)
         if axes.lines:
-            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
             axes.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle(directory.name)
     path = directory / "curves.png"

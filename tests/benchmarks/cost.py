@@ -1,9 +1,9 @@
 """What each method costs: forward FLOPs and stored parameters, relative to FedAvg.
 
-    uv run python -m tests.benchmarks.cost                          (three minutes)
+    uv run python -m tests.benchmarks.cost                      (three minutes)
 
 Counts the forward passes of a training batch of 32x32 images in 100 classes through resnet56, with
-`torch.utils.flop_counter`, and prints them beside Table 5 of FedAlign: all of them, and those in the
+`torch.utils.flop_counter`, and prints them beside Table 5 of FedAlign: all, and those in the
 networks' layers alone, which is what the paper's factor for FedAlign fits. Stored are the model's
 parameters and every tensor and network that the method holds while it trains. The batch is drawn
 60 times, since some methods draw widths, sizes or blocks. Measures; asserts nothing.
