@@ -35,6 +35,7 @@ def superlink(runs: Path) -> Iterator[SuperLink]:
     """One SuperLink for all `flwr run` tests, as a person's own local one would be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_RUNS", str(runs))
+        patch.setenv("UNIVARFL_MEMORY", str(runs.with_name("memory")))
         with SuperLink() as superlink:
             yield superlink
 
@@ -86,6 +87,19 @@ def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
     assert len(read_record(directory)["workers"]) == 10
     assert len({row["site"] for row in rows(directory, "clients.csv")}) == 4
     assert sha256(directory) == sha256(train("rounds=1"))
+
+
+def test_client_memory_follows_the_clients_between_rays_workers(
+    superlink: SuperLink, runs: Path, train: Train
+) -> None:
+    """Half of the clients a round: whoever comes back may find itself on the other worker."""
+    words = ["method=moon+scaffold", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
+    _, directory = run_app(superlink, runs, [*SMALL[1:], *words])
+    assert read_record(directory)["status"] == "completed"
+    sites = {(row["client"], row["site"]) for row in rows(directory, "clients.csv")}
+    assert len(sites) > len({client for client, _ in sites})
+    assert sha256(directory) == sha256(train(*words))
+    assert list(runs.with_name("memory").iterdir()) == []
 
 
 def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -> None:

@@ -1,6 +1,6 @@
 """FedUV: UniVarFL's parent. Class probabilities with spread, features with distance.
 
-Paper: Son, Kim, Chung, Park, Moon, "FedUV: Uniformity and Variance for Heterogeneous Federated
+Paper: Son, Kim, Chung, Huang, Liu, "FedUV: Uniformity and Variance for Heterogeneous Federated
 Learning", CVPR 2024, Eqs. 2 to 4. Hooks: ``loss``. State kept, extra upload: none. Extra compute:
 two small functions of the batch's logits and features.
 
