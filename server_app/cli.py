@@ -44,6 +44,8 @@ Without overrides: UniVarFL on handwritten digits, ten clients, in a few minutes
 An override is key=value, as conf/config.yaml has the keys:
   univarfl train method=fedavg alpha=0.05 rho=0.5 seed=1
   univarfl train method.energy_weight=0          only L_V of UniVarFL
+  univarfl train method=univarfl+fedprox         two methods at once
+  univarfl train method=fedalign model=resnet56 data.image_size=8
   univarfl train partition=iid num_clients=20 strategy.weighting=uniform
   univarfl train engine=inprocess rounds=2       in one process, without Ray
 \b

@@ -1,0 +1,42 @@
+"""A sample of methods with strategies, each of either at least once.
+
+``python -m tests.benchmarks.methods_by_strategies`` runs them all.
+"""
+
+import pytest
+from safetensors.numpy import load_file
+
+from server_app.choices import choices
+from server_app.recorder import read_record
+from tests.conftest import Train, model_for, rows
+
+PAIRS = [
+    ("fedavg", "fedavg"),
+    ("fedprox", "fedadagrad"),
+    ("feduv", "multikrum"),
+    ("freeze", "dp_adaptive"),
+    ("mixup", "krum"),
+    ("moon", "fedadam"),
+    ("scaffold", "fedtrimmedavg"),
+    ("feddyn", "fedavgm"),
+    ("univarfl", "dp_fixed"),
+]
+SLOW_PAIRS = [("fedalign", "bulyan"), ("gradaug", "fedyogi"), ("stochdepth", "fedmedian")]
+
+
+def test_every_strategy_is_sampled() -> None:
+    assert {strategy for _, strategy in PAIRS + SLOW_PAIRS} == set(choices()["strategy"])
+
+
+@pytest.mark.parametrize(
+    ("method", "strategy"),
+    [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW_PAIRS)],
+)
+def test_two_rounds(train: Train, method: str, strategy: str) -> None:
+    private = ["model.norm=group"] if strategy.startswith("dp_") else []
+    words = ["num_clients=7", f"method={method}", f"strategy={strategy}", *private]
+    directory = train(*words, *model_for(method))
+    assert read_record(directory)["status"] == "completed"
+    assert all(row["status"] == "ok" for row in rows(directory, "clients.csv"))
+    weights = load_file(directory / "model.safetensors")
+    assert len(weights) > 10
