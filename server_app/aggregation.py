@@ -5,7 +5,15 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
@@ -70,7 +78,8 @@ class Aggregator:
         alike = self._settings.statistics_alike
         names = self._trained + (self._statistics if alike else [])
         arrays = ArrayRecord({name: Array(before[name].astype(np.float64)) for name in names})
-        self._settings.begin(self._strategy, server_round, arrays, len(ordered), grid)
+        self._settings.ready(self._strategy, len(ordered))
+        list(self._strategy.configure_train(server_round, arrays, ConfigRecord(), grid))
         with global_noise(self._seed, server_round):
             new = self._through(self._strategy, server_round, names, ordered)
         if not alike and self._statistics:

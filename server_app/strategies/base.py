@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAdam, FedYogi, Strategy
 from numpy.typing import NDArray
 
 from task.errors import refuse
@@ -16,8 +14,8 @@ WEIGHT = "weight"
 
 Wide = dict[str, NDArray[np.float64]]
 
-# Who takes part is sampled before: with fraction_train=0 Flower's strategies note the weights of a
-# round and sample nobody.
+# Who takes part is sampled before: with fraction_train=0 Flower's strategies note a round's weights
+# and sample nobody.
 COMMON: dict[str, Any] = {"fraction_train": 0.0, "weighted_by_key": WEIGHT}
 
 
@@ -64,16 +62,8 @@ class StrategySettings(ABC):
         """One client's arrays, in float64 and its own, as Flower's strategy is to see them."""
         return weights
 
-    def begin(
-        self,
-        strategy: Strategy,
-        server_round: int,
-        arrays: ArrayRecord,
-        updates: int,
-        grid: Grid,
-    ) -> None:
-        """Tell Flower's strategy of a round, before its `updates` replies are aggregated."""
-        list(strategy.configure_train(server_round, arrays, ConfigRecord(), grid))
+    def ready(self, strategy: Strategy, updates: int) -> None:  # noqa: B027  (most are)
+        """Make Flower's strategy ready for a round in which so many updates were accepted."""
 
 
 @dataclass
@@ -109,6 +99,33 @@ class AdaptiveSettings(WeightedSettings):
         for field in ("server_lr", "tau"):
             if getattr(self, field) <= 0:
                 refuse(self, field, "must be above 0")
+
+
+@dataclass
+class MomentSettings(AdaptiveSettings):
+    """An adaptive strategy with decaying moments.
+
+    Attributes:
+        optimiser: Flower's strategy.
+        beta_1: decay of the first moment.
+        beta_2: decay of the second moment.
+    """
+
+    optimiser: ClassVar[type[FedAdam | FedYogi]]
+
+    beta_1: float
+    beta_2: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("beta_1", "beta_2"):
+            if not 0 <= getattr(self, field) < 1:
+                refuse(self, field, "must be from 0 to below 1")
+
+    def build(self, participants: int) -> Strategy:
+        return self.optimiser(
+            **COMMON, eta=self.server_lr, tau=self.tau, beta_1=self.beta_1, beta_2=self.beta_2
+        )
 
 
 @dataclass
@@ -176,14 +193,6 @@ class PrivateSettings(StrategySettings):
         first.flat[0] += 1e-9 * max(1.0, abs(float(first.flat[0])))
         return weights
 
-    def begin(
-        self,
-        strategy: Strategy,
-        server_round: int,
-        arrays: ArrayRecord,
-        updates: int,
-        grid: Grid,
-    ) -> None:
+    def ready(self, strategy: Strategy, updates: int) -> None:
         assert hasattr(strategy, "num_sampled_clients")
         strategy.num_sampled_clients = updates
-        super().begin(strategy, server_round, arrays, updates, grid)

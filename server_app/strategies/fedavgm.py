@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from flwr.app import ArrayRecord
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM, Strategy
 
 from server_app.strategies.base import COMMON, WeightedSettings
@@ -36,16 +34,6 @@ class FedAvgMSettings(WeightedSettings):
             **COMMON, server_learning_rate=self.server_lr, server_momentum=self.server_momentum
         )
 
-    def begin(
-        self,
-        strategy: Strategy,
-        server_round: int,
-        arrays: ArrayRecord,
-        updates: int,
-        grid: Grid,
-    ) -> None:
+    def ready(self, strategy: Strategy, updates: int) -> None:
         assert isinstance(strategy, FedAvgM)
-        strategy.current_arrays = (
-            None  # Flower's own copy; a method may have moved the weights since
-        )
-        super().begin(strategy, server_round, arrays, updates, grid)
+        strategy.current_arrays = None  # its own copy; a method may have moved the weights since
