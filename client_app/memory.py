@@ -23,9 +23,16 @@ class MemoryLostError(RuntimeError):
 
 
 def memory_root() -> Path:
-    """Where memories are kept: ``$UNIVARFL_MEMORY``, else the user's directory for state."""
+    """Where memories are kept: ``$UNIVARFL_MEMORY``, else the user's directory for state.
+
+    Raises:
+        MemoryLostError: the path is relative, so that each worker would take it for another one.
+    """
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(os.environ.get("UNIVARFL_MEMORY") or f"{state}/univarfl").expanduser()
+    root = Path(os.environ.get("UNIVARFL_MEMORY") or f"{state}/univarfl").expanduser()
+    if not root.is_absolute():
+        raise MemoryLostError(f"UNIVARFL_MEMORY={root} must be an absolute path")
+    return root
 
 
 class ClientMemory:
@@ -65,7 +72,10 @@ class ClientMemory:
     def keep(
         self, client: int, server_round: int, accepted: int, memory: dict[str, Tensor]
     ) -> None:
-        """Keep a round's memory beside the accepted one's, and delete those of other rounds."""
+        """Keep a round's memory beside the accepted one's, and delete those of earlier rounds.
+
+        Later ones stay: this worker may be a straggler whose client has long gone on elsewhere.
+        """
         path = self._path(client, server_round)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
@@ -77,8 +87,10 @@ class ClientMemory:
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise
-        for old in set(path.parent.iterdir()) - {path, self._path(client, accepted)}:
-            old.unlink(missing_ok=True)
+        for old in path.parent.glob("round-*.safetensors"):
+            kept = int(old.stem.removeprefix("round-"))
+            if kept < server_round and kept != accepted:
+                old.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Delete the run's memories: it is completed."""

@@ -39,17 +39,19 @@ def compose_experiment(overrides: Sequence[str]) -> Experiment:
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
     """Hydra's composition; ``method=b+a`` takes both files and has the one name ``a+b``."""
-    combined: list[str] = []
-    words = list(overrides)
-    for place, word in enumerate(overrides):
-        key, _, value = word.partition("=")
-        if key == "method" and PLUS in value:
-            combined = sorted(value.split(PLUS))
-            words[place] = f"method=[{','.join(combined)}]"
+    words = [word for word in overrides if not word.startswith("method=")]
+    chosen = [word.partition("=")[2] for word in overrides if word.startswith("method=")]
+    names = sorted(part.strip(" '\"") for part in chosen[-1].split(PLUS)) if chosen else []
+    for name in names:
+        if name not in choices()["method"]:
+            allowed = f"choose one of {', '.join(choices()['method'])}"
+            raise ConfigError("method", chosen[-1], allowed + ", or join several by +")
+    if names:
+        words.append(f"method=[{','.join(names)}]")
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose("config", words)
-    if combined:
-        config.method.name = PLUS.join(combined)
+    if len(names) > 1:
+        config.method.name = PLUS.join(names)
     return config
 
 

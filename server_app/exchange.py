@@ -20,7 +20,7 @@ class Run(NamedTuple):
     """What every message of a run says of it.
 
     Attributes:
-        id: its name.
+        id: by which clients keep its memories apart; no two runs share one.
         experiment: the `LocalConfig` as JSON.
     """
 

@@ -24,6 +24,7 @@ from task.methods.base import Contribution, trained_parameters
 from task.worker import shared_worker
 
 MEGABYTE = 1_000_000
+FORGET_SECONDS = 60.0
 
 logger = logging.getLogger("univarfl")
 
@@ -35,7 +36,7 @@ class Federation:
         self.grid = grid
         self.experiment = experiment
         self.recorder = recorder
-        self.message = Run(recorder.directory.name, experiment.local().model_dump_json())
+        self.message = Run(recorder.summary["key"], experiment.local().model_dump_json())
         self.worker = shared_worker(self.message.experiment)
         self.strategy = experiment.aggregation()
         self.aggregator = Aggregator(
@@ -63,7 +64,6 @@ class Federation:
         for server_round in range(1, self.experiment.rounds + 1):
             final = self._round(server_round)
         self.recorder.save_model(self.weights)
-        self._forget_memories()
         ended = time.perf_counter()
         seconds = {
             "connect": round(rounds_started - started, 3),
@@ -72,6 +72,7 @@ class Federation:
         }
         results = {split: final[split] for split in ("test", "validation")}
         self.recorder.update(seconds=seconds, results=results)
+        self._forget_memories()
 
     def _describe_data(self) -> None:
         data = self.worker.data
@@ -179,7 +180,8 @@ class Federation:
         kind = f"{MessageType.QUERY}.{wire.FORGET}"
         rounds = self.experiment.rounds
         messages = [request(kind, seat.node_id, self.message, rounds) for seat in self.seats]
-        Exchange(self.grid, messages, self.experiment.federation.round_timeout).replies()
+        timeout = min(FORGET_SECONDS, self.experiment.federation.round_timeout)
+        Exchange(self.grid, messages, timeout).replies()
 
     def _score(
         self, server_round: int, clients: Sequence[int], tested: bool

@@ -96,6 +96,7 @@ class Recorder:
             "status": "running",
             "reason": "",
             "run_id": directory.name,
+            "key": secrets.token_hex(16),
             "config": experiment.model_dump(),
             "fingerprint": fingerprint(),
             "versions": {"python": platform.python_version(), **installed_versions()},

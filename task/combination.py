@@ -21,6 +21,8 @@ PLUS = "+"
 class Combination(Method):
     """Each hook of each member, in the members' order; their terms add up.
 
+    Those that bound gradients see them last.
+
     Attributes:
         by_name: the members, two at least.
     """
@@ -50,7 +52,7 @@ class Combination(Method):
         }
 
     def gradients(self, model: nn.Module) -> None:
-        for member in self.members():
+        for member in sorted(self.members(), key=lambda member: member.bounds_gradients):
             member.gradients(model)
 
     def finish(self, model: nn.Module) -> Outcome:
@@ -82,31 +84,32 @@ def create_method(settings: dict[str, Any]) -> Method:
     if not isinstance(name, str) or PLUS not in name:
         return registry.create("method", PACKAGE, Method, settings)
     names = name.split(PLUS)
-    if len(set(names)) < len(names):
-        raise ConfigError("method", name, "names a method twice")
-    left = {key: value for key, value in settings.items() if key != "name"}
-    members = {}
     for member in names:
         registry.check_name("method", PACKAGE, member)
-        kind = registry.component_class(PACKAGE, member, Method)
+    if len(set(names)) < len(names):
+        raise ConfigError("method", name, "names a method twice")
+    kinds = {member: registry.component_class(PACKAGE, member, Method) for member in names}
+    if reason := conflict(kinds):
+        raise ConfigError("method", name, reason)
+    left = {key: value for key, value in settings.items() if key != "name"}
+    members = {}
+    for member, kind in kinds.items():
         own = {field.name: left.pop(field.name) for field in fields(kind) if field.name in left}
         members[member] = registry.create("method", PACKAGE, Method, {"name": member, **own})
     if left:
         key, value = next(iter(left.items()))
         raise ConfigError(f"method.{key}", value, "unknown key")
-    if reason := conflict(members):
-        raise ConfigError("method", name, reason)
     return Combination(members)
 
 
-def conflict(members: Mapping[str, Method]) -> str:
+def conflict(kinds: Mapping[str, type[Method]]) -> str:
     """Why methods, given by name, do not combine; empty when they do."""
-    if "fedavg" in members:
+    if "fedavg" in kinds:
         return "fedavg is what every method starts from; leave it out"
-    if len([member for member in members.values() if member.server_half]) > 1:
+    if len([kind for kind in kinds.values() if kind.server_half]) > 1:
         return "more than one of them corrects the server's weights; choose one"
-    settings = [field.name for member in members.values() for field in fields(member)]
-    terms = [term for member in members.values() for term in member.terms]
+    settings = [field.name for kind in kinds.values() for field in fields(kind)]
+    terms = [term for kind in kinds.values() for term in kind.terms]
     for what, words in (("setting", settings), ("term", terms)):
         if shared := [word for word, count in Counter(words).items() if count > 1]:
             return f"they share the {what} {shared[0]}; choose one of them"

@@ -26,7 +26,8 @@ class StrategySettings(ABC):
     Attributes:
         averages: whether it moves to a mean of the clients' models, which methods with a server
             half rely on.
-        private: whether it is differentially private, so that nothing else may tell of the data.
+        private: whether it is differentially private, so that nothing else in a model may tell of
+            the data.
         statistics_alike: whether batch-norm statistics take the same way as the weights; if not,
             they are averaged.
     """
@@ -103,7 +104,7 @@ class AdaptiveSettings(WeightedSettings):
 
 @dataclass
 class MomentSettings(AdaptiveSettings):
-    """An adaptive strategy with decaying moments.
+    """An adaptive strategy with decaying moments; Flower corrects Adam's for their start from 0.
 
     Attributes:
         optimiser: Flower's strategy.
@@ -131,6 +132,9 @@ class MomentSettings(AdaptiveSettings):
 @dataclass
 class RobustSettings(StrategySettings):
     """A strategy that bears some clients that send anything; every client counts alike.
+
+    Distances are over weights and batch-norm statistics alike: a client is trusted with both or
+    with neither.
 
     Attributes:
         num_malicious: f, how many of a round's participants it bears.
@@ -167,8 +171,10 @@ class PrivateSettings(StrategySettings):
 
     Clients weigh alike. A client that failed is left out of the mean, and the noise grows with the
     clipped update's part in it: its deviation is noise_multiplier * clipping norm / those accepted.
-    The noise follows from the experiment's seed and the round: a run repeats, and whoever knows the
-    seed can take the noise off, so a seed that protects people is a secret.
+    The noise follows from the experiment's seed and the round, so that a run repeats. Clients are
+    told that seed, and the record holds it: whoever knows it can take the noise off. This is for
+    studying what privacy costs, and does not yet protect anybody. Losses and counts in the record
+    have no noise either.
 
     Attributes:
         noise_multiplier: the noise's deviation over the sensitivity; 0 clips alone.

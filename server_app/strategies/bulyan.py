@@ -1,8 +1,4 @@
-"""MultiKrum's selection, then a mean around the median (El Mhamdi et al., ICML 2018).
-
-Distances are over weights and batch-norm statistics alike: a client is trusted with both or with
-neither.
-"""
+"""MultiKrum's selection, then a mean around the median (El Mhamdi et al., ICML 2018)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

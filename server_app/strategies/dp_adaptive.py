@@ -1,7 +1,9 @@
 """Differential privacy whose clipping norm follows a quantile (Andrew et al., NeurIPS 2021)."""
 
+import math
 from dataclasses import dataclass
 
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideAdaptiveClipping,
     FedAvg,
@@ -12,9 +14,29 @@ from server_app.strategies.base import COMMON, PrivateSettings
 from task.errors import refuse
 
 
+class QuantileClipping(DifferentialPrivacyServerSideAdaptiveClipping):
+    """Flower's strategy, its norm moved as in the paper's Algorithm 1.
+
+    Flower 1.41 takes the share of *clipped* updates where the paper takes that of the others, so
+    that the norm runs away from the quantile; and it draws the noise with the next round's norm.
+    """
+
+    def _geometric_update(self, clipped_fraction: float) -> None:
+        self._unclipped = 1 - clipped_fraction
+
+    def _add_noise_to_aggregated_arrays(self, aggregated: ArrayRecord) -> ArrayRecord:
+        noised = super()._add_noise_to_aggregated_arrays(aggregated)
+        distance = self._unclipped - self.target_clipped_quantile
+        self.clipping_norm *= math.exp(-self.clip_norm_lr * distance)
+        return noised
+
+
 @dataclass
 class DpAdaptiveSettings(PrivateSettings):
     """DP with adaptive clipping.
+
+    Part of `noise_multiplier` goes to the count of clipped updates; that of the weights is larger
+    by as much as the two together need.
 
     Attributes:
         initial_clipping_norm: the first round's.
@@ -50,7 +72,7 @@ class DpAdaptiveSettings(PrivateSettings):
             )
 
     def build(self, participants: int) -> Strategy:
-        return DifferentialPrivacyServerSideAdaptiveClipping(
+        return QuantileClipping(
             FedAvg(**COMMON),
             self.noise_multiplier,
             participants,

@@ -1,8 +1,4 @@
-"""The one model that lies closest to its neighbours (Blanchard et al., NeurIPS 2017).
-
-Distances are over weights and batch-norm statistics alike: a client is trusted with both or with
-neither.
-"""
+"""The one model that lies closest to its neighbours (Blanchard et al., NeurIPS 2017)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

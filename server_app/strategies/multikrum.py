@@ -1,8 +1,4 @@
-"""The mean of the models that lie closest to their neighbours (Blanchard et al., NeurIPS 2017).
-
-Distances are over weights and batch-norm statistics alike: a client is trusted with both or with
-neither.
-"""
+"""The mean of the models that lie closest to their neighbours (Blanchard et al., NeurIPS 2017)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +14,7 @@ class MultiKrumSettings(RobustSettings):
     """MultiKrum: needs 2f + 3 participants.
 
     Attributes:
-        selected: how many models are averaged; None is all but f.
+        selected: how many models are averaged, at most all but f, which None is.
     """
 
     participants_needed: ClassVar = (2, 3)
@@ -42,3 +38,8 @@ class MultiKrumSettings(RobustSettings):
             num_malicious_nodes=self.num_malicious,
             num_nodes_to_select=self.selected or participants - self.num_malicious,
         )
+
+    def ready(self, strategy: Strategy, updates: int) -> None:
+        assert isinstance(strategy, MultiKrum)
+        trusted = updates - self.num_malicious  # fewer than sampled when clients failed
+        strategy.num_nodes_to_select = min(self.selected or trusted, trusted)

@@ -40,6 +40,6 @@ def training_batches(order: Tensor, batch_size: int) -> list[Tensor]:
     remainder left to itself costs UniVarFL 24 points of final accuracy, the mean of three seeds.
     """
     batches = list(order.split(batch_size))
-    if len(batches) > 1 and 2 * len(batches[-1]) < batch_size:
+    if len(batches) > 1 and (2 * len(batches[-1]) < batch_size or len(batches[-1]) == 1):
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches

@@ -106,12 +106,14 @@ class Method:
         residual: whether it needs a network of residual blocks.
         memory: whether ``finish`` keeps something for the client's next round.
         server_half: whether ``server`` gives one, so that aggregation must be a mean.
+        bounds_gradients: whether its ``gradients`` limits them, and so comes after all others'.
     """
 
     terms: ClassVar[tuple[str, ...]] = ()
     residual: ClassVar[bool] = False
     memory: ClassVar[bool] = False
     server_half: ClassVar[bool] = False
+    bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def members(self) -> Sequence["Method"]:
@@ -164,7 +166,10 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
 
 
 def gradient(parameter: nn.Parameter) -> Tensor:
-    """A parameter's gradient, to change in place; 0 where the loss did not reach it."""
+    """A parameter's gradient, to change in place; 0 where the loss did not reach it.
+
+    A parameter that the loss did not reach, in a dropped block, takes a step once it has one.
+    """
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad

@@ -64,6 +64,7 @@ class FedAlign(Method):
 
     terms: ClassVar = ("l_lip",)
     residual: ClassVar = True
+    bounds_gradients: ClassVar = True
 
     alignment_weight: float
     width: float

@@ -7,6 +7,8 @@ large as the model. Extra upload: none. Extra compute: one pass over the paramet
 Where we decide: the server's h moves by each client's share in the federation's objective (1/m if
 all weigh alike, as in the paper), so that the fixed point is the optimum of what the aggregation
 weighs. The server's last step moves the trained parameters; batch norm's statistics stay means.
+With an adaptive aggregation, whose steps may be small, h counts movement that the server did not
+make, and a small alpha does not bring the model to the optimum.
 """
 
 from collections.abc import Mapping, Sequence

@@ -45,22 +45,23 @@ def uniformity(features: Tensor) -> Tensor:
     """Eq. 4: the mean Gaussian energy of pairs, ``exp(-|x - y|^2 / (2 sigma))``.
 
     Args:
-        features: [n, d], any float type; computed in float32 at least.
+        features: [n, d], any float type; computed in float64, since rows that lie close lose their
+            distance to the rounding of their lengths.
 
     Returns:
-        A scalar in (0, 1]; 0 for one row, which has no pairs.
+        A float32 scalar in (0, 1]; 0 for one row, which has no pairs.
     """
     rows = features.shape[0]
     if rows < 2:
         return features.new_zeros(())
-    wide = features.float()
+    wide = features.double()
     square = wide.square().sum(dim=1)
     distance = (square[:, None] + square[None, :] - 2 * wide @ wide.T).clamp_min(0)
     i, j = torch.triu_indices(rows, rows, offset=1, device=wide.device)
     pairs = distance[i, j]
     sigma = pairs.detach().median()
     scale = sigma.where(sigma > 0, 1)  # rows that coincide are as close as rows can be
-    return torch.exp(-pairs / (2 * scale)).mean()
+    return torch.exp(-pairs / (2 * scale)).mean().float()
 
 
 @dataclass

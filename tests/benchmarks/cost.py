@@ -23,7 +23,7 @@ from server_app.composition import compose_experiment
 from task.methods.base import LocalRound
 from task.seeding import torch_generator
 
-CLASSES, ROWS, DRAWS = 100, 8, 60
+CLASSES, ROWS, DRAWS = 100, 2, 60
 LAYERS = (torch.ops.aten.convolution, torch.ops.aten.addmm, torch.ops.aten.mm)
 TABLE_5 = {  # relative MFLOPs and parameters
     "fedavg": (1.0, 1.0),

@@ -58,6 +58,21 @@ def test_the_accepted_round_and_the_newest_stay(root: Path) -> None:
     assert files(root) == ["round-4.safetensors", "round-5.safetensors"]
 
 
+def test_a_straggler_leaves_later_rounds_alone(root: Path) -> None:
+    """Accepted in 4; 5 timed out but goes on; 6 was accepted on another worker; then 5 ends."""
+    for server_round, accepted in ((4, 0), (6, 4), (5, 4)):
+        memory().keep(3, server_round, accepted, {"x": torch.tensor(server_round)})
+    assert memory().load(3, 6)["x"].item() == 6
+    memory().keep(3, 7, 6, KEPT)
+    assert files(root) == ["round-6.safetensors", "round-7.safetensors"]
+
+
+def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNIVARFL_MEMORY", "memory")
+    with pytest.raises(MemoryLostError, match="UNIVARFL_MEMORY=memory must be an absolute path"):
+        memory()
+
+
 def test_clients_and_runs_do_not_share(root: Path) -> None:
     memory().keep(3, 1, 0, KEPT)
     with pytest.raises(MemoryLostError):

@@ -38,6 +38,13 @@ def test_methods_combine_in_any_order_under_one_name() -> None:
     assert one.method["name"] == "fedprox+univarfl"
     assert one.method["proximal_weight"] == 0.2
     assert one.method["energy_weight"] == 0.5
+    spaced = compose_experiment(["method='univarfl + fedprox'", "method.proximal_weight=0.2"])
+    assert spaced == one
+
+
+def test_the_last_method_wins() -> None:
+    words = ["method=fedprox+univarfl", "method=moon"]
+    assert compose_experiment(words) == compose_experiment(["method=moon"])
 
 
 def test_the_defaults_are_the_documented_ones() -> None:
@@ -66,7 +73,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("method=foo", f"method=foo: choose one of {METHODS}"),
+        ("method=foo", f"method=foo: choose one of {METHODS}, or join several by +"),
         ("data=foo", "data=foo: choose one of digits"),
         ("roundz=3", "roundz=3: unknown key; did you mean rounds?"),
         ("xyzzy=3", "xyzzy=3: unknown key; 'univarfl train --help' tells the keys"),
@@ -88,8 +95,15 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("model.name=../cnn", f"model.name=../cnn: choose one of {MODELS}"),
         ("method.name=base", f"method.name=base: choose one of {METHODS}"),
         ("model.name=layers", f"model.name=layers: choose one of {MODELS}"),
-        ("method=moon+foo", f"method=moon+foo: choose one of {METHODS}"),
+        ("method=moon+foo", f"method=moon+foo: choose one of {METHODS}, or join several by +"),
         ("method=moon+moon", "method=moon+moon: names a method twice"),
+        ("method=moon+", f"method=moon+: choose one of {METHODS}, or join several by +"),
+        ("method=++", f"method=++: choose one of {METHODS}, or join several by +"),
+        ("method=null", f"method=null: choose one of {METHODS}, or join several by +"),
+        (
+            "method=[moon,fedprox]",
+            f"method=[moon,fedprox]: choose one of {METHODS}, or join several by +",
+        ),
         (
             "method=moon+fedavg",
             "method=fedavg+moon: fedavg is what every method starts from; leave it out",

@@ -16,6 +16,7 @@ from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.replies import ClientUpdate, Weights
 from server_app.strategies.base import StrategySettings
+from server_app.strategies.dp_adaptive import QuantileClipping
 from task.errors import ConfigError
 from tests.conftest import model_for
 
@@ -208,6 +209,21 @@ class TestRobust:
             with pytest.raises(ConfigError, match=rf"strategy.num_malicious=1: needs .* {least}"):
                 settings(strategy, *words)
 
+    @pytest.mark.parametrize("words", [(), ("strategy.selected=7",)])
+    def test_multikrum_trusts_no_more_when_clients_fail(self, words: tuple[str, ...]) -> None:
+        """Sampled 8, six came, the attacker among them: at most five may be averaged."""
+        aggregator = Aggregator(settings("multikrum", *words), Layer(), CLIENTS, seed=0)
+        given = updates([0.0, 1.0, 2.0, 3.0, 4.0, 100.0])
+        new = aggregator.aggregate(1, weights(1.0), given, InProcessGrid(client_app, 1))
+        assert new["w"].max() <= 4
+
+    def test_a_trimmed_mean_that_trims_nobody_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r"trimmed=0.2: leaves nobody out of 4 .* 0.25"):
+            settings("fedtrimmedavg", "num_clients=4")
+        assert settings("fedtrimmedavg", "num_clients=4", "strategy.trimmed=0.25")
+        assert settings("fedtrimmedavg", "num_clients=4", "strategy.trimmed=0")
+        assert settings("fedtrimmedavg").least_updates() == 5
+
     def test_multikrum_cannot_select_those_it_distrusts(self) -> None:
         with pytest.raises(ConfigError, match=r"selected=8: must be at most .* = 7"):
             settings("multikrum", "strategy.selected=8")
@@ -261,6 +277,38 @@ class TestPrivate:
         words = ["strategy.noise_multiplier=0", "strategy.clipping_norm=1000"]
         (new,) = after("dp_fixed", [1.0, 3.0], *words)
         assert new["w"] == pytest.approx(np.full(3, 2.0))
+
+    @pytest.mark.parametrize(("length", "first"), [(10.0, 1.0), (0.1, 1.0)])
+    def test_the_clipping_norm_comes_to_the_quantile(self, length: float, first: float) -> None:
+        """All updates as long as each other: from either side the norm ends at their length."""
+        words = (
+            "strategy.noise_multiplier=0", f"strategy.initial_clipping_norm={first}",
+            "strategy.clipping_lr=0.5",
+        )  # fmt: skip
+        aggregator = Aggregator(settings("dp_adaptive", *words), Layer(False), 4, seed=0)
+        assert isinstance(aggregator._strategy, QuantileClipping)
+        before = weights(0.0, False)
+        for server_round in range(1, 60):
+            given = updates([length * 3**-0.5] * 4, False)
+            aggregator.aggregate(server_round, before, given, InProcessGrid(client_app, 1))
+        assert aggregator._strategy.clipping_norm == pytest.approx(length, rel=0.3)
+
+    def test_adaptive_noise_follows_the_norm_that_clipped(self) -> None:
+        """z = (0.1^-2 - (2 * 0.4)^-2)^-0.5 = 0.1008, norm 1, 8 clients; the next is shorter."""
+
+        class Wide(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.w = nn.Parameter(torch.zeros(20_000))
+
+        words = ("strategy.noise_multiplier=0.1", "strategy.clipping_lr=3")
+        aggregator = Aggregator(settings("dp_adaptive", *words), Wide(), 8, seed=0)
+        zeros: Weights = {"w": np.zeros(20_000, np.float32)}
+        given = [ClientUpdate(c, "site", weights=zeros, examples=1) for c in range(8)]
+        new = aggregator.aggregate(1, zeros, given, InProcessGrid(client_app, 1))
+        assert new["w"].std() == pytest.approx(0.1008 / 8, rel=0.05)
+        assert isinstance(aggregator._strategy, QuantileClipping)
+        assert aggregator._strategy.clipping_norm < 0.5
 
     def test_adaptive_noise_must_leave_something_for_the_count(self) -> None:
         with pytest.raises(

@@ -155,6 +155,18 @@ class TestFedUV:
             assert given.grad is not None
             assert torch.isfinite(given.grad).all()
 
+    def test_rows_that_lie_close_keep_their_gradient(self) -> None:
+        """1 % apart, where differences of float32 lengths are wrong by 4e-3."""
+        generator = torch_generator(0)
+        rows = 1 + 0.01 * torch.randn(8, 256, generator=generator)
+        narrow, wide = rows.clone().requires_grad_(), rows.double().requires_grad_()
+        uniformity(narrow).backward()
+        pairs = torch.pdist(wide).square()
+        torch.exp(-pairs / (2 * pairs.detach().median())).mean().backward()
+        assert narrow.grad is not None
+        assert wide.grad is not None
+        assert torch.allclose(narrow.grad.double(), wide.grad, rtol=1e-4, atol=1e-9)
+
     def test_uniformity_pushes_apart(self) -> None:
         rows = torch.tensor([[0.0], [1.0], [3.0]], requires_grad=True)
         uniformity(rows).backward()
