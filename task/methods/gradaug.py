@@ -5,7 +5,7 @@ Paper: Yang, Zhu, Chen, "GradAug: A New Regularization Method for Deep Neural Ne
 upload: none. Extra compute: a forward and backward pass of each sub-network.
 
 Where we decide what FedAlign leaves open: the full network's answer is a target without gradient;
-the first sub-network always has the least width (its Table 5 shows that it did); images are
+of several sub-networks one always has the least width (its Table 5 shows that it did); images are
 rescaled to 32, 28, 24 or 20 of every 32 pixels, which comes closest to Table 5's compute; the
 sub-networks normalise by their own batch and leave the model's statistics alone.
 """
@@ -74,7 +74,8 @@ class GradAug(Method):
         parts = []
         for number in range(self.subnetworks):
             draw, place = torch.rand(2, generator=self._generator).tolist()
-            width = self.least_width + (draw * (1 - self.least_width) if number else 0)
+            narrowest = number == 0 and self.subnetworks > 1
+            width = self.least_width + (0 if narrowest else draw * (1 - self.least_width))
             small = rescale(x, SCALES[int(place * len(SCALES))])
             parts.append(distillation(self._model.narrower(small, width).logits, out.logits))
         return {"l_kd": Term(torch.stack(parts).sum(), self.distillation_weight)}
