@@ -22,10 +22,10 @@ from server_app.recorder import read_record
 ALPHAS = ("0.3", "0.05")
 SEEDS = ("0", "1", "2")
 NEED_BLOCKS = ("stochdepth", "gradaug", "fedalign")
-RESNET = ("model=resnet56", "data.image_size=8")
+RESNET = ("model=resnet56", "data.image_size=8", "rounds=6")
 SETTINGS: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "cnn, 32x32": ((), [name for name in choices()["method"] if name not in NEED_BLOCKS]),
-    "resnet56, 8x8": (RESNET, ["fedavg", *NEED_BLOCKS]),
+    "resnet56, 8x8, 6 rounds": (RESNET, ["fedavg", *NEED_BLOCKS]),
 }
 
 Job = tuple[str, str, str, str]

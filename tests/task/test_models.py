@@ -26,7 +26,11 @@ def settings(name: str, *overrides: str) -> ModelSettings:
 
 
 def small(norm: Norm = "batch") -> ResidualNet:
-    return ResNet56Settings(32, norm).build(1, 5)
+    """A network whose branches are not at 0 any more."""
+    model = ResNet56Settings(32, norm).build(1, 5)
+    for block in model.blocks():
+        nn.init.ones_(block.last_norm.weight)
+    return model
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
@@ -81,6 +85,13 @@ def test_resnets_have_the_resolutions_they_say() -> None:
     assert out.maps.shape == (2, 256, 8, 8)
     assert out.stage_input.shape == (2, 128, 16, 16)
     assert len(small().blocks()) == 18
+
+
+@pytest.mark.parametrize("settings", [ResNet18Settings, ResNet56Settings])
+def test_a_fresh_resnets_branches_are_at_0(settings: type[ModelSettings]) -> None:
+    for block in settings(32, "batch").build(1, 5).blocks():  # type: ignore[attr-defined]
+        channels = block.conv1.in_channels
+        assert block.residual(torch.randn(2, channels, 8, 8)).abs().max() == 0
 
 
 class TestNarrow:
