@@ -89,9 +89,12 @@ def test_resnets_have_the_resolutions_they_say() -> None:
 
 @pytest.mark.parametrize("settings", [ResNet18Settings, ResNet56Settings])
 def test_a_fresh_resnets_branches_are_at_0(settings: type[ModelSettings]) -> None:
-    for block in settings(32, "batch").build(1, 5).blocks():  # type: ignore[attr-defined]
-        channels = block.conv1.in_channels
-        assert block.residual(torch.randn(2, channels, 8, 8)).abs().max() == 0
+    model = settings(32, "batch").build(1, 5)
+    assert isinstance(model, ResidualNet)
+    for block in model.blocks():
+        convolution = block.conv1
+        assert isinstance(convolution, nn.Conv2d)
+        assert block.residual(torch.randn(2, convolution.in_channels, 8, 8)).abs().max() == 0
 
 
 class TestNarrow:
