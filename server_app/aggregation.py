@@ -58,11 +58,6 @@ class Aggregator:
         self._counters = [name for name, v in buffers.items() if not v.is_floating_point()]
         self._seed = seed
 
-    @property
-    def least_updates(self) -> int:
-        """How many accepted updates a round needs to change the model."""
-        return self._settings.least_updates()
-
     def aggregate(
         self, server_round: int, before: Weights, updates: Sequence[ClientUpdate], grid: Grid
     ) -> Weights:
@@ -71,7 +66,7 @@ class Aggregator:
         Args:
             server_round: the round, from 1.
             before: the global weights that the clients started from.
-            updates: accepted ones, `least_updates` at least.
+            updates: accepted ones, as many as the strategy needs.
             grid: the run's.
         """
         ordered = sorted(updates, key=lambda update: update.client)

@@ -2,25 +2,23 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
-from flwr.app import Array, ArrayRecord, MessageType
+from flwr.app import MessageType
 from flwr.serverapp import Grid
-from torch import Tensor
 
-from server_app.aggregation import Aggregator
 from server_app.exchange import Exchange, Run, request
 from server_app.experiment import Experiment
+from server_app.global_model import GlobalModel, tensors
 from server_app.handshake import hidden_gpu_warning, meet
 from server_app.participation import Cohort, assign, participants
 from server_app.patience import Patience
 from server_app.progress import round_line
 from server_app.recorder import Recorder
-from server_app.replies import ClientUpdate, Weights, scores, updates
+from server_app.replies import ClientUpdate, scores, updates
 from task import wire
 from task.evaluation import Score
-from task.methods.base import Contribution, trained_parameters
 from task.worker import shared_worker
 
 MEGABYTE = 1_000_000
@@ -38,15 +36,7 @@ class Federation:
         self.recorder = recorder
         self.message = Run(recorder.summary["key"], experiment.local().model_dump_json())
         self.worker = shared_worker(self.message.experiment)
-        self.strategy = experiment.aggregation()
-        self.aggregator = Aggregator(
-            self.strategy, self.worker.model, experiment.participants, experiment.seed
-        )
-        initial = self.worker.initial_weights()
-        self.weights = arrays(initial)
-        trained = trained_parameters(self.worker.model)
-        self.server_half = self.worker.method.server({name: initial[name] for name in trained})
-        self.last_accepted = [0] * experiment.num_clients
+        self.model = GlobalModel(experiment, self.worker)
         self.patience = Patience(experiment.num_clients)
 
     def run(self) -> None:
@@ -63,7 +53,7 @@ class Federation:
         self.recorder.round(0, {"test": self._test().means()})
         for server_round in range(1, self.experiment.rounds + 1):
             final = self._round(server_round)
-        self.recorder.save_model(self.weights)
+        self.recorder.save_model(self.model.weights)
         ended = time.perf_counter()
         seconds = {
             "connect": round(rounds_started - started, 3),
@@ -79,8 +69,6 @@ class Federation:
         sizes = [len(split.train) + len(split.validation) for split in data.clients]
         self.train_sizes = [len(split.train) for split in data.clients]
         self.validation_sizes = [len(split.validation) for split in data.clients]
-        weights = [self.strategy.weight(size) for size in self.train_sizes]
-        self.shares = [weight / sum(weights) for weight in weights]
         description = {
             "classes": list(data.dataset.classes),
             "train": sum(self.train_sizes),
@@ -126,7 +114,8 @@ class Federation:
             experiment.num_clients, experiment.rho, experiment.seed, server_round
         )
         trained = self._train(server_round, sampled)
-        self._update(server_round, [update for update in trained if update.accepted])
+        accepted = [update for update in trained if update.accepted]
+        self.model.update(server_round, accepted, self.grid)
         last = server_round == experiment.rounds
         validated = list(range(experiment.num_clients)) if last else sampled
         tested = last or server_round % experiment.evaluate_every == 0
@@ -134,44 +123,22 @@ class Federation:
         found["train"]["seconds"] = round(time.perf_counter() - started, 3)
         self.recorder.round(server_round, found, trained)
         logger.info(round_line(server_round, experiment.rounds, found, len(sampled)))
-        self.patience.watch(server_round, trained, self.aggregator.least_updates)
+        self.patience.watch(server_round, trained, self.model.least_updates)
         return found
 
     def _train(self, server_round: int, sampled: Sequence[int]) -> list[ClientUpdate]:
-        cohorts = self._cohorts(sampled, self.train_sizes, self._clients_per_message())
+        limit = self.experiment.federation.message_megabytes * MEGABYTE
+        most = max(1, int(limit // self.model.reply_bytes))
+        cohorts = assign(sampled, self.train_sizes, self.seats, most)
         exchange = self._send(MessageType.TRAIN, server_round, cohorts)
-        broadcast = arrays(self.server_half.broadcast()) if self.server_half else {}
-        trained = updates(cohorts, exchange.replies(), self.weights, broadcast)
+        model = self.model
+        trained = updates(cohorts, exchange.replies(), model.weights, model.broadcast)
         for update in trained:
             if not update.accepted:
                 logger.warning(
                     "round %d, client %d: %s", server_round, update.client, update.reason
                 )
         return trained
-
-    def _update(self, server_round: int, accepted: Sequence[ClientUpdate]) -> None:
-        """Move the global weights by the accepted updates, if they are enough."""
-        least = self.aggregator.least_updates
-        if len(accepted) < least:
-            if accepted:
-                logger.warning(
-                    "round %d: strategy=%s needs %d updates and got %d; the global model stays",
-                    server_round, self.experiment.strategy["name"], least, len(accepted),
-                )  # fmt: skip
-            return
-        before = self.weights
-        self.weights = self.aggregator.aggregate(server_round, before, accepted, self.grid)
-        if self.server_half:
-            clients = [
-                Contribution(
-                    self.shares[update.client], tensors(update.weights), tensors(update.extra)
-                )
-                for update in accepted
-            ]
-            new = self.server_half.update(tensors(before), tensors(self.weights), clients)
-            self.weights = arrays(new)
-        for update in accepted:
-            self.last_accepted[update.client] = server_round
 
     def _forget_memories(self) -> None:
         """Tell every worker that what its clients kept for another round can go."""
@@ -187,7 +154,7 @@ class Federation:
         self, server_round: int, clients: Sequence[int], tested: bool
     ) -> dict[str, dict[str, float]]:
         """Scores of the global model; the server tests it while the clients validate it."""
-        cohorts = self._cohorts(clients, self.validation_sizes, len(clients))
+        cohorts = assign(clients, self.validation_sizes, self.seats, len(clients))
         exchange = self._send(MessageType.EVALUATE, server_round, cohorts)
         test = self._test().means() if tested else {}
         by_client, failures = scores(cohorts, exchange.replies())
@@ -198,43 +165,17 @@ class Federation:
         return {"validation": validation, "test": test}
 
     def _test(self) -> Score:
-        return self.worker.test(tensors(self.weights))
-
-    def _cohorts(self, clients: Sequence[int], sizes: Sequence[int], most: int) -> list[Cohort]:
-        return assign(clients, sizes, self.seats, most)
-
-    def _clients_per_message(self) -> int:
-        extra = self.server_half.broadcast() if self.server_half else {}
-        reply_bytes = self.worker.model_bytes + sum(value.nbytes for value in extra.values())
-        limit = self.experiment.federation.message_megabytes * MEGABYTE
-        return max(1, int(limit // reply_bytes))
+        return self.worker.test(tensors(self.model.weights))
 
     def _send(self, kind: str, server_round: int, cohorts: Sequence[Cohort]) -> Exchange:
-        records = {wire.ARRAYS: record(self.weights)}
-        if self.server_half and kind == MessageType.TRAIN:
-            records[wire.BROADCAST] = record(arrays(self.server_half.broadcast()))
+        records = self.model.records(kind)
         messages = []
         for seat, clients in ((cohort.seat, cohort.clients) for cohort in cohorts):
-            accepted = [self.last_accepted[client] for client in clients]
+            accepted = [self.model.last_accepted[client] for client in clients]
             messages.append(
                 request(kind, seat.node_id, self.message, server_round, clients, accepted, records)
             )
         return Exchange(self.grid, messages, self.experiment.federation.round_timeout)
-
-
-def arrays(values: Mapping[str, Tensor]) -> Weights:
-    """Tensors on the CPU as arrays that share their memory."""
-    return {name: value.numpy() for name, value in values.items()}
-
-
-def tensors(values: Weights) -> dict[str, Tensor]:
-    """Arrays as tensors that share their memory."""
-    return {name: torch.from_numpy(value) for name, value in values.items()}
-
-
-def record(values: Weights) -> ArrayRecord:
-    """Arrays as Flower sends them."""
-    return ArrayRecord({name: Array(value) for name, value in values.items()})
 
 
 def train_means(trained: Sequence[ClientUpdate]) -> dict[str, float]:
@@ -243,5 +184,6 @@ def train_means(trained: Sequence[ClientUpdate]) -> dict[str, float]:
     images = sum(update.examples for update in accepted)
     means: dict[str, float] = {}
     for name in accepted[0].losses if accepted else ():
-        means[name] = sum(update.losses[name] * update.examples for update in accepted) / images
+        if all(name in update.losses for update in accepted):
+            means[name] = sum(update.losses[name] * update.examples for update in accepted) / images
     return {**means, "clients": len(accepted), "failed": len(trained) - len(accepted)}

@@ -2,13 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from flwr.serverapp.strategy import FedAdam, FedYogi, Strategy
+from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
-
-from task.errors import refuse
 
 WEIGHT = "weight"
 
@@ -65,140 +63,3 @@ class StrategySettings(ABC):
 
     def ready(self, strategy: Strategy, updates: int) -> None:  # noqa: B027  (most are)
         """Make Flower's strategy ready for a round in which so many updates were accepted."""
-
-
-@dataclass
-class WeightedSettings(StrategySettings):
-    """A strategy that starts from a weighted mean.
-
-    Attributes:
-        weighting: ``examples`` weighs client k by n_k/N (UniVarFL, section 6), ``uniform`` by 1/K
-            (its Algorithm 1).
-    """
-
-    weighting: Literal["examples", "uniform"]
-
-    def weight(self, examples: int) -> float:
-        return float(examples) if self.weighting == "examples" else 1.0
-
-
-@dataclass
-class AdaptiveSettings(WeightedSettings):
-    """Reddi et al., "Adaptive Federated Optimization", ICLR 2021: the mean update is a gradient.
-
-    Attributes:
-        server_lr: the server's learning rate, the paper's eta.
-        tau: the degree of adaptivity; added to the root of the second moment.
-    """
-
-    statistics_alike: ClassVar = False
-
-    server_lr: float
-    tau: float
-
-    def __post_init__(self) -> None:
-        for field in ("server_lr", "tau"):
-            if getattr(self, field) <= 0:
-                refuse(self, field, "must be above 0")
-
-
-@dataclass
-class MomentSettings(AdaptiveSettings):
-    """An adaptive strategy with decaying moments; Flower corrects Adam's for their start from 0.
-
-    Attributes:
-        optimiser: Flower's strategy.
-        beta_1: decay of the first moment.
-        beta_2: decay of the second moment.
-    """
-
-    optimiser: ClassVar[type[FedAdam | FedYogi]]
-
-    beta_1: float
-    beta_2: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for field in ("beta_1", "beta_2"):
-            if not 0 <= getattr(self, field) < 1:
-                refuse(self, field, "must be from 0 to below 1")
-
-    def build(self, participants: int) -> Strategy:
-        return self.optimiser(
-            **COMMON, eta=self.server_lr, tau=self.tau, beta_1=self.beta_1, beta_2=self.beta_2
-        )
-
-
-@dataclass
-class RobustSettings(StrategySettings):
-    """A strategy that bears some clients that send anything; every client counts alike.
-
-    Distances are over weights and batch-norm statistics alike: a client is trusted with both or
-    with neither.
-
-    Attributes:
-        num_malicious: f, how many of a round's participants it bears.
-        participants_needed: by f: so many at least.
-    """
-
-    averages: ClassVar = False
-    participants_needed: ClassVar[tuple[int, int]]
-
-    num_malicious: int
-
-    def __post_init__(self) -> None:
-        if self.num_malicious < 0:
-            refuse(self, "num_malicious", "must be at least 0")
-
-    def least_updates(self) -> int:
-        times, plus = self.participants_needed
-        return times * self.num_malicious + plus
-
-    def check(self, participants: int) -> None:
-        if participants < self.least_updates():
-            times, plus = self.participants_needed
-            refuse(
-                self,
-                "num_malicious",
-                f"needs {times} * num_malicious + {plus} = {self.least_updates()} participants a "
-                f"round, and there are {participants}; lower it, or raise num_clients or rho",
-            )
-
-
-@dataclass
-class PrivateSettings(StrategySettings):
-    """Central differential privacy: updates are clipped and noise joins their mean, on the server.
-
-    Clients weigh alike. A client that failed is left out of the mean, and the noise grows with the
-    clipped update's part in it: its deviation is noise_multiplier * clipping norm / those accepted.
-    The noise follows from the experiment's seed and the round, so that a run repeats. Clients are
-    told that seed, and the record holds it: whoever knows it can take the noise off. This is for
-    studying what privacy costs, and does not yet protect anybody. Losses and counts in the record
-    have no noise either.
-
-    Attributes:
-        noise_multiplier: the noise's deviation over the sensitivity; 0 clips alone.
-    """
-
-    averages: ClassVar = False
-    private: ClassVar = True
-
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        if self.noise_multiplier < 0:
-            refuse(self, "noise_multiplier", "must be at least 0")
-
-    def prepare(self, weights: Wide) -> Wide:
-        """Move the first number by far less than float32 can tell.
-
-        Flower divides by the length of an update: one of length 0, from a client that sends back
-        what it was sent, would end the run.
-        """
-        first = next(iter(weights.values()))
-        first.flat[0] += 1e-9 * max(1.0, abs(float(first.flat[0])))
-        return weights
-
-    def ready(self, strategy: Strategy, updates: int) -> None:
-        assert hasattr(strategy, "num_sampled_clients")
-        strategy.num_sampled_clients = updates

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from flwr.serverapp.strategy import Bulyan, Strategy
 
-from server_app.strategies.base import COMMON, RobustSettings
+from server_app.strategies.base import COMMON
+from server_app.strategies.families.robust import RobustSettings
 
 
 @dataclass

@@ -8,7 +8,8 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from server_app.strategies.base import COMMON, PrivateSettings
+from server_app.strategies.base import COMMON
+from server_app.strategies.families.private import PrivateSettings
 from task.errors import refuse
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from flwr.serverapp.strategy import FedAdagrad, Strategy
 
-from server_app.strategies.base import COMMON, AdaptiveSettings
+from server_app.strategies.base import COMMON
+from server_app.strategies.families.weighted import AdaptiveSettings
 
 
 @dataclass

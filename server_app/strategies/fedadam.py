@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from flwr.serverapp.strategy import FedAdam
 
-from server_app.strategies.base import MomentSettings
+from server_app.strategies.families.weighted import MomentSettings
 
 
 @dataclass

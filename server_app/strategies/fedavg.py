@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from server_app.strategies.base import COMMON, WeightedSettings
+from server_app.strategies.base import COMMON
+from server_app.strategies.families.weighted import WeightedSettings
 
 
 @dataclass

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from flwr.serverapp.strategy import FedAvgM, Strategy
 
-from server_app.strategies.base import COMMON, WeightedSettings
+from server_app.strategies.base import COMMON
+from server_app.strategies.families.weighted import WeightedSettings
 from task.errors import refuse
 
 

@@ -1,0 +1,99 @@
+"""The global model: its weights, and all that moves them from round to round."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import torch
+from flwr.app import Array, ArrayRecord, MessageType
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from server_app.aggregation import Aggregator
+from server_app.experiment import Experiment
+from server_app.replies import ClientUpdate, Weights
+from task import wire
+from task.methods.base import Contribution, trained_parameters
+from task.worker import Worker
+
+logger = logging.getLogger("univarfl")
+
+
+class GlobalModel:
+    """The global weights, moved by the aggregation and the method's server half.
+
+    Attributes:
+        weights: as they are now.
+        last_accepted: by client, the round whose update last moved them; 0 before the first.
+        least_updates: how many accepted updates a round needs to move them.
+    """
+
+    def __init__(self, experiment: Experiment, worker: Worker) -> None:
+        strategy = experiment.aggregation()
+        self._strategy_name = experiment.strategy["name"]
+        self._aggregator = Aggregator(
+            strategy, worker.model, experiment.participants, experiment.seed
+        )
+        self.least_updates = strategy.least_updates()
+        initial = worker.initial_weights()
+        self.weights = arrays(initial)
+        trained = trained_parameters(worker.model)
+        self._server_half = worker.method.server({name: initial[name] for name in trained})
+        self.last_accepted = [0] * experiment.num_clients
+        counts = [strategy.weight(len(split.train)) for split in worker.data.clients]
+        self._shares = [count / sum(counts) for count in counts]
+
+    @property
+    def broadcast(self) -> Weights:
+        """What the method's server half sends to everybody; empty when there is none."""
+        return arrays(self._server_half.broadcast()) if self._server_half else {}
+
+    @property
+    def reply_bytes(self) -> int:
+        """The size of one client's reply: a model, and an answer as large as the broadcast."""
+        sent = [*self.weights.values(), *self.broadcast.values()]
+        return sum(value.nbytes for value in sent)
+
+    def records(self, kind: str) -> dict[str, ArrayRecord]:
+        """What a client needs for a message of a kind, as Flower sends it."""
+        found = {wire.ARRAYS: record(self.weights)}
+        if kind == MessageType.TRAIN and (broadcast := self.broadcast):
+            found[wire.BROADCAST] = record(broadcast)
+        return found
+
+    def update(self, server_round: int, accepted: Sequence[ClientUpdate], grid: Grid) -> None:
+        """Move the weights by a round's accepted updates, if they are enough."""
+        if len(accepted) < self.least_updates:
+            if accepted:
+                logger.warning(
+                    "round %d: strategy=%s needs %d updates and got %d; the global model stays",
+                    server_round, self._strategy_name, self.least_updates, len(accepted),
+                )  # fmt: skip
+            return
+        before = self.weights
+        self.weights = self._aggregator.aggregate(server_round, before, accepted, grid)
+        if self._server_half:
+            clients = [
+                Contribution(
+                    self._shares[update.client], tensors(update.weights), tensors(update.extra)
+                )
+                for update in accepted
+            ]
+            new = self._server_half.update(tensors(before), tensors(self.weights), clients)
+            self.weights = arrays(new)
+        for update in accepted:
+            self.last_accepted[update.client] = server_round
+
+
+def arrays(values: Mapping[str, Tensor]) -> Weights:
+    """Tensors on the CPU as arrays that share their memory."""
+    return {name: value.numpy() for name, value in values.items()}
+
+
+def tensors(values: Weights) -> dict[str, Tensor]:
+    """Arrays as tensors that share their memory."""
+    return {name: torch.from_numpy(value) for name, value in values.items()}
+
+
+def record(values: Weights) -> ArrayRecord:
+    """Arrays as Flower sends them."""
+    return ArrayRecord({name: Array(value) for name, value in values.items()})
