@@ -5,6 +5,7 @@ A client that fails is reported in its own status record; the others of its coho
 
 import logging
 import time
+from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
@@ -42,12 +43,13 @@ def train_cohort(request: Request) -> RecordDict:
 def train_client(request: Request, client: int, accepted: int) -> LocalResult:
     """Train one client, with its memory of the round it was last accepted in."""
     worker = request.worker
+    train = partial(worker.train, request.weights, request.round, client)
     keepers = [member for member in worker.method.members() if member.memory]
+    if not keepers:
+        return train(broadcast=request.broadcast)
     memory = ClientMemory(request.run, len(keepers) * worker.model_bytes)  # a model each, at most
-    last = memory.load(client, accepted) if keepers else {}
-    result = worker.train(request.weights, request.round, client, last, request.broadcast)
-    if keepers:
-        memory.keep(client, request.round, accepted, result.memory)
+    result = train(memory.load(client, accepted), request.broadcast)
+    memory.keep(client, request.round, accepted, result.memory)
     return result
 
 

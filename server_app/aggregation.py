@@ -6,8 +6,6 @@ from contextlib import contextmanager
 
 import numpy as np
 from flwr.app import (
-    Array,
-    ArrayRecord,
     ConfigRecord,
     Message,
     MessageType,
@@ -18,8 +16,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
-from server_app.replies import ClientUpdate, Weights
+from server_app.replies import ClientUpdate
 from server_app.strategies.base import COMMON, WEIGHT, StrategySettings, Wide
+from server_app.weights import Weights, from_record, to_record
 from task import wire
 from task.methods.base import trained_parameters
 from task.seeding import derived_seed
@@ -72,9 +71,9 @@ class Aggregator:
         ordered = sorted(updates, key=lambda update: update.client)
         alike = self._settings.statistics_alike
         names = self._trained + (self._statistics if alike else [])
-        arrays = ArrayRecord({name: Array(before[name].astype(np.float64)) for name in names})
+        start = to_record({name: before[name].astype(np.float64) for name in names})
         self._settings.ready(self._strategy, len(ordered))
-        list(self._strategy.configure_train(server_round, arrays, ConfigRecord(), grid))
+        list(self._strategy.configure_train(server_round, start, ConfigRecord(), grid))
         with global_noise(self._seed, server_round):
             new = self._through(self._strategy, server_round, names, ordered)
         if not alike and self._statistics:
@@ -100,13 +99,13 @@ class Aggregator:
         arrays, _ = strategy.aggregate_train(server_round, messages)
         if arrays is None:
             raise RuntimeError(f"{type(strategy).__name__} returned no weights")
-        return {name: array.numpy() for name, array in arrays.items()}
+        return from_record(arrays)
 
     def _message(self, update: ClientUpdate, names: Collection[str]) -> Message:
         wide: Wide = {name: update.weights[name].astype(np.float64) for name in names}
-        arrays = {name: Array(value) for name, value in self._settings.prepare(wide).items()}
+        arrays = to_record(self._settings.prepare(wide))
         weight = MetricRecord({WEIGHT: self._settings.weight(update.examples)})
-        content = RecordDict({wire.ARRAYS: ArrayRecord(arrays), wire.METRICS: weight})
+        content = RecordDict({wire.ARRAYS: arrays, wire.METRICS: weight})
         return Message(content, dst_node_id=update.client, message_type=MessageType.TRAIN)
 
 

@@ -10,13 +10,14 @@ from flwr.serverapp import Grid
 
 from server_app.exchange import Exchange, Run, request
 from server_app.experiment import Experiment
-from server_app.global_model import GlobalModel, tensors
+from server_app.global_model import GlobalModel
 from server_app.handshake import hidden_gpu_warning, meet
 from server_app.participation import Cohort, assign, participants
 from server_app.patience import Patience
 from server_app.progress import round_line
 from server_app.recorder import Recorder
 from server_app.replies import ClientUpdate, scores, updates
+from server_app.weights import to_tensors
 from task import wire
 from task.evaluation import Score
 from task.worker import shared_worker
@@ -131,8 +132,8 @@ class Federation:
         most = max(1, int(limit // self.model.reply_bytes))
         cohorts = assign(sampled, self.train_sizes, self.seats, most)
         exchange = self._send(MessageType.TRAIN, server_round, cohorts)
-        model = self.model
-        trained = updates(cohorts, exchange.replies(), model.weights, model.broadcast)
+        expected, expected_extra = self.model.weights, self.model.broadcast
+        trained = updates(cohorts, exchange.replies(), expected, expected_extra)
         for update in trained:
             if not update.accepted:
                 logger.warning(
@@ -165,16 +166,22 @@ class Federation:
         return {"validation": validation, "test": test}
 
     def _test(self) -> Score:
-        return self.worker.test(tensors(self.model.weights))
+        return self.worker.test(to_tensors(self.model.weights))
 
     def _send(self, kind: str, server_round: int, cohorts: Sequence[Cohort]) -> Exchange:
         records = self.model.records(kind)
-        messages = []
-        for seat, clients in ((cohort.seat, cohort.clients) for cohort in cohorts):
-            accepted = [self.model.last_accepted[client] for client in clients]
-            messages.append(
-                request(kind, seat.node_id, self.message, server_round, clients, accepted, records)
+        messages = [
+            request(
+                kind,
+                cohort.seat.node_id,
+                self.message,
+                server_round,
+                cohort.clients,
+                [self.model.last_accepted[client] for client in cohort.clients],
+                records,
             )
+            for cohort in cohorts
+        ]
         return Exchange(self.grid, messages, self.experiment.federation.round_timeout)
 
 

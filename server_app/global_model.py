@@ -1,16 +1,15 @@
 """The global model: its weights, and all that moves them from round to round."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import torch
-from flwr.app import Array, ArrayRecord, MessageType
+from flwr.app import ArrayRecord, MessageType
 from flwr.serverapp import Grid
-from torch import Tensor
 
 from server_app.aggregation import Aggregator
 from server_app.experiment import Experiment
-from server_app.replies import ClientUpdate, Weights
+from server_app.replies import ClientUpdate
+from server_app.weights import Weights, from_tensors, to_record, to_tensors
 from task import wire
 from task.methods.base import Contribution, trained_parameters
 from task.worker import Worker
@@ -35,7 +34,7 @@ class GlobalModel:
         )
         self.least_updates = strategy.least_updates()
         initial = worker.initial_weights()
-        self.weights = arrays(initial)
+        self.weights = from_tensors(initial)
         trained = trained_parameters(worker.model)
         self._server_half = worker.method.server({name: initial[name] for name in trained})
         self.last_accepted = [0] * experiment.num_clients
@@ -45,7 +44,7 @@ class GlobalModel:
     @property
     def broadcast(self) -> Weights:
         """What the method's server half sends to everybody; empty when there is none."""
-        return arrays(self._server_half.broadcast()) if self._server_half else {}
+        return from_tensors(self._server_half.broadcast()) if self._server_half else {}
 
     @property
     def reply_bytes(self) -> int:
@@ -55,9 +54,9 @@ class GlobalModel:
 
     def records(self, kind: str) -> dict[str, ArrayRecord]:
         """What a client needs for a message of a kind, as Flower sends it."""
-        found = {wire.ARRAYS: record(self.weights)}
+        found = {wire.ARRAYS: to_record(self.weights)}
         if kind == MessageType.TRAIN and (broadcast := self.broadcast):
-            found[wire.BROADCAST] = record(broadcast)
+            found[wire.BROADCAST] = to_record(broadcast)
         return found
 
     def update(self, server_round: int, accepted: Sequence[ClientUpdate], grid: Grid) -> None:
@@ -74,26 +73,13 @@ class GlobalModel:
         if self._server_half:
             clients = [
                 Contribution(
-                    self._shares[update.client], tensors(update.weights), tensors(update.extra)
+                    self._shares[update.client],
+                    to_tensors(update.weights),
+                    to_tensors(update.extra),
                 )
                 for update in accepted
             ]
-            new = self._server_half.update(tensors(before), tensors(self.weights), clients)
-            self.weights = arrays(new)
+            new = self._server_half.update(to_tensors(before), to_tensors(self.weights), clients)
+            self.weights = from_tensors(new)
         for update in accepted:
             self.last_accepted[update.client] = server_round
-
-
-def arrays(values: Mapping[str, Tensor]) -> Weights:
-    """Tensors on the CPU as arrays that share their memory."""
-    return {name: value.numpy() for name, value in values.items()}
-
-
-def tensors(values: Weights) -> dict[str, Tensor]:
-    """Arrays as tensors that share their memory."""
-    return {name: torch.from_numpy(value) for name, value in values.items()}
-
-
-def record(values: Weights) -> ArrayRecord:
-    """Arrays as Flower sends them."""
-    return ArrayRecord({name: Array(value) for name, value in values.items()})

@@ -18,7 +18,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from server_app.experiment import Experiment
-from server_app.replies import ClientUpdate, Weights
+from server_app.replies import ClientUpdate
+from server_app.weights import Weights
 from task.errors import ConfigError
 from task.fingerprint import fingerprint
 

@@ -6,14 +6,12 @@ from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from numpy.typing import NDArray
 
 from server_app.exchange import essence
 from server_app.participation import Cohort
+from server_app.weights import Weights, from_record
 from task import wire
 from task.evaluation import Score
-
-Weights = dict[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,8 @@ def _update(
     arrays = content.array_records.get(wire.key(wire.ARRAYS, client))
     if metrics is None or arrays is None:
         return ClientUpdate(client, site, device, reason="its reply lacks weights or metrics")
-    weights = to_weights(arrays)
-    extra = to_weights(content.array_records.get(wire.key(wire.EXTRA, client), ArrayRecord()))
+    weights = from_record(arrays)
+    extra = from_record(content.array_records.get(wire.key(wire.EXTRA, client), ArrayRecord()))
     if reason := fault(weights, expected) or fault(extra, expected_extra) or miscount(metrics):
         return ClientUpdate(client, site, device, reason=reason)
     prefix = wire.LOSS_PREFIX
@@ -176,8 +174,3 @@ def miscount(metrics: MetricRecord) -> str:
     if not isinstance(examples, int) or examples < 1:
         return f"it says it trained on {examples} images"
     return ""
-
-
-def to_weights(record: ArrayRecord) -> Weights:
-    """The arrays of a record, by name."""
-    return {name: array.numpy() for name, array in record.items()}

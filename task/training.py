@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from task.config import LocalConfig, Sgd
 from task.data.batches import DeviceImages, training_batches
 from task.errors import TrainingError
-from task.methods.base import LocalRound, Method, Tensors, Term
+from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
 from task.seeding import torch_generator
 
 
@@ -137,9 +137,8 @@ def objective(terms: Mapping[str, Term]) -> Tensor:
 
 def make_optimizer(model: nn.Module, optim: Sgd) -> torch.optim.SGD:
     """SGD over the parameters that the method leaves trainable."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return torch.optim.SGD(
-        trainable,
+        trained_parameters(model).values(),
         lr=optim.lr,
         momentum=optim.momentum,
         weight_decay=optim.weight_decay,

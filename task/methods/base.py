@@ -165,6 +165,11 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in trained_parameters(model).items()}
 
 
+def zeros(values: Tensors) -> dict[str, Tensor]:
+    """Zeros in the names and shapes of `values`."""
+    return {name: torch.zeros_like(value) for name, value in values.items()}
+
+
 def gradient(parameter: nn.Parameter) -> Tensor:
     """A parameter's gradient, to change in place; 0 where the loss did not reach it.
 

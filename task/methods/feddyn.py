@@ -29,6 +29,7 @@ from task.methods.base import (
     gradient,
     snapshot,
     trained_parameters,
+    zeros,
 )
 
 
@@ -60,8 +61,7 @@ class FedDyn(Method):
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         self._global = snapshot(model)
-        zeros = {name: torch.zeros_like(value) for name, value in self._global.items()}
-        self._linear: Tensors = this.memory or zeros
+        self._linear: Tensors = this.memory or zeros(self._global)
 
     def gradients(self, model: nn.Module) -> None:
         if self.dynamic_weight:
@@ -86,7 +86,7 @@ class DynamicMean(ServerHalf):
     """The server's h, the mean of the clients' h_i, taken off the aggregated weights."""
 
     def __init__(self, weights: Tensors, dynamic_weight: float) -> None:
-        self.state = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self.state = zeros(weights)
         self._weight = dynamic_weight
 
     def update(

@@ -31,6 +31,7 @@ from task.methods.base import (
     Tensors,
     gradient,
     trained_parameters,
+    zeros,
 )
 
 
@@ -59,11 +60,10 @@ class Scaffold(Method):
     server_half: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        zeros = {name: torch.zeros_like(value) for name, value in trained_parameters(model).items()}
-        self._own: Tensors = this.memory or zeros
-        common = this.broadcast or zeros
-        self._drift = {name: self._own[name] - common[name] for name in zeros}
-        self._seen = {name: torch.zeros_like(value) for name, value in zeros.items()}
+        self._seen = zeros(trained_parameters(model))
+        self._own: Tensors = this.memory or zeros(self._seen)
+        common = this.broadcast or zeros(self._seen)
+        self._drift = {name: value - common[name] for name, value in self._own.items()}
         self._steps = 0
 
     def gradients(self, model: nn.Module) -> None:
@@ -83,7 +83,7 @@ class ControlVariate(ServerHalf):
     """The server's control variate c, the mean of the clients'."""
 
     def __init__(self, weights: Tensors) -> None:
-        self.state = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self.state = zeros(weights)
 
     def broadcast(self) -> Tensors:
         return self.state

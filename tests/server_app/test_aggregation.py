@@ -22,9 +22,10 @@ from server_app.aggregation import Aggregator
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.handshake import Seat
 from server_app.participation import Cohort
-from server_app.replies import ClientUpdate, Weights, scores, updates
+from server_app.replies import ClientUpdate, scores, updates
 from server_app.strategies.base import StrategySettings
 from server_app.strategies.fedavg import FedAvgSettings
+from server_app.weights import Weights
 from task import wire
 
 SEAT = Seat(1000, 0, "cpu", "process", "host")

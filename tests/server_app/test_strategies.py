@@ -14,9 +14,10 @@ from server_app.aggregation import Aggregator
 from server_app.choices import choices
 from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.replies import ClientUpdate, Weights
+from server_app.replies import ClientUpdate
 from server_app.strategies.base import StrategySettings
 from server_app.strategies.dp_adaptive import QuantileClipping
+from server_app.weights import Weights
 from task.errors import ConfigError
 from tests.conftest import model_for
 

@@ -1,0 +1,31 @@
+"""Weights on the server: arrays by name, and what they are read from and turned into."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+from torch import Tensor
+
+Weights = dict[str, NDArray[np.generic]]
+
+
+def to_record(weights: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
+    """Weights as Flower sends them."""
+    return ArrayRecord({name: Array(value) for name, value in weights.items()})
+
+
+def from_record(record: ArrayRecord) -> Weights:
+    """The arrays of a record, by name."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def to_tensors(weights: Weights) -> dict[str, Tensor]:
+    """Weights as tensors that share their memory."""
+    return {name: torch.from_numpy(value) for name, value in weights.items()}
+
+
+def from_tensors(tensors: Mapping[str, Tensor]) -> Weights:
+    """Tensors on the CPU as arrays that share their memory."""
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
