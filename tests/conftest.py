@@ -12,6 +12,7 @@ import task.data.partitions
 import task.methods
 from server_app.composition import compose_experiment
 from server_app.recorder import read_record
+from server_app.strategies.base import StrategySettings
 from server_app.train import train_experiment
 from task.methods.base import Method
 from task.registry import component_class
@@ -31,6 +32,12 @@ def model_for(method: str) -> list[str]:
         component_class("task.methods", name, Method).residual for name in method.split("+")
     )
     return list(SMALL_RESNET) if needs_blocks else []
+
+
+def norm_for(strategy: str) -> list[str]:
+    """Overrides for a normalisation that a strategy allows."""
+    kind = component_class("server_app.strategies", strategy, StrategySettings)
+    return ["model.norm=group"] if kind.private else []
 
 
 def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:

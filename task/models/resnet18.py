@@ -3,21 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
-
-from task.models.base import ModelSettings
-from task.models.layers.residual import Basic, ResidualNet
-
-STAGES = ((2, 64, 2), (2, 128, 2), (2, 256, 2), (2, 512, 2))
+from task.models.layers.residual import Basic, ResidualSettings
 
 
 @dataclass
-class ResNet18Settings(ModelSettings):
+class ResNet18Settings(ResidualSettings):
     """Settings of ResNet-18; 512 features in the paper."""
 
-    least_image_size: ClassVar[int] = 16
-    residual: ClassVar[bool] = True
-
-    def build(self, channels: int, classes: int) -> ResidualNet:
-        stem = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
-        return ResidualNet(stem, Basic, STAGES, classes, self.features, self.norm)
+    least_image_size: ClassVar = 16
+    stem: ClassVar = (64, 3, 1)
+    block: ClassVar = Basic
+    stages: ClassVar = ((2, 64, 2), (2, 128, 2), (2, 256, 2), (2, 512, 2))

@@ -3,21 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
-
-from task.models.base import ModelSettings
-from task.models.layers.residual import Bottle, ResidualNet
-
-STAGES = ((6, 16, 1), (6, 32, 2), (6, 64, 2))
+from task.models.layers.residual import Bottle, ResidualSettings
 
 
 @dataclass
-class ResNet56Settings(ModelSettings):
+class ResNet56Settings(ResidualSettings):
     """Settings of ResNet-56, made for 32x32."""
 
-    least_image_size: ClassVar[int] = 8
-    residual: ClassVar[bool] = True
-
-    def build(self, channels: int, classes: int) -> ResidualNet:
-        stem = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
-        return ResidualNet(stem, Bottle, STAGES, classes, self.features, self.norm)
+    least_image_size: ClassVar = 8
+    stem: ClassVar = (16, 3, 1)
+    block: ClassVar = Bottle
+    stages: ClassVar = ((6, 16, 1), (6, 32, 2), (6, 64, 2))

@@ -20,7 +20,7 @@ from server_app.composition import compose_experiment
 from server_app.recorder import read_record
 from server_app.train import train_experiment
 from task.errors import ConfigError
-from tests.conftest import SMALL, model_for
+from tests.conftest import SMALL, model_for, norm_for
 
 METHODS = choices()["method"]
 STRATEGIES = choices()["strategy"]
@@ -29,8 +29,7 @@ STRATEGIES = choices()["strategy"]
 def overrides(method: str, strategy: str) -> list[str]:
     """The small experiment of the tests, with as many clients as Bulyan needs."""
     words = [*SMALL, "num_clients=7", f"method={method}", f"strategy={strategy}"]
-    private = ["model.norm=group"] if strategy.startswith("dp_") else []
-    return [*words, *model_for(method), *private]
+    return [*words, *model_for(method), *norm_for(strategy)]
 
 
 def result(pair: Sequence[str]) -> str:

@@ -18,13 +18,15 @@ from shutil import rmtree
 
 from server_app.choices import choices
 from server_app.recorder import read_record
+from tests.conftest import SMALL_RESNET, model_for
 
 ALPHAS = ("0.3", "0.05")
 SEEDS = ("0", "1", "2")
-NEED_BLOCKS = ("stochdepth", "gradaug", "fedalign")
-RESNET = ("model=resnet56", "data.image_size=8", "rounds=6")
+METHODS = choices()["method"]
+NEED_BLOCKS = [name for name in METHODS if model_for(name)]
+RESNET = (*SMALL_RESNET, "rounds=6")
 SETTINGS: dict[str, tuple[tuple[str, ...], list[str]]] = {
-    "cnn, 32x32": ((), [name for name in choices()["method"] if name not in NEED_BLOCKS]),
+    "cnn, 32x32": ((), [name for name in METHODS if name not in NEED_BLOCKS]),
     "resnet56, 8x8, 6 rounds": (RESNET, ["fedavg", *NEED_BLOCKS]),
 }
 

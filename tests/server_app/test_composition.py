@@ -7,7 +7,7 @@ import pytest
 from server_app.choices import choices
 from server_app.composition import compose_experiment
 from task.errors import ConfigError
-from tests.conftest import model_for
+from tests.conftest import model_for, norm_for
 
 METHODS = ", ".join(choices()["method"])
 MODELS = ", ".join(choices()["model"])
@@ -26,7 +26,7 @@ def needs(word: str) -> list[str]:
     group, _, name = word.partition("=")
     if group == "method":
         return model_for(name)
-    return ["model.norm=group"] if word.startswith("strategy=dp_") else []
+    return norm_for(name) if group == "strategy" else []
 
 
 def test_methods_combine_in_any_order_under_one_name() -> None:

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from server_app.choices import choices
 from server_app.recorder import read_record
-from tests.conftest import Train, model_for, rows
+from tests.conftest import Train, model_for, norm_for, rows
 
 PAIRS = [
     ("fedavg", "fedavg"),
@@ -33,9 +33,8 @@ def test_every_strategy_is_sampled() -> None:
     [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW_PAIRS)],
 )
 def test_two_rounds(train: Train, method: str, strategy: str) -> None:
-    private = ["model.norm=group"] if strategy.startswith("dp_") else []
-    words = ["num_clients=7", f"method={method}", f"strategy={strategy}", *private]
-    directory = train(*words, *model_for(method))
+    words = ["num_clients=7", f"method={method}", f"strategy={strategy}"]
+    directory = train(*words, *model_for(method), *norm_for(strategy))
     assert read_record(directory)["status"] == "completed"
     assert all(row["status"] == "ok" for row in rows(directory, "clients.csv"))
     weights = load_file(directory / "model.safetensors")

@@ -19,7 +19,7 @@ from server_app.strategies.base import StrategySettings
 from server_app.strategies.dp_adaptive import QuantileClipping
 from server_app.weights import Weights
 from task.errors import ConfigError
-from tests.conftest import model_for
+from tests.conftest import model_for, norm_for
 
 STRATEGIES = choices()["strategy"]
 METHODS = choices()["method"]
@@ -45,10 +45,17 @@ class Layer(nn.Module):
             self.bn = nn.BatchNorm1d(3, affine=False)
 
 
+class Wide(nn.Module):
+    """Enough numbers to measure the deviation of noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(20_000))
+
+
 @cache
 def settings(strategy: str, *overrides: str) -> StrategySettings:
-    needed = ["model.norm=group"] if strategy in PRIVATE else []
-    words = [f"strategy={strategy}", f"num_clients={CLIENTS}", *needed, *overrides]
+    words = [f"strategy={strategy}", f"num_clients={CLIENTS}", *norm_for(strategy), *overrides]
     return compose_experiment(words).aggregation()
 
 
@@ -254,11 +261,6 @@ class TestPrivate:
     def test_noise_has_its_deviation_and_grows_when_a_client_fails(self) -> None:
         """noise_multiplier * norm / accepted: 0.5 * 2 / 8, and 0.5 * 2 / 2 with two left."""
 
-        class Wide(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.w = nn.Parameter(torch.zeros(20_000))
-
         words = ["strategy.noise_multiplier=0.5", "strategy.clipping_norm=2"]
         zeros: Weights = {"w": np.zeros(20_000, np.float32)}
         for accepted, deviation in ((8, 0.125), (2, 0.5)):
@@ -297,11 +299,6 @@ class TestPrivate:
     def test_adaptive_noise_follows_the_norm_that_clipped(self) -> None:
         """z = (0.1^-2 - (2 * 0.4)^-2)^-0.5 = 0.1008, norm 1, 8 clients; the next is shorter."""
 
-        class Wide(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.w = nn.Parameter(torch.zeros(20_000))
-
         words = ("strategy.noise_multiplier=0.1", "strategy.clipping_lr=3")
         aggregator = Aggregator(settings("dp_adaptive", *words), Wide(), 8, seed=0)
         zeros: Weights = {"w": np.zeros(20_000, np.float32)}
@@ -325,8 +322,8 @@ NOT_MEANS = {"fedmedian", "krum", "multikrum", "bulyan", "dp_fixed", "dp_adaptiv
 @pytest.mark.parametrize("method", METHODS)
 def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None:
     for strategy in STRATEGIES:
-        words = [f"method={method}", f"strategy={strategy}", *model_for(method)]
-        words += ["model.norm=group"] if strategy in PRIVATE else []
+        words = [f"method={method}", f"strategy={strategy}"]
+        words += [*model_for(method), *norm_for(strategy)]
         if method in HALVES and strategy in NOT_MEANS:
             with pytest.raises(ConfigError, match=f"strategy={strategy}: method={method} corrects"):
                 compose_experiment(words)

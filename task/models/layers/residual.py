@@ -5,14 +5,16 @@ They have no max-pool, and end in a projector and a classifier. Their blocks can
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 from torch.func import functional_call
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from task.models.base import Output, projector
+from task.models.base import ModelSettings, Output, projector
 from task.models.layers.narrow import narrow
 from task.models.layers.norm import Norm, norm_2d
 
@@ -129,6 +131,27 @@ class ResidualNet(nn.Module):
         readers = ("0.conv1.weight", "0.downsample.0.weight")
         maps: Tensor = functional_call(last, narrow(last, width, readers), (stage_input,))
         return maps
+
+
+@dataclass
+class ResidualSettings(ModelSettings):
+    """The settings of one residual network.
+
+    Attributes:
+        stem: the first convolution's channels, kernel and stride.
+        block: what the stages are made of.
+        stages: of each stage: how many blocks, their planes, the first one's stride.
+    """
+
+    residual: ClassVar = True
+    stem: ClassVar[tuple[int, int, int]]
+    block: ClassVar[type[Basic | Bottle]]
+    stages: ClassVar[Sequence[tuple[int, int, int]]]
+
+    def build(self, channels: int, classes: int) -> ResidualNet:
+        width, kernel, stride = self.stem
+        stem = nn.Conv2d(channels, width, kernel, stride, kernel // 2, bias=False)
+        return ResidualNet(stem, self.block, self.stages, classes, self.features, self.norm)
 
 
 def stage(
