@@ -15,23 +15,23 @@ app = ClientApp()
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Say what this worker is and make it ready to train."""
-    return Message(introduce(Request.of(message), context), reply_to=message)
+    return Message(introduce(Request.of(message, context), context), reply_to=message)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train each client of the cohort from the global weights."""
-    return Message(train_cohort(Request.of(message)), reply_to=message)
+    return Message(train_cohort(Request.of(message, context)), reply_to=message)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on each client's validation images."""
-    return Message(evaluate_cohort(Request.of(message)), reply_to=message)
+    return Message(evaluate_cohort(Request.of(message, context)), reply_to=message)
 
 
 @app.query(wire.FORGET)
 def forget(message: Message, context: Context) -> Message:
     """Delete what the run's clients kept for another round."""
-    ClientMemory(Request.of(message).run, 0).forget()
+    ClientMemory(Request.of(message, context).run, 0).forget()
     return Message(RecordDict(), reply_to=message)

@@ -1,15 +1,19 @@
 """What a worker tells the server before the first round."""
 
+import logging
 import platform
 import sys
 
 import torch
 from flwr.app import ConfigRecord, Context, RecordDict
+from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.request import CodeMismatchError, Request
 from task import wire
-from task.errors import ConfigError, DeviceError
+from task.errors import ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories, fingerprint
+
+logger = logging.getLogger("univarfl.client")
 
 
 def introduce(request: Request, context: Context) -> RecordDict:
@@ -18,16 +22,34 @@ def introduce(request: Request, context: Context) -> RecordDict:
     A worker that cannot train says why in ``error`` instead of failing, because the server can then
     tell a person what to do.
     """
-    error, device = "", "none"
+    node = context.node_config
+    simulated = PARTITION_ID_KEY in node
+    seat, seats = node.get(PARTITION_ID_KEY, 0), node.get(NUM_PARTITIONS_KEY, 1)
+    error, device, site, train, validation = "", "none", "", 0, 0
     try:
-        device = request.worker.device.type
-        _ = request.worker.trainer  # now, so that the first round need not wait for it
-    except (CodeMismatchError, ConfigError, DeviceError) as reason:
+        worker = request.worker
+        _ = worker.trainer  # now, so that the first round need not wait for it
+        device = worker.device.type
+        if not simulated:
+            ((seat, split),) = worker.data.clients.items()
+            sites = worker.config.divider().sites
+            site, seats = sites[seat], len(sites)
+            train, validation = len(split.train), len(split.validation)
+            for note in worker.data.notes:
+                logger.warning("%s", note)
+    except (CodeMismatchError, DeviceError, SiteError) as reason:
         error = str(reason)
+    except (ConfigError, DataError) as reason:
+        logger.error("%s", reason)
+        # What its files are called stays at the site.
+        error = str(reason) if simulated else "its data cannot be used; its own log says why"
     introduction = ConfigRecord(
         {
-            "seat": context.node_config.get("partition-id", 0),
-            "seats": context.node_config.get("num-partitions", 1),
+            "seat": seat,
+            "seats": seats,
+            "site": site,
+            "train": train,
+            "validation": validation,
             "fingerprint": fingerprint(),
             "code": str(code_directories()["task"].parent),
             "device": device,

@@ -15,7 +15,7 @@ from server_app.handshake import HandshakeError
 from server_app.patience import RunFailedError
 from server_app.progress import closing_lines, show_progress
 from server_app.recorder import Recorder, plan_run_directory
-from task.errors import ConfigError, DeviceError
+from task.errors import ConfigError, DataError, DeviceError
 
 app = ServerApp()
 logger = logging.getLogger("univarfl")
@@ -27,8 +27,8 @@ def main(grid: Grid, context: Context) -> None:
 
     Raises:
         ConfigError: an override is wrong, or clients, data and model do not fit together.
-        HandshakeError, RunFailedError, DeviceError: the run ended without a model; the record has
-            status ``failed`` and the reason.
+        DataError, DeviceError, HandshakeError, RunFailedError: the run ended without a model; the
+            record has status ``failed`` and the reason.
     """
     show_progress()
     overrides = shlex.split(str(context.run_config["overrides"]))
@@ -51,7 +51,7 @@ def conduct(grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
     try:
         Federation(grid, experiment, recorder).run()
         draw_curves(recorder.directory)
-    except (ConfigError, DeviceError, HandshakeError, RunFailedError) as error:
+    except (ConfigError, DataError, DeviceError, HandshakeError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
         recorder.close("failed", str(error))
         raise

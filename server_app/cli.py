@@ -10,7 +10,7 @@ import click
 import typer
 
 from server_app.choices import choices
-from task.errors import ConfigError, DeviceError, RunError
+from task.errors import ConfigError, DataError, DeviceError, RunError
 
 BAD_INPUT = 2
 FAILED = 1
@@ -91,7 +91,7 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         application(standalone_mode=False)
-    except (ConfigError, DeviceError, click.ClickException) as error:
+    except (ConfigError, DataError, DeviceError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"univarfl: {text}", file=sys.stderr)
         sys.exit(BAD_INPUT)

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -48,10 +49,13 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
             raise ConfigError("method", chosen[-1], allowed + ", or join several by +")
     if names:
         words.append(f"method=[{','.join(names)}]")
+    OmegaConf.register_new_resolver("count", len, replace=True)
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose("config", words)
     if len(names) > 1:
         config.method.name = PLUS.join(names)
+    if config.data.get("root") is not None:  # so that every process finds the same one
+        config.data.root = str(Path(str(config.data.root)).expanduser().absolute())
     return config
 
 

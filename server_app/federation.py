@@ -37,7 +37,6 @@ class Federation:
         self.recorder = recorder
         self.message = Run(recorder.summary["key"], experiment.local().model_dump_json())
         self.worker = shared_worker(self.message.experiment)
-        self.model = GlobalModel(experiment, self.worker)
         self.patience = Patience(experiment.num_clients)
 
     def run(self) -> None:
@@ -48,8 +47,9 @@ class Federation:
             RunFailedError: no client can be trained.
         """
         started = time.perf_counter()
-        self._describe_data()
         self._meet_workers()
+        self._describe_data()
+        self.model = GlobalModel(self.experiment, self.worker, self.train_sizes)
         rounds_started = time.perf_counter()
         self.recorder.round(0, {"test": self._test().means()})
         for server_round in range(1, self.experiment.rounds + 1):
@@ -66,25 +66,32 @@ class Federation:
         self._forget_memories()
 
     def _describe_data(self) -> None:
+        """Record who holds how many images: each site says so itself, the rest is divided here."""
         data = self.worker.data
-        sizes = [len(split.train) + len(split.validation) for split in data.clients]
-        self.train_sizes = [len(split.train) for split in data.clients]
-        self.validation_sizes = [len(split.validation) for split in data.clients]
+        self.train_sizes = [len(split.train) for split in data.clients.values()]
+        self.validation_sizes = [len(split.validation) for split in data.clients.values()]
+        for seat in self.seats:
+            if seat.site:
+                self.train_sizes[seat.index] = seat.train
+                self.validation_sizes[seat.index] = seat.validation
+        sizes = list(map(sum, zip(self.train_sizes, self.validation_sizes, strict=True)))
         description = {
             "classes": list(data.dataset.classes),
+            "domains": list(data.dataset.domains),
             "train": sum(self.train_sizes),
             "validation": sum(self.validation_sizes),
             "test": len(data.dataset.test),
             "clients": sizes,
-            "note": data.note,
+            "skipped": len(data.dataset.skipped),
+            "notes": list(data.notes),
         }
         self.recorder.update(data=description)
         logger.info(
             "%s: %d clients with %d to %d images, %d test images",
             self.experiment.data["name"], len(sizes), min(sizes), max(sizes), description["test"],
         )  # fmt: skip
-        if data.note:
-            logger.warning("partition: %s", data.note)
+        for note in data.notes:
+            logger.warning("data: %s", note)
 
     def _meet_workers(self) -> None:
         experiment = self.experiment

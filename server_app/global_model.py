@@ -26,7 +26,7 @@ class GlobalModel:
         least_updates: how many accepted updates a round needs to move them.
     """
 
-    def __init__(self, experiment: Experiment, worker: Worker) -> None:
+    def __init__(self, experiment: Experiment, worker: Worker, sizes: Sequence[int]) -> None:
         strategy = experiment.aggregation()
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
@@ -38,7 +38,7 @@ class GlobalModel:
         trained = trained_parameters(worker.model)
         self._server_half = worker.method.server({name: initial[name] for name in trained})
         self.last_accepted = [0] * experiment.num_clients
-        counts = [strategy.weight(len(split.train)) for split in worker.data.clients]
+        counts = [strategy.weight(size) for size in sizes]
         self._shares = [count / sum(counts) for count in counts]
 
     @property

@@ -18,6 +18,9 @@ POLL_SECONDS = 0.1
 INTRODUCTION = {
     "seat": int,
     "seats": int,
+    "site": str,
+    "train": int,
+    "validation": int,
     "fingerprint": str,
     "code": str,
     "device": str,
@@ -38,10 +41,13 @@ class Seat:
 
     Attributes:
         node_id: Flower's, random in each run.
-        index: its place among the SuperNodes, from 0.
+        index: its place among the SuperNodes, from 0; a site's is its client's number.
         device: what its clients are trained on.
         runtime: ``ray`` or ``process``.
         host: its machine's name.
+        site: the site's name; empty for a simulated worker, which serves any client.
+        train: how many images the site trains on.
+        validation: how many it validates on.
     """
 
     node_id: int
@@ -49,11 +55,18 @@ class Seat:
     device: str
     runtime: str
     host: str
+    site: str = ""
+    train: int = 0
+    validation: int = 0
 
     @property
     def name(self) -> str:
         """How the record calls it."""
-        return f"supernode-{self.index}"
+        return self.site or f"supernode-{self.index}"
+
+    def serves(self, client: int) -> bool:
+        """Whether it can train the client."""
+        return not self.site or self.index == client
 
 
 def meet(grid: Grid, run: Run, device: Device, timeout: float) -> list[Seat]:
@@ -105,6 +118,9 @@ def _seat(node_id: int, record: ConfigRecord) -> Seat:
         device=cast(str, record["device"]),
         runtime=cast(str, record["runtime"]),
         host=cast(str, record["host"]),
+        site=cast(str, record["site"]),
+        train=cast(int, record["train"]),
+        validation=cast(int, record["validation"]),
     )
 
 
@@ -125,6 +141,10 @@ def _check(introductions: list[ConfigRecord], device: Device) -> None:
             )
         if record["error"]:
             raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
+    sites = [record["site"] for record in introductions if record["site"]]
+    twice = sorted({str(site) for site in sites if sites.count(site) > 1})
+    if twice:
+        raise HandshakeError(f"two SuperNodes call themselves {', '.join(twice)}")
 
 
 def federation_advice(supernodes: int) -> str:

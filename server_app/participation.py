@@ -37,8 +37,9 @@ def assign(
 ) -> list[Cohort]:
     """Share clients out over workers so that these finish together.
 
-    The longest client goes first, each to the worker with the least to do; a worker's share is cut
-    into messages of `most` clients. What a client computes does not depend on any of it.
+    The longest client goes first, each to the worker with the least to do of those that can serve
+    it; a worker's share is cut into messages of `most` clients. What a client computes does not
+    depend on any of it.
 
     Args:
         clients: who takes part.
@@ -49,7 +50,8 @@ def assign(
     shares: list[list[int]] = [[] for _ in seats]
     loads = [0] * len(seats)
     for client in sorted(clients, key=lambda client: (-sizes[client], client)):
-        least = loads.index(min(loads))
+        able = [place for place, seat in enumerate(seats) if seat.serves(client)]
+        least = min(able, key=lambda place: loads[place])
         shares[least].append(client)
         loads[least] += sizes[client]
     return [

@@ -7,10 +7,11 @@ from pathlib import Path
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.experiment import Experiment
+from server_app.progress import show_progress
 from server_app.recorder import close_record, plan_run_directory, read_record
 from task.data.federated import federate
 from task.device import choose_device
-from task.errors import RunError
+from task.errors import ConfigError, RunError
 from task.worker import build_model
 
 
@@ -18,12 +19,16 @@ def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
     """Run an experiment composed from `overrides`; its run directory.
 
     Raises:
-        ConfigError, DeviceError: the settings do not fit together; nothing was run.
+        ConfigError, DataError, DeviceError: the settings do not fit together, or the data cannot
+            be used; nothing was run.
         RunError: the run failed; its record, if it got as far, has status ``failed``.
     """
+    show_progress()
     check_together(experiment)
     directory = plan_run_directory(experiment)
     place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
+    if root := experiment.data.get("root"):
+        place.append(f"data.root={quoted(root)}")
     try:
         if experiment.engine == "inprocess":
             run_inprocess(experiment, [*overrides, *place])
@@ -45,6 +50,9 @@ def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
 def check_together(experiment: Experiment) -> None:
     """Refuse settings that are each allowed and do not fit together, before anything is started."""
     local = experiment.local()
+    if local.divider().sites:
+        allowed = "sites are real machines; submit with 'flwr run . CONNECTION' (README, Sites)"
+        raise ConfigError("partition", "sites", allowed)
     choose_device(local.device)
     build_model(local, federate(local).dataset)
 

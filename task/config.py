@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from task import registry
 from task.combination import PLUS, create_method
+from task.data.augmentations.base import Augmentation
 from task.data.partitions.base import Partition
 from task.data.sources.base import Source
 from task.errors import ConfigError
@@ -34,7 +35,7 @@ class Sgd(Strict):
 class LocalConfig(Strict):
     """What local training is made of.
 
-    The four groups name a component of `task` by ``name``; their other keys are its fields. A
+    These groups name a component of `task` by ``name``; their other keys are its fields. A
     method's name may join several by ``+``.
     """
 
@@ -45,13 +46,16 @@ class LocalConfig(Strict):
     device: Device
     data: Settings
     partition: Settings
+    augmentation: Settings
     model: Settings
     method: Settings
     optim: Sgd
 
     @model_validator(mode="after")
     def _components_fit(self) -> "LocalConfig":
-        self.source(), self.divider()
+        self.source(), self.augmenter()
+        if self.divider().sites:
+            self.source().at_site("a site's own directory")
         network, method = self.network(), self.local_method()
         if any(member.residual for member in method.members()) and not network.residual:
             allowed = (
@@ -68,6 +72,12 @@ class LocalConfig(Strict):
     def divider(self) -> Partition:
         """How the data set is divided among the clients."""
         return registry.create("partition", "task.data.partitions", Partition, self.partition)
+
+    def augmenter(self) -> Augmentation:
+        """How training images are varied."""
+        return registry.create(
+            "augmentation", "task.data.augmentations", Augmentation, self.augmentation
+        )
 
     def network(self) -> ModelSettings:
         """The architecture."""

@@ -21,8 +21,16 @@ class ConfigError(ValueError):
         return ConfigError, (self.key, self.value, self.allowed)
 
 
+class DataError(RuntimeError):
+    """A data set's files cannot be used; the text names the file and the reason."""
+
+
 class DeviceError(RuntimeError):
     """A device that was asked for is not there."""
+
+
+class SiteError(RuntimeError):
+    """The experiment and a machine disagree on whose data are trained on; the text says how."""
 
 
 class TrainingError(RuntimeError):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
 
-BATCH_SIZE = 512
+BATCH_PIXELS = 512 * 32 * 32  # a batch takes the same memory whatever the size of its images
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def evaluate(model: nn.Module, images: DeviceImages, sets: Sequence[Tensor]) -> 
     """Score `model` on each set of positions, all sets in common batches."""
     model.eval()
     losses, hits = [torch.empty(0)], [torch.empty(0, dtype=torch.bool)]
-    for batch in torch.cat(list(sets)).split(BATCH_SIZE):
+    positions = torch.cat(list(sets))
+    for batch in positions.split(images.at_once(BATCH_PIXELS)) if len(positions) else ():
         x, y = images[batch]
         logits = model(x).logits.float()
         losses.append(F.cross_entropy(logits, y, reduction="none").cpu())

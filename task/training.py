@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.config import LocalConfig, Sgd
-from task.data.batches import DeviceImages, training_batches
+from task.data.batches import DeviceImages, epoch_batches
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
 from task.seeding import torch_generator
@@ -40,6 +40,7 @@ class LocalTrainer:
         self.model = model
         self.method = method
         self.config = config
+        self.augmentation = config.augmenter()
         self.optimizer = make_optimizer(self.model, config.optim)
 
     def train(
@@ -82,12 +83,11 @@ class LocalTrainer:
         self.method.start(self.model, this)
         meter = LossMeter()
         for epoch in range(self.config.local_epochs):
-            shuffle = torch.randperm(
-                len(positions), generator=torch_generator(*key, "order", epoch)
+            batches = epoch_batches(
+                images, positions, self.config.batch_size, self.augmentation, key, epoch
             )
-            order = positions[shuffle.to(positions.device)]
-            for batch in training_batches(order, self.config.batch_size):
-                self._step(*images[batch], meter)
+            for x, y in batches:
+                self._step(x, y, meter)
         outcome = self.method.finish(self.model)
         return LocalResult(
             finite("model", self.model.state_dict()),

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.batches import DeviceImages
-from task.data.federated import federate
-from task.data.sources.base import ImageDataset
+from task.data.dataset import ImageDataset
+from task.data.federated import Site, federate, federate_site
 from task.device import choose_device, prepare_process
 from task.errors import ConfigError
 from task.evaluation import Score, evaluate
@@ -29,16 +29,21 @@ class Worker:
     Built once per process: images go to the device once, and the model and optimizer are reset in
     place for each client.
 
+    Args:
+        config: the experiment.
+        site: this machine's own data, where the machine is a client.
+
     Raises:
         ConfigError: data, clients and model do not fit together.
+        DataError: the data cannot be used.
         DeviceError: the wanted device is not there.
     """
 
-    def __init__(self, config: LocalConfig) -> None:
+    def __init__(self, config: LocalConfig, site: Site | None = None) -> None:
         prepare_process()
         self.config = config
         self.device = choose_device(config.device)
-        self.data = federate(config)
+        self.data = federate(config) if site is None else federate_site(config, site)
         self.images = DeviceImages(self.data.dataset, self.device)
         self.method = config.local_method()
         model = self.method.build(
@@ -100,7 +105,7 @@ def build_model(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
         ConfigError: the images are too small for it.
     """
     settings = config.network()
-    _, channels, height, width = dataset.images.shape
+    _, height, width, channels = dataset.images.shape
     if min(height, width) < settings.least_image_size:
         allowed = f"model {config.model['name']} needs {settings.least_image_size} pixels or more"
         raise ConfigError("data.image_size", min(height, width), allowed)
@@ -110,6 +115,6 @@ def build_model(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
 
 
 @functools.lru_cache(maxsize=1)
-def shared_worker(experiment: str) -> Worker:
+def shared_worker(experiment: str, site: Site | None = None) -> Worker:
     """This process's worker for an experiment, a `LocalConfig` as JSON; built at its first use."""
-    return Worker(LocalConfig.model_validate_json(experiment))
+    return Worker(LocalConfig.model_validate_json(experiment), site)

@@ -1,7 +1,7 @@
 """What the tests share: a small experiment, run in this process in a second or two."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,14 @@ def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
         f"+method.rounds={rounds}",
         f"+method.fault='{fault}'",
     ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Decoded images, kept apart from the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNIVARFL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

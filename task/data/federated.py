@@ -1,16 +1,31 @@
 """One data set divided among clients, each client's part cut into training and validation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from task.config import LocalConfig
-from task.data.partitions.base import Positions
-from task.data.sources.base import ImageDataset
+from task.data.dataset import ImageDataset, Positions
+from task.data.partitions.base import Pool
+from task.data.store import open_dataset
+from task.errors import DataError, SiteError
 from task.seeding import numpy_generator
 
 VALIDATION_SHARE = 0.1
+
+
+class Site(NamedTuple):
+    """A machine that is a client with data of its own.
+
+    Attributes:
+        name: as the experiment lists it.
+        directory: its images. Only the machine's own settings say where they are.
+    """
+
+    name: str
+    directory: str
 
 
 class ClientSplit(NamedTuple):
@@ -26,36 +41,69 @@ class FederatedData:
 
     Attributes:
         dataset: the images, the classes and the test set.
-        clients: indexed by client; the same for equal settings and seed, on every machine.
-        note: what the partition had to do to reach it; mostly empty.
+        clients: by client; the same for equal settings and seed, on every machine. A site has none
+            but its own, and the coordinator of sites has empty ones.
+        notes: what a person should know of data and partition; mostly empty.
     """
 
     dataset: ImageDataset
-    clients: list[ClientSplit]
-    note: str
+    clients: Mapping[int, ClientSplit]
+    notes: tuple[str, ...]
 
 
 def federate(config: LocalConfig) -> FederatedData:
-    """Load the data set and divide its training images among the clients.
+    """Open the data set and divide its training images among the clients.
 
     Raises:
-        ConfigError: the data cannot serve so many clients.
+        ConfigError: the data are not there, or cannot serve so many clients.
+        DataError: they cannot be used.
     """
-    dataset = config.source().load()
+    dataset = open_dataset(config.source())
     generator = numpy_generator(config.seed, "partition")
-    labels = dataset.labels[dataset.train]
-    division = config.divider().divide(labels, config.num_clients, generator)
-    clients = [
-        hold_out(dataset.train[part], numpy_generator(config.seed, "validation", client))
+    train = dataset.train
+    pool = Pool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
+    division = config.divider().divide(pool, config.num_clients, generator)
+    clients = {
+        client: hold_out(dataset.train[part], config.seed, client)
         for client, part in enumerate(division.clients)
-    ]
-    return FederatedData(dataset, clients, division.note)
+    }
+    return FederatedData(dataset, clients, notes(dataset, division.note))
 
 
-def hold_out(positions: Positions, generator: np.random.Generator) -> ClientSplit:
+def federate_site(config: LocalConfig, site: Site) -> FederatedData:
+    """Open one site's own data: it is the client whose number is its place among the sites.
+
+    Raises:
+        SiteError: the experiment does not know the site.
+        ConfigError, DataError: its images cannot be used, or are too few to train and validate on.
+    """
+    sites = config.divider().sites
+    if site.name not in sites:
+        known = f"the experiment's sites are {', '.join(sites)} (partition.names)"
+        raise SiteError(f"a SuperNode calls itself {site.name!r}, and {known}")
+    client = list(sites).index(site.name)
+    dataset = open_dataset(config.source().at_site(site.directory))
+    split = hold_out(dataset.train, config.seed, client)
+    if len(split.train) < 2:
+        raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
+    return FederatedData(dataset, {client: split}, notes(dataset))
+
+
+def hold_out(positions: Positions, seed: int, client: int) -> ClientSplit:
     """Keep a tenth for validation, to the nearest image; one at least where there are two."""
+    generator = numpy_generator(seed, "validation", client)
     count = int(len(positions) * VALIDATION_SHARE + 0.5)
     if len(positions) >= 2:
         count = max(count, 1)
     shuffled = generator.permutation(positions)
     return ClientSplit(np.sort(shuffled[count:]), np.sort(shuffled[:count]))
+
+
+def notes(dataset: ImageDataset, *more: str) -> tuple[str, ...]:
+    """The data set's notes, the images that were left out, and more, as far as there is any."""
+    found = list(dataset.notes)
+    if dataset.skipped:
+        name, reason = dataset.skipped[0]
+        count = f"{len(dataset.skipped)} of {len(dataset.labels)} images were left out"
+        found.append(f"{count}, such as {name}: {reason}")
+    return tuple(filter(None, [*found, *more]))

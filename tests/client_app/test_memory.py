@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from flwr.app import Message, MessageType
+from flwr.common.constant import PARTITION_ID_KEY
 from torch import Tensor
 
 from client_app.app import app
@@ -136,7 +137,15 @@ class TestCohort:
     def reply(self, server_round: int, accepted: int) -> tuple[str, bytes]:
         weights = shared_worker(self.experiment).initial_weights()
         asked = Request(
-            "run", self.experiment, fingerprint(), server_round, [1], [accepted], weights, {}
+            "run",
+            self.experiment,
+            fingerprint(),
+            server_round,
+            [1],
+            [accepted],
+            weights,
+            {},
+            {PARTITION_ID_KEY: 0},
         )
         reply = train_cohort(asked)
         status = reply.config_records[wire.key(wire.STATUS, 1)]

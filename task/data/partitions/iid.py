@@ -3,18 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from task.data.partitions.base import Division, Partition
+from task.data.partitions.base import Divided, Division, Pool
 
 
 @dataclass
-class Iid(Partition):
+class Iid(Divided):
     """Shuffle, then cut into parts whose sizes differ by one at most."""
 
-    def divide(
-        self, labels: NDArray[np.int64], num_clients: int, generator: np.random.Generator
-    ) -> Division:
-        self.check(len(labels), num_clients)
-        shuffled = generator.permutation(len(labels))
+    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
+        self.check(len(pool.labels), num_clients)
+        shuffled = generator.permutation(len(pool.labels))
         return Division([np.sort(part) for part in np.array_split(shuffled, num_clients)])

@@ -3,18 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from task.data.partitions.base import Division, Partition
+from task.data.partitions.base import Division, Partition, Pool
 
 
 @dataclass
 class Starved(Partition):
     """IID among all clients but the first."""
 
-    def divide(
-        self, labels: NDArray[np.int64], num_clients: int, generator: np.random.Generator
-    ) -> Division:
-        shuffled = generator.permutation(len(labels))
+    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
+        shuffled = generator.permutation(len(pool.labels))
         parts = [np.sort(part) for part in np.array_split(shuffled, num_clients - 1)]
         return Division([np.empty(0, dtype=np.int64), *parts])

@@ -1,0 +1,1 @@
+"""Ways to vary training images: one file each."""

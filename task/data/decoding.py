@@ -1,0 +1,90 @@
+"""From opened images, whatever their kind, to the uint8 pixels that the store keeps."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+from rich.console import Console
+from rich.progress import track
+
+from task.data.sources.base import Catalogue, Source
+from task.errors import DataError
+
+MODES = {1: "L", 3: "RGB"}
+WIDE = 65535
+AT_ONCE = 512
+
+
+class BadImageError(ValueError):
+    """An image that cannot be decoded; the text says why."""
+
+
+def decode_all(source: Source, catalogue: Catalogue) -> Iterator[NDArray[np.uint8] | str]:
+    """Every image's pixels in turn, or why they cannot be had; with a progress bar in a terminal.
+
+    Raises:
+        DataError: a file cannot be opened, or cannot be decoded and the source skips none.
+    """
+
+    def attempt(index: int) -> NDArray[np.uint8] | str:
+        try:
+            with catalogue.read(index) as image:
+                return decode(image, source.image_size, source.channels)
+        except MemoryError:
+            raise
+        except Exception as error:
+            why = reason(error)
+            if not source.skips_bad_images or (isinstance(error, OSError) and error.errno):
+                raise DataError(f"{catalogue.name(index)}: {why}") from None
+            return why
+
+    count = len(catalogue.labels)
+    console = Console(stderr=True)
+    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
+        starts = range(0, count, AT_ONCE)
+        hidden = not console.is_terminal
+        for start in track(
+            starts, "decoding images", console=console, transient=True, disable=hidden
+        ):
+            yield from pool.map(attempt, range(start, min(start + AT_ONCE, count)))
+
+
+def decode(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
+    """Load an image, turn it upright, and resize it: [size, size, channels] uint8.
+
+    Transparency is dropped and the aspect ratio is not kept, as torchvision's loaders and the
+    papers have it.
+
+    Raises:
+        BadImageError: its pixels are of a range that it does not tell.
+    """
+    upright = ImageOps.exif_transpose(image)
+    plain = eight_bit(upright).convert(MODES[channels])
+    resized = plain.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(resized).reshape(size, size, channels)
+
+
+def eight_bit(image: Image.Image) -> Image.Image:
+    """The image with 8 bits a channel. Pillow itself would cut 16 bits off at 255."""
+    if image.mode == "P" and "transparency" in image.info:
+        return image.convert("RGBA")  # else Pillow warns
+    if image.mode == "F":
+        raise BadImageError("its pixels are floats, whose range no one can know")
+    if not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > WIDE:
+        raise BadImageError("its pixels are 32-bit integers, whose range no one can know")
+    return Image.fromarray((values / (WIDE / 255)).round().astype(np.uint8))
+
+
+def reason(error: Exception) -> str:
+    """Why an image could not be had, in a few words and without its path."""
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,0 +1,24 @@
+"""CIFAR-100: 60,000 images of 100 classes, 32x32; its own 10,000 are the test set.
+
+Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torchvision.datasets import CIFAR100
+
+from task.data.sources.families.packaged import Packaged, Reader, as_reader
+
+
+@dataclass
+class Cifar100(Packaged):
+    """The Python version, ``cifar-100-python``, with its fine labels."""
+
+    folder: ClassVar = CIFAR100.base_folder
+    mean: ClassVar = (0.5071, 0.4865, 0.4409)
+    std: ClassVar = (0.2673, 0.2564, 0.2762)
+
+    def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
+        dataset = CIFAR100(self.root, train=train, download=download)
+        return as_reader(dataset), dataset.targets

@@ -1,0 +1,99 @@
+"""HAM10000: dermatoscopic images of seven kinds of skin lesion, from four sources.
+
+Source: P. Tschandl, C. Rosendahl, H. Kittler, "The HAM10000 dataset", Scientific Data 5, 2018.
+FedUV (CVPR 2024) takes roughly a fifth of each domain for testing and names no list. Ours, drawn
+with a seed of its own, is a fifth of each class and domain, and keeps the images of one lesion
+together: the data set has several of some, and a lesion trained on would be known at the test.
+"""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from task.data.sources.base import Catalogue
+from task.data.sources.families.rooted import Rooted, expect_file, state_of
+from task.data.sources.families.tree import TEST_SEED, Tree, file_catalogue, walk
+from task.errors import DataError
+from task.seeding import numpy_generator
+
+METADATA = "HAM10000_metadata.csv"
+CURE = "take HAM10000 from the Harvard Dataverse, doi:10.7910/DVN/DBW86T"
+CLASSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
+TEST_SHARE = 0.2
+
+
+class Lesion(NamedTuple):
+    """One image's line in the metadata."""
+
+    image_id: str
+    lesion_id: str
+    dx: str
+    dataset: str
+
+
+@dataclass
+class Ham10000(Rooted):
+    """``HAM10000_metadata.csv`` and ``<image_id>.jpg`` in any directories beside it."""
+
+    def fingerprint(self) -> str:
+        metadata = expect_file(self.directory / METADATA, CURE)
+        return state_of([(METADATA, metadata.stat())]) + self._images().fingerprint
+
+    def catalogue(self) -> Catalogue:
+        rows = read_metadata(expect_file(self.directory / METADATA, CURE))
+        files = {Path(file.parts[-1]).stem: Path(*file.parts) for file in self._images().files}
+        for line, row in enumerate(rows, start=2):
+            where = f"{self.directory / METADATA}, line {line}"
+            if row.image_id not in files:
+                missing = f"no image {row.image_id}.jpg in any directory under {self.directory}"
+                raise DataError(f"{where}: {missing}; {CURE}")
+            if row.dx not in CLASSES:
+                raise DataError(f"{where}: dx {row.dx!r} is not one of {', '.join(CLASSES)}")
+        return file_catalogue(
+            self.directory,
+            [files[row.image_id] for row in rows],
+            CLASSES,
+            [row.dx for row in rows],
+            held_out_lesions(rows),
+            [row.dataset for row in rows],
+        )
+
+    def _images(self) -> Tree:
+        return walk(self.directory)
+
+
+def read_metadata(path: Path) -> list[Lesion]:
+    """The metadata's lines, sorted by image.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        missing = sorted(set(Lesion._fields) - set(reader.fieldnames or ()))
+        if missing:
+            raise DataError(f"{path}: no column {', '.join(missing)}; {CURE}")
+        rows = [Lesion(**{name: row[name] or "" for name in Lesion._fields}) for row in reader]
+    return sorted(rows)
+
+
+def held_out_lesions(rows: Sequence[Lesion]) -> NDArray[np.bool_]:
+    """The test set: in each class and domain, lesions until a fifth of the images is reached."""
+    cells: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for index, row in enumerate(rows):
+        cells.setdefault((row.dataset, row.dx), {}).setdefault(row.lesion_id, []).append(index)
+    test = np.zeros(len(rows), dtype=np.bool_)
+    for cell, lesions in sorted(cells.items()):
+        generator = numpy_generator(TEST_SEED, "test", *cell)
+        wanted = int(TEST_SHARE * sum(map(len, lesions.values())) + 0.5)
+        held_out = 0
+        for lesion in generator.permutation(sorted(lesions)):
+            if held_out + len(lesions[lesion]) <= wanted:
+                test[lesions[lesion]] = True
+                held_out += len(lesions[lesion])
+    return test

@@ -1,0 +1,25 @@
+"""STL-10: 5,000 training and 8,000 test images of ten classes, 96x96. Unlabelled ones are not used.
+
+Source: A. Coates, H. Lee, A. Ng, "An Analysis of Single-Layer Networks in Unsupervised Feature
+Learning", AISTATS 2011.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torchvision.datasets import STL10
+
+from task.data.sources.families.packaged import Packaged, Reader, as_reader
+
+
+@dataclass
+class Stl10(Packaged):
+    """The binary version, ``stl10_binary``."""
+
+    folder: ClassVar = STL10.base_folder
+    mean: ClassVar = (0.4467, 0.4398, 0.4066)
+    std: ClassVar = (0.2603, 0.2566, 0.2713)
+
+    def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
+        dataset = STL10(self.root, split="train" if train else "test", download=download)
+        return as_reader(dataset), dataset.labels.tolist()

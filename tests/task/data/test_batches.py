@@ -1,0 +1,126 @@
+"""Batches of images and what augmentation does to them."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from server_app.composition import compose_experiment
+from task.data.augmentations.crop_flip import CropFlip
+from task.data.augmentations.none import NoAugmentation
+from task.data.batches import DeviceImages, epoch_batches, training_batches
+from task.data.sources.digits import Digits
+from task.data.store import open_dataset
+from task.seeding import derived_seed, torch_generator
+from task.worker import Worker
+
+KEY = (0, "local", 1, 0)
+
+
+def digits() -> DeviceImages:
+    return DeviceImages(open_dataset(Digits(image_size=32)), torch.device("cpu"))
+
+
+class TestBatches:
+    @given(images=st.integers(1, 300), size=st.integers(2, 64))
+    @example(images=127, size=2)
+    def test_leave_no_image_out_and_none_is_tiny(self, images: int, size: int) -> None:
+        batches = training_batches(torch.arange(images), size)
+        assert torch.equal(torch.cat(batches), torch.arange(images))
+        if images >= size:
+            assert all(size <= 2 * len(batch) <= 3 * size for batch in batches)
+            assert all(len(batch) > 1 for batch in batches)
+
+    def test_are_normalised_as_the_data_set_says(self) -> None:
+        """Grey 0 and 255 with mean 0.5 and std 0.5 become -1 and 1."""
+        data = open_dataset(Digits(image_size=32))
+        x, y = digits()[torch.arange(8)]
+        grey = torch.from_numpy(np.asarray(data.images[:8])).permute(0, 3, 1, 2)
+        assert torch.allclose(x, (grey.float() / 255 - 0.5) / 0.5, atol=1e-6)
+        assert y.tolist() == data.labels[:8].tolist()
+        assert x.shape == (8, 1, 32, 32)
+
+    def test_an_epoch_is_every_image_once_in_an_order_of_its_own(self) -> None:
+        images, positions = digits(), torch.arange(100, 177)
+        seen = [
+            torch.cat(
+                [y for _, y in epoch_batches(images, positions, 20, NoAugmentation(), KEY, e)]
+            )
+            for e in (0, 0, 1)
+        ]
+        assert torch.equal(seen[0], seen[1])
+        assert not torch.equal(seen[0], seen[2])
+        expected = images.labels(positions).sort().values
+        assert all(torch.equal(labels.sort().values, expected) for labels in seen)
+
+
+def shifted(image: torch.Tensor, padding: int, top: int, left: int, flip: int) -> torch.Tensor:
+    """One image's crop as its definition has it: pad with black, cut out, mirror."""
+    height, width, channels = image.shape
+    padded = torch.zeros(height + 2 * padding, width + 2 * padding, channels, dtype=torch.uint8)
+    padded[padding : padding + height, padding : padding + width] = image
+    cut = padded[top : top + height, left : left + width]
+    return cut.flip(1) if flip else cut
+
+
+class TestCropFlip:
+    @given(
+        images=st.integers(1, 9), height=st.integers(1, 12), width=st.integers(1, 12),
+        channels=st.sampled_from([1, 3]), padding=st.integers(0, 5), seed=st.integers(0, 99),
+    )  # fmt: skip
+    def test_whole_batches_are_what_single_images_are(
+        self, images: int, height: int, width: int, channels: int, padding: int, seed: int
+    ) -> None:
+        generator = torch_generator(seed)
+        shape = (images, height, width, channels)
+        pixels = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+        augmentation = CropFlip(padding)
+        changes = augmentation.draw(images, generator)
+        expected = [
+            shifted(image, padding, *change.tolist())
+            for image, change in zip(pixels, changes, strict=True)
+        ]
+        assert torch.equal(augmentation.apply(pixels, changes), torch.stack(expected))
+
+    def test_draws_every_shift_and_flips_half(self) -> None:
+        changes = CropFlip(4).draw(5000, torch_generator(0))
+        assert set(changes[:, 0].tolist()) == set(changes[:, 1].tolist()) == set(range(9))
+        assert set(changes[:, 2].tolist()) == {0, 1}
+        assert 0.47 < changes[:, 2].double().mean() < 0.53
+        assert abs(changes[:, :2].double().mean() - 4) < 0.1
+
+    def test_varies_images_between_epochs_and_repeats_them_with_the_seed(self) -> None:
+        images, positions = digits(), torch.arange(40)
+        runs = [
+            torch.cat([x for x, _ in epoch_batches(images, positions, 16, CropFlip(4), KEY, e)])
+            for e in (0, 0, 1)
+        ]
+        plain = torch.cat(
+            [x for x, _ in epoch_batches(images, positions, 16, NoAugmentation(), KEY, 0)]
+        )
+        assert torch.equal(runs[0], runs[1])
+        assert not torch.equal(runs[0], runs[2])
+        assert not torch.equal(runs[0], plain)
+
+    @pytest.mark.parametrize("augmentation", ["none", "crop_flip"])
+    def test_training_uses_what_the_experiment_names(self, augmentation: str) -> None:
+        words = ["local_epochs=1", f"augmentation={augmentation}"]
+        config = compose_experiment(words).local()
+        worker = Worker(config)
+        weights = worker.train(worker.initial_weights(), 1, 1).weights
+        plain = Worker(compose_experiment(["local_epochs=1"]).local())
+        expected = plain.train(plain.initial_weights(), 1, 1).weights
+        same = all(torch.equal(weights[name], expected[name]) for name in weights)
+        assert same == (augmentation == "none")
+
+
+def test_seeds_tell_their_purposes_apart() -> None:
+    keys: list[tuple[int | str, ...]] = [
+        ("a", 1, 2),
+        ("a", 2, 1),
+        ("a", 12),
+        ("b", 1, 2),
+        ("a1", 2),
+    ]
+    assert len({derived_seed(0, *key) for key in keys} | {derived_seed(1, *keys[0])}) == 6

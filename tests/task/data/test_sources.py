@@ -1,0 +1,334 @@
+"""Every data set's own files, made small: images, labels, domains and test sets."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from server_app.composition import compose_experiment
+from task.data.dataset import ImageDataset
+from task.data.store import open_dataset
+from task.errors import ConfigError, DataError
+from tests.task.data import making
+
+
+def opened(*words: str) -> ImageDataset:
+    return open_dataset(compose_experiment(list(words)).local().source())
+
+
+def assert_split(data: ImageDataset, images: int, test: int) -> None:
+    everything = np.sort(np.concatenate([data.train, data.test]))
+    assert np.array_equal(everything, np.arange(images))
+    assert len(data.test) == test
+    assert len(data.images) == len(data.labels) == len(data.domain_of) == images
+
+
+def per_domain(data: ImageDataset) -> dict[str, int]:
+    counts = np.bincount(data.domain_of, minlength=len(data.domains))
+    return dict(zip(data.domains, counts.tolist(), strict=True))
+
+
+def colours(data: ImageDataset) -> list[tuple[int, ...]]:
+    """The colour in each image's corner."""
+    return [tuple(image[-1, -1].tolist()) for image in data.images]
+
+
+def test_digits_are_the_real_ones_scaled_with_every_class_held_out() -> None:
+    data = opened("data=digits")
+    assert data.images.shape == (1797, 32, 32, 1)
+    assert data.images.dtype == np.uint8
+    assert (data.images.min(), data.images.max()) == (0, 255)
+    assert_split(data, 1797, 360)
+    assert np.bincount(data.labels[data.test]).min() >= 34
+
+
+class TestPackaged:
+    def test_cifar10(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        labels = making.cifar10(tmp_path, monkeypatch)
+        data = opened("data=cifar10", f"data.root={tmp_path}")
+        assert_split(data, 26, 6)
+        assert data.test.tolist() == list(range(20, 26))
+        assert data.labels.tolist() == labels
+        assert data.classes[:3] == ("airplane", "automobile", "bird")
+        assert np.array_equal(data.images, making.pixels(26, 32, 0))
+
+    def test_cifar100_has_its_fine_labels(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        labels = making.cifar100(tmp_path, monkeypatch)
+        data = opened("data=cifar100", f"data.root={tmp_path}")
+        assert_split(data, 17, 5)
+        assert data.labels.tolist() == labels
+        assert (len(data.classes), data.classes[37]) == (100, "fine_37")
+        assert np.array_equal(data.images, making.pixels(17, 32, 0))
+
+    def test_stl10_is_read_column_by_column(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        labels = making.stl10(tmp_path, monkeypatch)
+        data = opened("data=stl10", f"data.root={tmp_path}")
+        assert_split(data, 14, 4)
+        assert data.labels.tolist() == labels
+        assert data.classes[2] == "car"
+        assert np.array_equal(data.images, making.pixels(14, 96, 0))
+
+    def test_another_size_is_resized_to(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        making.stl10(tmp_path, monkeypatch)
+        data = opened("data=stl10", f"data.root={tmp_path}", "data.image_size=32")
+        assert data.images.shape == (14, 32, 32, 3)
+        assert colours(data) == [making.colour(index) for index in range(14)]
+
+    def test_files_that_are_not_there_are_named_with_the_cure(self, tmp_path: Path) -> None:
+        with pytest.raises(
+            ConfigError, match=r"must hold cifar-10-batches-py; data\.download=true"
+        ):
+            opened("data=cifar10", f"data.root={tmp_path}")
+
+    def test_a_damaged_file_is_refused_and_never_unpickled(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        making.cifar10(tmp_path, monkeypatch)
+        (tmp_path / "cifar-10-batches-py" / "data_batch_3").write_bytes(b"cos\nsystem\n(S'x'\ntR.")
+        with pytest.raises(DataError, match=r"cifar-10-batches-py: .*corrupted; remove the direc"):
+            opened("data=cifar10", f"data.root={tmp_path}")
+
+    def test_a_download_that_fails_says_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from torchvision.datasets import CIFAR10
+
+        monkeypatch.setattr(CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
+        with pytest.raises(DataError, match="the download failed"):
+            opened("data=cifar10", f"data.root={tmp_path}", "data.download=true")
+
+
+class TestTinyImagenet:
+    def test_labels_follow_wnids_and_the_validation_images_are_the_test_set(
+        self, tmp_path: Path
+    ) -> None:
+        names = making.tiny_imagenet(tmp_path)
+        data = opened("data=tiny_imagenet", f"data.root={tmp_path}")
+        assert_split(data, 21, 6)
+        assert data.classes == tuple(names)
+        assert data.labels[data.test].tolist() == [0, 1, 2, 0, 1, 2]
+        assert sorted(np.bincount(data.labels[data.train]).tolist()) == [5, 5, 5]
+        first = data.train[data.labels[data.train] == 0]
+        assert np.allclose(data.images[first[0], 5, 5], making.colour(0), atol=3)
+
+    def test_an_annotation_without_its_image_is_named(self, tmp_path: Path) -> None:
+        making.tiny_imagenet(tmp_path)
+        (tmp_path / "tiny-imagenet-200/val/images/val_3.JPEG").unlink()
+        with pytest.raises(DataError, match=r"val_3\.JPEG: no such file"):
+            opened("data=tiny_imagenet", f"data.root={tmp_path}")
+
+    def test_a_class_that_is_not_listed_is_named(self, tmp_path: Path) -> None:
+        making.tiny_imagenet(tmp_path)
+        (tmp_path / "tiny-imagenet-200/wnids.txt").write_text("n02124075\nn04067472\n")
+        with pytest.raises(DataError, match=r"class 'n01443537' is not in .*wnids.txt"):
+            opened("data=tiny_imagenet", f"data.root={tmp_path}")
+
+    def test_another_directory_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"root=.*must hold tiny-imagenet-200"):
+            opened("data=tiny_imagenet", f"data.root={tmp_path}")
+
+
+class TestImagenet200:
+    def test_200_classes_are_drawn_the_same_each_time(self, tmp_path: Path) -> None:
+        making.imagenet(tmp_path)
+        data = opened("data=imagenet200", f"data.root={tmp_path}", "data.image_size=8")
+        assert_split(data, 600, 200)
+        assert len(data.classes) == 200
+        assert list(data.classes) == sorted(data.classes)
+        assert np.bincount(data.labels[data.test]).tolist() == [1] * 200
+        assert "n00000000" in data.classes or len(set(data.classes)) == 200
+
+    def test_fewer_classes_are_refused(self, tmp_path: Path) -> None:
+        making.imagenet(tmp_path, classes=3)
+        with pytest.raises(DataError, match="3 classes; 200 are drawn"):
+            opened("data=imagenet200", f"data.root={tmp_path}")
+
+
+class TestDomainBenchmarks:
+    def test_pacs_holds_forty_of_each_class_and_domain_out(self, tmp_path: Path) -> None:
+        making.pacs(tmp_path)
+        data = opened("data=pacs", f"data.root={tmp_path}", "data.image_size=8")
+        assert_split(data, 28 * 42, 1120)
+        assert data.classes == making.PACS_CLASSES
+        assert per_domain(data) == dict.fromkeys(making.PACS_DOMAINS, 7 * 42)
+        cells = data.labels[data.test] * 4 + data.domain_of[data.test]
+        assert np.bincount(cells).tolist() == [40] * 28
+
+    def test_the_archives_own_directory_may_be_left_out(self, tmp_path: Path) -> None:
+        making.pacs(tmp_path / "PACS", each=41)
+        data = opened("data=pacs", f"data.root={tmp_path}", "data.image_size=8")
+        assert len(data.train) == 28
+
+    def test_office_home_holds_seven_out(self, tmp_path: Path) -> None:
+        making.office_home(tmp_path)
+        data = opened("data=office_home", f"data.root={tmp_path}", "data.image_size=8")
+        assert_split(data, 4 * 65 * 8, 1820)
+        assert per_domain(data) == dict.fromkeys(("Art", "Clipart", "Product", "Real World"), 520)
+
+    def test_a_missing_domain_is_refused(self, tmp_path: Path) -> None:
+        making.pacs(tmp_path, each=1)
+        shutil.rmtree(tmp_path / "sketch")
+        with pytest.raises(ConfigError, match="must hold the directories art_painting, cartoon"):
+            opened("data=pacs", f"data.root={tmp_path}")
+
+    def test_too_few_images_of_a_class_are_named(self, tmp_path: Path) -> None:
+        making.pacs(tmp_path, each=40)
+        with pytest.raises(DataError, match=r"art_painting/dog: 40 images; 40 are the test set's"):
+            opened("data=pacs", f"data.root={tmp_path}")
+
+
+class TestHam10000:
+    def test_domains_are_the_dataset_column_and_a_fifth_of_each_is_held_out(
+        self, tmp_path: Path
+    ) -> None:
+        rows = making.ham10000(tmp_path)
+        data = opened("data=ham10000", f"data.root={tmp_path}", "data.image_size=8")
+        assert data.classes == ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
+        assert_split(data, len(rows), len(data.test))
+        assert 0.1 * len(rows) < len(data.test) <= 0.25 * len(rows)
+        assert set(data.domains) == set(making.HAM_DOMAINS)
+        for row, label, domain in zip(rows, data.labels, data.domain_of, strict=True):
+            assert data.classes[label] == row["dx"]
+            assert data.domains[domain] == row["dataset"]
+
+    def test_no_lesion_is_on_both_sides(self, tmp_path: Path) -> None:
+        rows = making.ham10000(tmp_path)
+        data = opened("data=ham10000", f"data.root={tmp_path}", "data.image_size=8")
+        sides = [{rows[index]["lesion_id"] for index in part} for part in (data.train, data.test)]
+        assert not sides[0] & sides[1]
+        assert len(data.test) > len(sides[1])
+
+    def test_a_row_without_its_image_is_named(self, tmp_path: Path) -> None:
+        making.ham10000(tmp_path)
+        (tmp_path / "HAM10000_images_part_2" / "ISIC_0024307.jpg").unlink()
+        with pytest.raises(DataError, match=r"line 3: no image ISIC_0024307.jpg in any directory"):
+            opened("data=ham10000", f"data.root={tmp_path}")
+
+    def test_metadata_without_the_domains_say_where_to_find_them(self, tmp_path: Path) -> None:
+        making.ham10000(tmp_path, columns=())
+        with pytest.raises(DataError, match="no column dataset; take HAM10000 from the Harvard"):
+            opened("data=ham10000", f"data.root={tmp_path}")
+
+
+class TestFolder:
+    def test_classes_alone(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["dog", "cat"], 20)
+        data = opened("data=folder", f"data.root={tmp_path}")
+        assert data.classes == ("cat", "dog")
+        assert_split(data, 40, 4)
+        assert np.bincount(data.labels[data.test]).tolist() == [2, 2]
+        assert data.domains == ("",)
+        assert data.images.shape == (40, 64, 64, 3)
+        assert colours(data)[:20] == [making.colour(index) for index in range(20, 40)]
+
+    def test_domains(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["north/cat", "north/dog", "south/dog"], 10)
+        data = opened("data=folder", f"data.root={tmp_path}")
+        assert data.classes == ("cat", "dog")
+        assert per_domain(data) == {"north": 20, "south": 10}
+        assert len(data.test) == 3
+
+    @pytest.mark.parametrize(
+        ("splits", "test"),
+        [(["train", "test"], 10), (["train", "val"], 10), (["train", "valid", "test"], 10)],
+    )
+    def test_splits(self, tmp_path: Path, splits: list[str], test: int) -> None:
+        making.tree(tmp_path, [f"{split}/{name}" for split in splits for name in ("a", "b")], 5)
+        data = opened("data=folder", f"data.root={tmp_path}")
+        assert_split(data, 10 * len(splits), test)
+        assert data.domains == ("",)
+
+    def test_classes_may_be_told_and_one_may_be_missing(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["dog", "cat"], 10)
+        data = opened("data=folder", f"data.root={tmp_path}", "data.classes=[dog,ant,cat]")
+        assert data.classes == ("dog", "ant", "cat")
+        assert np.bincount(data.labels, minlength=3).tolist() == [10, 0, 10]
+        assert data.notes == ("no images of class ant",)
+
+    def test_other_files_are_left_out_and_noted(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["dog", "cat"], 10)
+        (tmp_path / "cat" / "Thumbs.db").write_bytes(b"x")
+        (tmp_path / ".DS_Store").write_bytes(b"x")
+        data = opened("data=folder", f"data.root={tmp_path}")
+        assert len(data.images) == 20
+        assert data.notes == ("1 files without an image's name, such as cat/Thumbs.db",)
+
+    @pytest.mark.parametrize(
+        ("files", "message"),
+        [
+            (["cat/1.png", "dog/deep/2.png"], "dog/deep/2.png: images must all lie as one of"),
+            (["1.png"], "1.png: images must all lie as one of"),
+            (["a/b/c/1.png"], "a/b/c/1.png: images must all lie as one of"),
+            (["train/cat/1.png", "extra/cat/2.png"], "extra: stands beside splits"),
+        ],
+    )
+    def test_a_layout_that_can_mean_nothing_is_refused_by_name(
+        self, tmp_path: Path, files: list[str], message: str
+    ) -> None:
+        for index, file in enumerate(files):
+            making.save(tmp_path / file, index)
+        with pytest.raises(DataError, match=message):
+            opened("data=folder", f"data.root={tmp_path}")
+
+    def test_a_directory_without_images_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "cat").mkdir()
+        with pytest.raises(ConfigError, match=r"root=.*: holds no images; expected <class>/\*"):
+            opened("data=folder", f"data.root={tmp_path}")
+
+    @pytest.mark.parametrize(
+        ("root", "message"),
+        [("null", "root=None: say where it lies"), ("/no/such", "there is no such directory")],
+    )
+    def test_a_root_that_is_not_there_is_refused(self, root: str, message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            opened("data=folder", f"data.root={root}")
+
+    def test_a_relative_root_is_the_persons_own_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        making.tree(tmp_path / "images", ["dog", "cat"], 3)
+        monkeypatch.chdir(tmp_path)
+        experiment = compose_experiment(["data=folder", "data.root=images"])
+        assert experiment.data["root"] == str(tmp_path / "images")
+
+
+class TestHub:
+    def test_columns_splits_and_domains(self, tmp_path: Path) -> None:
+        making.parquet(tmp_path)
+        data = opened(
+            "data=hub", f"data.repo={tmp_path}", "data.test_split=test", "data.domain=site"
+        )
+        assert_split(data, 16, 4)
+        assert data.classes == ("zebra", "ape")
+        assert data.labels.tolist() == [0, 1] * 8
+        assert per_domain(data) == {"north": 10, "south": 6}
+        assert colours(data) == [making.colour(index) for index in range(16)]
+
+    def test_a_label_may_be_any_column(self, tmp_path: Path) -> None:
+        making.parquet(tmp_path)
+        data = opened("data=hub", f"data.repo={tmp_path}", "data.label=site", "data.test_share=0.5")
+        assert data.classes == ("north", "south")
+        assert_split(data, 12, 6)
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["data.image=picture"], "image=picture: it has the columns image, label, site"),
+            (["data.test_split=dev"], "split 'dev': "),
+            (["data.repo=null"], "repo=None: say which data set"),
+            (["data.repo=/no/such"], "repo=/no/such: split 'train': "),
+        ],
+    )
+    def test_what_is_not_there_is_named(
+        self, tmp_path: Path, words: list[str], message: str
+    ) -> None:
+        making.parquet(tmp_path)
+        with pytest.raises(ConfigError, match=message):
+            opened("data=hub", f"data.repo={tmp_path}", *words)
