@@ -11,7 +11,10 @@ from tests.conftest import model_for, norm_for
 
 METHODS = ", ".join(choices()["method"])
 MODELS = ", ".join(choices()["model"])
+DATA = ", ".join(choices()["data"])
 STRATEGIES = ", ".join(choices()["strategy"])
+SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
+NEEDS = {"data=hub": ["data.repo=OWNER/NAME"], "partition=sites": SITES}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +29,7 @@ def needs(word: str) -> list[str]:
     group, _, name = word.partition("=")
     if group == "method":
         return model_for(name)
-    return norm_for(name) if group == "strategy" else []
+    return norm_for(name) if group == "strategy" else NEEDS.get(word, [])
 
 
 def test_methods_combine_in_any_order_under_one_name() -> None:
@@ -74,7 +77,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
     ("words", "line"),
     [
         ("method=foo", f"method=foo: choose one of {METHODS}, or join several by +"),
-        ("data=foo", "data=foo: choose one of digits"),
+        ("data=foo", f"data=foo: choose one of {DATA}"),
         ("roundz=3", "roundz=3: unknown key; did you mean rounds?"),
         ("xyzzy=3", "xyzzy=3: unknown key; 'univarfl train --help' tells the keys"),
         ("+foo=1", "foo=1: unknown key"),
@@ -153,7 +156,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("method.energy_weight=-1", "method.energy_weight=-1.0: must be at least 0"),
         ("method.energy_eps=0", "method.energy_eps=0.0: must be above 0"),
         ("method.energy_eps=x", "method.energy_eps=x: must be a valid number"),
-        ("data.image_size=4", "data.image_size=4: must be from 8 to 512"),
+        ("data.image_size=4", "data.image_size=4: must be from 8 to 1024"),
         ("partition.min_images=0", "partition.min_images=0: must be at least 1"),
         ("strategy.weighting=x", "strategy.weighting=x: must be 'examples' or 'uniform'"),
         ("optim.lr=0", "optim.lr=0: must be greater than 0"),

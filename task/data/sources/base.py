@@ -95,7 +95,7 @@ class Source(ABC):
             ConfigError: sites cannot bring this data set.
         """
         raise ConfigError(
-            "name", self.__module__.rpartition(".")[2],
+            "data", self.__module__.rpartition(".")[2],
             f"a benchmark, which no site brings (asked for {directory}); with partition=sites "
             "use data=folder data.classes=[...]",
         )  # fmt: skip

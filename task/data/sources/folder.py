@@ -52,7 +52,7 @@ class Folder(Rooted):
     def catalogue(self) -> Catalogue:
         tree = self._tree()
         if not tree.files and self.root is not None:
-            raise ConfigError("root", self.root, f"holds no images; expected {LAYOUTS}")
+            raise ConfigError("data.root", self.root, f"holds no images; expected {LAYOUTS}")
         groups = directories_above(tree)
         names = [file.parts[-2] for file in tree.files]
         found = sorted({parts[-1] for parts in tree.directories if len(parts) == depth(tree) - 1})
@@ -75,7 +75,7 @@ class Folder(Rooted):
     def at_site(self, directory: str) -> "Folder":
         if self.classes is None:
             raise ConfigError(
-                "classes", None, "sites must agree on the classes: data.classes=[cat,dog]"
+                "data.classes", None, "sites must agree on the classes: data.classes=[cat,dog]"
             )
         return replace(self, root=directory, test_share=0.0)
 

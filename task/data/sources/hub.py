@@ -100,17 +100,17 @@ class Hub(Source):
             from datasets import load_dataset  # noqa: PLC0415  (an optional extra, and slow)
         except ModuleNotFoundError:
             cure = "needs the 'hub' extra: pip install 'univarfl[hub]', or uv sync --extra hub"
-            raise ConfigError("name", "hub", cure) from None
+            raise ConfigError("data", "hub", cure) from None
         try:
             table = load_dataset(str(self.repo), self.subset, split=split, revision=self.revision)
         except (OSError, ValueError) as error:
             reason = str(error).strip().split("\n")[0]
-            raise ConfigError("repo", self.repo, f"split {split!r}: {reason}") from None
+            raise ConfigError("data.repo", self.repo, f"split {split!r}: {reason}") from None
         for key in ("image", "label", "domain"):
             column = getattr(self, key)
             if column is not None and column not in table.column_names:
                 have = f"it has the columns {', '.join(table.column_names)}"
-                raise ConfigError(key, column, have)
+                raise ConfigError(f"data.{key}", column, have)
         return table
 
 

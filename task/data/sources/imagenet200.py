@@ -47,7 +47,7 @@ class Imagenet200(Rooted):
     def _classes(self) -> list[str]:
         train = self.directory / "train"
         if not train.is_dir() or not (self.directory / "val").is_dir():
-            raise ConfigError("root", self.root, "must hold train/<wnid>/* and val/<wnid>/*")
+            raise ConfigError("data.root", self.root, "must hold train/<wnid>/* and val/<wnid>/*")
         found = sorted(path.name for path in train.iterdir() if path.is_dir())
         if len(found) < CLASSES:
             raise DataError(f"{train}: {len(found)} classes; {CLASSES} are drawn from all 1,000")

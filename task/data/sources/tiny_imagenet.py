@@ -50,7 +50,7 @@ class TinyImagenet(Rooted):
         for candidate in (self.directory, self.directory / FOLDER):
             if (candidate / "wnids.txt").is_file():
                 return candidate
-        raise ConfigError("root", self.root, f"must hold {FOLDER}, with its wnids.txt")
+        raise ConfigError("data.root", self.root, f"must hold {FOLDER}, with its wnids.txt")
 
 
 def validation_images(place: Path) -> tuple[list[Path], list[str]]:

@@ -131,7 +131,7 @@ class TestTinyImagenet:
             opened("data=tiny_imagenet", f"data.root={tmp_path}")
 
     def test_another_directory_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"root=.*must hold tiny-imagenet-200"):
+        with pytest.raises(ConfigError, match=r"data\.root=.*must hold tiny-imagenet-200"):
             opened("data=tiny_imagenet", f"data.root={tmp_path}")
 
 
@@ -279,12 +279,14 @@ class TestFolder:
 
     def test_a_directory_without_images_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "cat").mkdir()
-        with pytest.raises(ConfigError, match=r"root=.*: holds no images; expected <class>/\*"):
+        with pytest.raises(
+            ConfigError, match=r"data\.root=.*: holds no images; expected <class>/\*"
+        ):
             opened("data=folder", f"data.root={tmp_path}")
 
     @pytest.mark.parametrize(
         ("root", "message"),
-        [("null", "root=None: say where it lies"), ("/no/such", "there is no such directory")],
+        [("null", "data.root=None: say where it lies"), ("/no/such", "there is no such directory")],
     )
     def test_a_root_that_is_not_there_is_refused(self, root: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message):
@@ -320,10 +322,10 @@ class TestHub:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["data.image=picture"], "image=picture: it has the columns image, label, site"),
+            (["data.image=picture"], "data.image=picture: it has the columns image, label, site"),
             (["data.test_split=dev"], "split 'dev': "),
-            (["data.repo=null"], "repo=None: say which data set"),
-            (["data.repo=/no/such"], "repo=/no/such: split 'train': "),
+            (["data.repo=null"], "data.repo=None: say which data set"),
+            (["data.repo=/no/such"], "data.repo=/no/such: split 'train': "),
         ],
     )
     def test_what_is_not_there_is_named(

@@ -57,7 +57,7 @@ class DomainFolders(Rooted):
             if all((candidate / name).is_dir() for name in self.domain_names):
                 return walk(candidate)
         wanted = ", ".join(self.domain_names)
-        raise ConfigError("root", self.root, f"must hold the directories {wanted}")
+        raise ConfigError("data.root", self.root, f"must hold the directories {wanted}")
 
     def _test_count(self, root: Path) -> Callable[[tuple[str, ...], int], int]:
         def count(group: tuple[str, ...], images: int) -> int:

@@ -52,7 +52,7 @@ class Packaged(Rooted):
         directory = self.directory / self.folder
         if not directory.is_dir():
             cure = f"must hold {self.folder}; data.download=true fetches it"
-            raise ConfigError("root", self.root, cure)
+            raise ConfigError("data.root", self.root, cure)
         files = sorted(path for path in directory.iterdir() if path.is_file())
         return state_of((path.name, path.stat()) for path in files)
 

@@ -30,13 +30,15 @@ class Rooted(Source):
         """
         if self.root is None:
             name = self.__module__.rpartition(".")[2]
-            raise ConfigError("root", None, f"say where it lies: data={name} data.root=DIRECTORY")
+            raise ConfigError(
+                "data.root", None, f"say where it lies: data={name} data.root=DIRECTORY"
+            )
         directory = Path(self.root)
         try:
             if not directory.is_dir():
-                raise ConfigError("root", self.root, "there is no such directory")
+                raise ConfigError("data.root", self.root, "there is no such directory")
         except PermissionError as error:
-            raise ConfigError("root", self.root, f"cannot be read: {error.strerror}") from None
+            raise ConfigError("data.root", self.root, f"cannot be read: {error.strerror}") from None
         return directory
 
 

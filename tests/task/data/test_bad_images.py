@@ -1,0 +1,185 @@
+"""Images that are odd are read as they are meant; those that are broken are named, and counted."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from server_app.recorder import read_record
+from task.data.dataset import ImageDataset
+from task.data.decoding import BadImageError, decode
+from task.data.sources.folder import Folder
+from task.data.store import open_dataset
+from task.errors import DataError
+from tests.conftest import Train
+from tests.task.data import making
+from tests.task.data.test_sources import opened
+
+NOBODY = 65534
+
+
+def folder(root: Path) -> ImageDataset:
+    source = Folder(image_size=16, root=str(root), classes=None, test_share=0.2)
+    return open_dataset(source)
+
+
+def truncated(path: Path) -> Path:
+    """A JPEG that lacks its second half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return path
+
+
+class TestOdd:
+    @pytest.mark.parametrize(
+        ("image", "expected"),
+        [
+            (Image.new("L", (9, 7), 120), (120, 120, 120)),
+            (Image.new("1", (9, 7), 1), (255, 255, 255)),
+            (Image.new("LA", (9, 7), (120, 0)), (120, 120, 120)),
+            (Image.new("RGBA", (9, 7), (10, 20, 30, 0)), (10, 20, 30)),
+            (Image.new("I;16", (9, 7), 0x8080), (128, 128, 128)),
+            (Image.new("I", (9, 7), 65535), (255, 255, 255)),
+            (Image.new("CMYK", (9, 7), (0, 0, 0, 255)), (0, 0, 0)),
+        ],
+        ids=lambda value: value.mode if isinstance(value, Image.Image) else "",
+    )
+    def test_becomes_eight_bit_colour(
+        self, image: Image.Image, expected: tuple[int, ...], tmp_path: Path
+    ) -> None:
+        path = tmp_path / ("image.tif" if image.mode in {"CMYK", "I"} else "image.png")
+        image.save(path)
+        with Image.open(path) as read:
+            pixels = decode(read, 8, 3)
+        assert pixels.shape == (8, 8, 3)
+        assert pixels.dtype == np.uint8
+        assert {tuple(colour) for colour in pixels.reshape(-1, 3).tolist()} == {expected}
+
+    @pytest.mark.filterwarnings("error")
+    def test_a_palette_with_transparency_keeps_its_colours(self, tmp_path: Path) -> None:
+        image = Image.new("P", (9, 7), 1)
+        image.putpalette([0, 0, 0, 10, 20, 30])
+        image.save(tmp_path / "image.png", transparency=b"\x00\x80")
+        with Image.open(tmp_path / "image.png") as read:
+            assert decode(read, 8, 3)[0, 0].tolist() == [10, 20, 30]
+
+    def test_one_taken_with_the_camera_on_its_side_is_turned_upright(self, tmp_path: Path) -> None:
+        pixels = np.zeros((8, 8, 3), np.uint8)
+        pixels[:4] = 255
+        exif = Image.Exif()
+        exif[0x0112] = 6  # the first row is the right-hand side
+        Image.fromarray(pixels).save(tmp_path / "image.png", exif=exif)
+        with Image.open(tmp_path / "image.png") as read:
+            upright = decode(read, 8, 3)[..., 0]
+        assert upright[:, 4:].min() == 255
+        assert upright[:, :4].max() == 0
+
+    @pytest.mark.parametrize(
+        "image", [Image.new("F", (4, 4), 0.5), Image.new("I", (4, 4), 70_000)], ids=["F", "I"]
+    )
+    def test_pixels_of_an_unknown_range_are_not_guessed(self, image: Image.Image) -> None:
+        with pytest.raises(BadImageError, match="whose range no one can know"):
+            decode(image, 4, 3)
+
+
+class TestBroken:
+    def test_a_folders_broken_images_are_left_out_counted_and_named(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["cat", "dog"], 10)
+        truncated(tmp_path / "cat" / "broken.jpg")
+        (tmp_path / "dog" / "text.png").write_text("not an image at all")
+        (tmp_path / "dog" / "void.png").touch()
+        data = folder(tmp_path)
+        reasons = {Path(name).name: reason for name, reason in data.skipped}
+        assert reasons.pop("broken.jpg").startswith("image file is truncated")
+        assert reasons == {"text.png": "not an image", "void.png": "not an image"}
+        assert len(data.train) + len(data.test) == 20
+        left_out = set(range(23)) - set(data.train) - set(data.test)
+        assert {data.classes[data.labels[index]] for index in left_out} == {"cat", "dog"}
+
+    def test_a_runs_record_counts_them(
+        self, tmp_path: Path, train: Train, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        making.tree(tmp_path / "images", ["cat", "dog"], 40)
+        (tmp_path / "images" / "dog" / "text.png").write_text("not an image at all")
+        words = ["data=folder", f"data.root={tmp_path / 'images'}", "data.image_size=32"]
+        record = read_record(train(*words, "rounds=1", "num_clients=2"))
+        assert record["data"]["skipped"] == 1
+        (note,) = record["data"]["notes"]
+        assert note.startswith("1 of 81 images were left out, such as ")
+        assert note.endswith("images/dog/text.png: not an image")
+        assert f"warning: data: {note}" in capsys.readouterr().out
+
+    def test_a_benchmarks_broken_image_stops_it_by_name(self, tmp_path: Path) -> None:
+        making.pacs(tmp_path, each=41)
+        truncated(tmp_path / "photo" / "dog" / "pic_007.jpg")
+        with pytest.raises(DataError, match=r"photo/dog/pic_007\.jpg: image file is truncated"):
+            opened("data=pacs", f"data.root={tmp_path}")
+
+    def test_a_folder_of_broken_images_alone_is_refused(self, tmp_path: Path) -> None:
+        truncated(tmp_path / "cat" / "a.jpg")
+        truncated(tmp_path / "dog" / "b.jpg")
+        with pytest.raises(DataError, match=r"cat/a\.jpg: .*truncated.*; nor can any other"):
+            folder(tmp_path)
+
+    def test_a_link_to_nothing_is_named(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["cat", "dog"], 2)
+        (tmp_path / "cat" / "link.png").symlink_to(tmp_path / "nothing.png")
+        with pytest.raises(DataError, match=r"cat/link\.png: no such file"):
+            folder(tmp_path)
+
+    def test_an_empty_class_is_kept_and_noted(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["cat", "dog"], 5)
+        (tmp_path / "fox").mkdir()
+        data = folder(tmp_path)
+        assert data.classes == ("cat", "dog", "fox")
+        assert data.notes == ("no images of class fox",)
+
+    def test_a_class_unknown_to_the_experiment_is_named(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["cat", "dog", "fox"], 2)
+        with pytest.raises(DataError, match=r"fox: class 'fox' is not among .* cat, dog"):
+            opened("data=folder", f"data.root={tmp_path}", "data.classes=[cat,dog]")
+
+
+@contextmanager
+def as_ordinary_user(*places: Path) -> Iterator[None]:
+    """For root, whom nothing is forbidden, go on as somebody else."""
+    if os.geteuid():
+        yield
+        return
+    for place in places:
+        os.chown(place, NOBODY, NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "message"),
+    [
+        ("cat", r"images/cat: permission denied"),
+        ("cat/pic_000.png", r"images/cat/pic_000\.png: permission denied"),
+        ("", r"images: permission denied"),
+    ],
+)
+def test_what_may_not_be_read_is_named(
+    forbidden: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        top = Path(place)
+        top.chmod(0o755)
+        (top / "cache").mkdir()
+        monkeypatch.setenv("UNIVARFL_CACHE", str(top / "cache"))
+        making.tree(top / "images", ["cat", "dog"], 2)
+        (top / "images" / forbidden).chmod(0)
+        with as_ordinary_user(top / "cache"), pytest.raises(DataError, match=message):
+            folder(top / "images")
+        (top / "images" / forbidden).chmod(0o755)
