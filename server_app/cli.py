@@ -4,6 +4,7 @@ import functools
 import signal
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated
 
 import click
@@ -77,6 +78,42 @@ def train(
         train_experiment(compose_experiment(words), words)
     except KeyboardInterrupt:
         raise InterruptedRunError from None  # typer would make a success of it
+
+
+DATA_HELP = """Prepare a data set, and show how it is divided among the clients.
+
+\b
+  univarfl data data=pacs data.root=PACS
+  univarfl data alpha=0.01 num_clients=20
+  univarfl data data=folder data.root=my_images partition=domains
+\b
+Overrides are those of 'univarfl train'. Images are decoded once, into $UNIVARFL_CACHE, else
+~/.cache/univarfl; every later run of the same data and size starts from there.
+\b
+Prints images per client and class, and how skewed they are; writes split.csv (images per client,
+split, class and domain), split.png, and images.png, a contact sheet.
+"""
+
+
+@application.command(help=DATA_HELP)
+def data(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)
+    ] = None,
+    to: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIRECTORY", help="Where to write; ./split unless told.", show_default=False
+        ),
+    ] = Path("split"),
+) -> None:
+    """Prepare, inspect and picture a data set's division."""
+    from server_app.composition import compose_experiment  # noqa: PLC0415
+    from server_app.progress import show_progress  # noqa: PLC0415
+    from server_app.split_report import report_split  # noqa: PLC0415
+
+    show_progress()
+    report_split(compose_experiment(overrides or []), to)
 
 
 @functools.cache
