@@ -49,7 +49,8 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
             raise ConfigError("method", chosen[-1], allowed + ", or join several by +")
     if names:
         words.append(f"method=[{','.join(names)}]")
-    OmegaConf.register_new_resolver("count", len, replace=True)
+    # For partition=sites; without names the partition itself says what is missing.
+    OmegaConf.register_new_resolver("count", lambda names: max(1, len(names)), replace=True)
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose("config", words)
     if len(names) > 1:

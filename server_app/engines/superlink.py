@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, ClassVar, Self
 
 import psutil
 
@@ -34,6 +34,8 @@ class SuperLinkError(RuntimeError):
 class SuperLink:
     """A context manager around a ``flower-superlink --simulation`` process."""
 
+    options: ClassVar[Sequence[str]] = ("--simulation",)
+
     def __init__(self) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
         self.home = Path(self._scratch.name)
@@ -44,20 +46,20 @@ class SuperLink:
     def __enter__(self) -> Self:
         self.empty.mkdir()
         port, control_port = free_ports(2)
-        address = f"127.0.0.1:{port}"
-        connection = f'[superlink.{CONNECTION}]\naddress = "{address}"\ninsecure = true\n'
+        self.address = f"127.0.0.1:{port}"
+        connection = f'[superlink.{CONNECTION}]\naddress = "{self.address}"\ninsecure = true\n'
         (self.home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n{connection}'
         )
         with self.log.open("w") as log:
             self.process = self.popen(
-                ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess",
+                ["flower-superlink", "--insecure", *self.options, "--isolation", "subprocess",
                  "--control-api-address", f"127.0.0.1:{control_port}",
                  "--host", "127.0.0.1", "--port", str(port)],
                 log,
             )  # fmt: skip
         try:
-            self._wait_until_healthy(f"http://{address}/health")
+            self._wait_until_healthy(f"http://{self.address}/health")
         except BaseException:
             self.__exit__(None, None, None)
             raise

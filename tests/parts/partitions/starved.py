@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from task.data.partitions.base import Division, Partition, Pool
+from task.data.partitions.base import Divided, Division, Pool
 
 
 @dataclass
-class Starved(Partition):
+class Starved(Divided):
     """IID among all clients but the first."""
 
     def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:

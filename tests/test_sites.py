@@ -1,0 +1,180 @@
+"""Sites with data of their own: real SuperNodes on Flower's deployment runtime."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from client_app.request import site_of
+from server_app.composition import compose_experiment
+from server_app.engines.superlink import SuperLink, free_ports
+from server_app.recorder import read_record
+from server_app.train import train_experiment
+from task.data.federated import Site, federate_site
+from task.errors import ConfigError, DataError, SiteError
+from tests.conftest import Train, rows, sha256
+from tests.task.data import making
+from tests.test_flower import run_app
+
+EXPERIMENT = [
+    "data=folder", "data.classes=[dog,cat,fox]", "data.image_size=32", "rounds=1", "local_epochs=1",
+]  # fmt: skip
+SITES = ["partition=sites", "partition.names=[south,north]"]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sites' own folders, one without a fox, and both of them together as two domains."""
+    root = tmp_path_factory.mktemp("sites")
+    together = root / "together"
+    making.tree(together, ["north/cat", "north/dog", "south/cat", "south/dog", "south/fox"], 12)
+    for site in ("north", "south"):
+        shutil.copytree(together / site, root / site, copy_function=shutil.copy2)
+    return root
+
+
+class Deployment(SuperLink):
+    """A SuperLink that waits for real SuperNodes."""
+
+    options: ClassVar = ()
+
+    def join(self, node_config: str) -> Path:
+        """Start a SuperNode; its log."""
+        log = self.home / f"supernode-{len(self._processes)}.log"
+        (port,) = free_ports(1)
+        with log.open("w") as output:
+            self.popen(
+                ["flower-supernode", "--insecure", "--superlink", self.address, "--port", str(port),
+                 "--node-config", node_config],
+                output,
+            )  # fmt: skip
+        return log
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
+    (tmp_path / "runs").mkdir()
+    with Deployment() as deployment:
+        yield deployment
+
+
+@pytest.mark.slow
+def test_sites_train_as_the_same_domains_do_in_simulation(
+    deployment: Deployment, places: Path, tmp_path: Path, train: Train
+) -> None:
+    for site in ("south", "north"):
+        deployment.join(f"site='{site}' data-dir='{places / site}'")
+    words = [*EXPERIMENT, *SITES, f"data.root={places / 'together'}"]
+    said, directory = run_app(deployment, tmp_path / "runs", [*words, "data.test_share=1"])
+    record = read_record(directory)
+    assert record["status"] == "completed", said
+    assert [worker["site"] for worker in record["workers"]] == ["north", "south"]
+    assert record["data"]["clients"] == [24, 36]
+    assert record["data"]["test"] == 60
+    assert [(row["client"], row["site"]) for row in rows(directory, "clients.csv")] == [
+        ("0", "north"), ("1", "south"),
+    ]  # fmt: skip
+    simulated = train(
+        *EXPERIMENT, "partition=domains", "num_clients=2", f"data.root={places / 'together'}",
+        "data.test_share=0",
+    )  # fmt: skip
+    assert sha256(simulated) == sha256(directory)
+
+
+@pytest.mark.slow
+def test_a_site_that_cannot_read_its_data_says_why_to_itself_alone(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    making.tree(tmp_path / "secret_name", ["cat", "dog", "zebra"], 4)
+    log = deployment.join(f"site='north' data-dir='{tmp_path / 'secret_name'}'")
+    names = ["partition=sites", "partition.names=[north]"]
+    _, directory = run_app(deployment, tmp_path / "runs", [*EXPERIMENT, *names])
+    record = read_record(directory)
+    assert record["status"] == "failed"
+    assert "its data cannot be used; its own log says why" in record["reason"]
+    assert "secret_name" not in (directory / "run.log").read_text()
+    assert "class 'zebra' is not among the experiment's classes dog, cat, fox" in log.read_text()
+
+
+class TestOneSite:
+    def test_labels_follow_the_experiment_and_not_the_folders(self, places: Path) -> None:
+        config = compose_experiment([*EXPERIMENT, *SITES]).local()
+        data = federate_site(config, Site("north", str(places / "north")))
+        assert data.dataset.classes == ("dog", "cat", "fox")
+        assert data.dataset.labels.tolist() == [1] * 12 + [0] * 12
+        assert list(data.clients) == [0]
+        assert sum(map(len, data.clients[0])) == 24
+        assert len(data.dataset.test) == 0
+
+    def test_the_coordinators_root_is_not_looked_at(self, places: Path) -> None:
+        config = compose_experiment([*EXPERIMENT, *SITES, "data.root=/etc"]).local()
+        data = federate_site(config, Site("south", str(places / "south")))
+        assert len(data.dataset.images) == 36
+        assert list(data.clients) == [1]
+
+    def test_an_unknown_site_is_refused(self, places: Path) -> None:
+        config = compose_experiment([*EXPERIMENT, *SITES]).local()
+        with pytest.raises(SiteError, match=r"calls itself 'east', .* sites are north, south"):
+            federate_site(config, Site("east", str(places / "north")))
+
+    def test_an_empty_site_is_refused(self, tmp_path: Path) -> None:
+        config = compose_experiment([*EXPERIMENT, *SITES]).local()
+        with pytest.raises(ConfigError, match="holds no images"):
+            federate_site(config, Site("north", str(tmp_path)))
+        making.save(tmp_path / "cat" / "1.png", 0)
+        with pytest.raises(DataError, match="1 images are too few to train on"):
+            federate_site(config, Site("north", str(tmp_path)))
+
+
+class TestWhoseData:
+    def test_a_simulated_worker_reads_what_the_experiment_names(self) -> None:
+        assert site_of({"partition-id": 0, "num-partitions": 2}, []) is None
+
+    def test_a_sites_name_is_its_own_or_its_directorys(self) -> None:
+        assert site_of({"site": "a", "data-dir": "/data/x"}, ["a"]) == Site("a", "/data/x")
+        assert site_of({"data-dir": "/data/x"}, ["x"]) == Site("x", "/data/x")
+
+    @pytest.mark.parametrize(
+        ("node_config", "sites", "message"),
+        [
+            ({"partition-id": 0}, ["a"], "names no data of its own: start it with --node-config"),
+            ({}, [], "names no data of its own: start it with --node-config"),
+            (
+                {"data-dir": "/data/x"},
+                [],
+                "x is a site with data of its own; run with partition=si",
+            ),
+        ],
+    )
+    def test_anything_else_is_refused(
+        self, node_config: dict[str, object], sites: list[str], message: str
+    ) -> None:
+        with pytest.raises(SiteError, match=message):
+            site_of(node_config, sites)
+
+
+class TestComposition:
+    def test_the_sites_are_the_clients(self) -> None:
+        assert compose_experiment([*EXPERIMENT, *SITES]).num_clients == 2
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["data=digits"], "data=digits: a benchmark, which no site brings"),
+            (["data.classes=null"], "data.classes=None: sites must agree on the classes"),
+            (["partition.names=[]"], "partition.names=.*: must list the sites, each once"),
+        ],
+    )
+    def test_what_sites_cannot_do_is_refused(self, words: list[str], message: str) -> None:
+        start = SITES if words == ["data=digits"] else [*EXPERIMENT, *SITES]
+        with pytest.raises(ConfigError, match=message):
+            compose_experiment([*start, *words])
+
+    def test_sites_are_not_simulated(self) -> None:
+        words = [*EXPERIMENT, *SITES]
+        with pytest.raises(ConfigError, match="partition=sites: sites are real machines; submit"):
+            train_experiment(compose_experiment(words), words)
