@@ -10,8 +10,12 @@ from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.request import CodeMismatchError, Request
 from task import wire
+from task.data.federated import Site
 from task.errors import ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories, fingerprint
+from task.worker import Worker
+
+Facts = dict[str, str | int]
 
 logger = logging.getLogger("univarfl.client")
 
@@ -23,43 +27,46 @@ def introduce(request: Request, context: Context) -> RecordDict:
     tell a person what to do.
     """
     node = context.node_config
-    simulated = PARTITION_ID_KEY in node
-    seat, seats = node.get(PARTITION_ID_KEY, 0), node.get(NUM_PARTITIONS_KEY, 1)
-    error, device, site, train, validation = "", "none", "", 0, 0
+    seat = {"seat": node.get(PARTITION_ID_KEY, 0), "seats": node.get(NUM_PARTITIONS_KEY, 1)}
+    able: Facts = {"device": "none", "site": "", "train": 0, "validation": 0, "error": ""}
     try:
-        worker = request.worker
-        _ = worker.trainer  # now, so that the first round need not wait for it
-        device = worker.device.type
-        if not simulated:
-            ((seat, split),) = worker.data.clients.items()
-            sites = worker.config.divider().sites
-            site, seats = sites[seat], len(sites)
-            train, validation = len(split.train), len(split.validation)
-            for note in worker.data.notes:
-                logger.warning("%s", note)
+        able["device"] = request.worker.device.type
+        _ = request.worker.trainer  # now, so that the first round need not wait for it
+        if request.site is not None:
+            able |= own_client(request.worker, request.site)
     except (CodeMismatchError, DeviceError, SiteError) as reason:
-        error = str(reason)
+        able["error"] = str(reason)
     except (ConfigError, DataError) as reason:
         logger.error("%s", reason)
-        # What its files are called stays at the site.
-        error = str(reason) if simulated else "its data cannot be used; its own log says why"
+        able["error"] = str(reason)
+        if request.site is not None:  # what its files are called stays at the site
+            able["error"] = f"site {request.site.name} cannot use its data; its own log says why"
     introduction = ConfigRecord(
         {
-            "seat": seat,
-            "seats": seats,
-            "site": site,
-            "train": train,
-            "validation": validation,
+            **seat,
+            **able,
             "fingerprint": fingerprint(),
             "code": str(code_directories()["task"].parent),
-            "device": device,
             "cuda": torch.cuda.is_available(),
             "runtime": runtime(),
             "host": platform.node(),
-            "error": error,
         }
     )
     return RecordDict({wire.INTRODUCTION: introduction})
+
+
+def own_client(worker: Worker, site: Site) -> Facts:
+    """What the server must know of a site: which client it is, and how many images it has."""
+    for note in worker.data.notes:
+        logger.warning("%s", note)
+    ((client, split),) = worker.data.clients.items()
+    return {
+        "seat": client,
+        "seats": worker.config.num_clients,
+        "site": site.name,
+        "train": len(split.train),
+        "validation": len(split.validation),
+    }
 
 
 def runtime() -> str:

@@ -77,8 +77,17 @@ class Request:
                 f"this worker would train with {code_directories()['task'].parent} "
                 f"({fingerprint()[:12]}), the server runs other code ({self.fingerprint[:12]})"
             )
+        return shared_worker(self.experiment, self.site)
+
+    @cached_property
+    def site(self) -> Site | None:
+        """The site that this node is; None for a simulated worker.
+
+        Raises:
+            SiteError: the experiment and this node disagree on whose data are trained on.
+        """
         sites = LocalConfig.model_validate_json(self.experiment).divider().sites
-        return shared_worker(self.experiment, site_of(self.node_config, sites))
+        return site_of(self.node_config, sites)
 
 
 def site_of(node_config: Mapping[str, object], sites: Sequence[str]) -> Site | None:

@@ -95,7 +95,7 @@ def test_a_site_that_cannot_read_its_data_says_why_to_itself_alone(
     _, directory = run_app(deployment, tmp_path / "runs", [*EXPERIMENT, *names])
     record = read_record(directory)
     assert record["status"] == "failed"
-    assert "its data cannot be used; its own log says why" in record["reason"]
+    assert "site north cannot use its data; its own log says why" in record["reason"]
     assert "secret_name" not in (directory / "run.log").read_text()
     assert "class 'zebra' is not among the experiment's classes dog, cat, fox" in log.read_text()
 

@@ -83,6 +83,12 @@ def test_an_introduction_of_another_form_is_refused() -> None:
         meet(InProcessGrid(introducing(seats="two"), 1), RUN, "auto", 60)
 
 
+def test_two_sites_of_one_name_are_refused() -> None:
+    grid = InProcessGrid(introducing(site="clinic", train=5, validation=1), 2)
+    with pytest.raises(HandshakeError, match="two SuperNodes call themselves clinic"):
+        meet(grid, RUN, "auto", 60)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
 def test_the_advised_shares_fit_on_one_gpu(count: int) -> None:
     share = float(federation_advice(count).rstrip('"').rpartition("=")[2])

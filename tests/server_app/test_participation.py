@@ -66,3 +66,14 @@ def test_workers_get_about_the_same_load_longest_client_first() -> None:
     """Sizes 7, 5, 4, 3, 1 over two workers: 7+3 and 5+4+1 (longest first, to the least loaded)."""
     cohorts = assign(range(5), [1, 7, 5, 3, 4], seats(2), 10)
     assert [cohort.clients for cohort in cohorts] == [[1, 3], [2, 4, 0]]
+
+
+def test_a_site_is_given_its_own_client_and_no_other() -> None:
+    sites = [
+        Seat(100 + index, index, "cpu", "process", "host", site=name, train=5, validation=1)
+        for index, name in enumerate(["clinic", "hospital", "practice"])
+    ]
+    cohorts = assign([0, 2], [10, 20, 500], sites, 10)
+    assert [(cohort.seat.name, cohort.clients) for cohort in cohorts] == [
+        ("clinic", [0]), ("practice", [2]),
+    ]  # fmt: skip
