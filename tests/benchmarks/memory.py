@@ -1,12 +1,12 @@
 """Peak memory of each worker under Flower and Ray, for any data set and for a large made one.
 
-    uv run python -m tests.benchmarks.memory data=pacs data.root=DIRECTORY   (4 minutes on two cores)
-    uv run python -m tests.benchmarks.memory made=100000                     (15 minutes)
+    uv run python -m tests.benchmarks.memory data=pacs data.root=DIRECTORY    (5 minutes, two cores)
+    uv run python -m tests.benchmarks.memory made=100000                      (15 minutes)
 
 Trains one round of 16 clients with 2 and with 8 workers, and samples what the kernel says of their
 processes. ``made=N`` writes N JPEG images of 64x64 into a temporary directory first. Measures;
-asserts nothing. "own" is memory that no other process shares (USS); "resident" (RSS) counts pages of
-the store's file in each process that has read them, though there is one copy of them.
+asserts nothing. "own" is memory that no other process shares (USS); "resident" (RSS) counts the
+pages of the store's file in each process that has read them, though there is one copy of them.
 """
 
 import statistics
@@ -44,12 +44,9 @@ def make(count: int, root: Path) -> list[str]:
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
-    """The Ray workers under a process."""
-    return [
-        child
-        for child in process.children(recursive=True)
-        if any(word.startswith("ray::") for word in child.cmdline()[:1])
-    ]
+    """The Ray workers under a process that train; others are idle."""
+    children = process.children(recursive=True)
+    return [child for child in children if "ray::ClientAppActor" in "".join(child.cmdline()[:1])]
 
 
 def measure(words: Sequence[str], workers: int) -> dict[int, tuple[float, float]]:
