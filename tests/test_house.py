@@ -50,6 +50,7 @@ def test_a_method_needs_torch_alone() -> None:
         ("model", "task/models"),
         ("data", "task/data/sources"),
         ("partition", "task/data/partitions"),
+        ("augmentation", "task/data/augmentations"),
         ("strategy", "server_app/strategies"),
     ],
 )

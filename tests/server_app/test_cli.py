@@ -48,6 +48,8 @@ def test_a_run_prints_a_line_per_round_and_its_paths(
         ("train", "--unknown"),
         ("trian",),
         ("train", "device=cuda"),
+        ("data", "data=pacs"),
+        ("data", "data=folder", "data.root=/no/such"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(

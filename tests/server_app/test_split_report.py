@@ -1,0 +1,101 @@
+"""`univarfl data`: what it counts, prints, writes and draws."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from server_app.composition import compose_experiment
+from server_app.split_report import report_split
+from task.data.federated import federate
+from task.data.skew import counts, skew
+from task.errors import ConfigError
+from tests.task.data import making
+
+
+class TestSkew:
+    def test_by_hand(self) -> None:
+        """Half of all images are of class 0; the clients have all, none, and three quarters."""
+        found = skew(np.array([[10, 0], [0, 14], [6, 2]]))
+        assert found.distance.tolist() == [0.5, 0.5, 0.25]
+        quarter = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+        assert found.effective.tolist() == pytest.approx([1, 1, np.exp(quarter)])
+
+    def test_equal_mixes_have_none(self) -> None:
+        found = skew(np.full((5, 10), 7))
+        assert found.distance.tolist() == [0] * 5
+        assert found.effective.tolist() == pytest.approx([10] * 5)
+
+    def test_counts_are_of_every_image_once(self) -> None:
+        data = federate(compose_experiment(["alpha=0.1"]).local())
+        table = counts(data)
+        assert table.shape == (10, 10, 1)
+        assert table.sum() == len(data.dataset.train)
+        held = np.concatenate(data.clients[3])
+        expected = np.bincount(data.dataset.labels[held], minlength=10)
+        assert table[3, :, 0].tolist() == expected.tolist()
+
+
+def report(directory: Path, *words: str) -> None:
+    report_split(compose_experiment(list(words)), directory)
+
+
+def table(directory: Path) -> list[dict[str, str]]:
+    with (directory / "split.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_text_table_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report(tmp_path / "new" / "place", "alpha=0.01")
+    said = capsys.readouterr().out
+    assert "digits: 1437 images to train on, 360 to test, 32x32, 10 classes" in said
+    assert "partition=dirichlet: 10 clients with " in said
+    assert "class skew 0.8" in said
+    assert "domain skew" not in said
+    rows = table(tmp_path / "new" / "place")
+    images = {
+        split: sum(int(row["images"]) for row in rows if row["split"] == split)
+        for split in ("train", "validation", "test")
+    }
+    assert images["train"] + images["validation"] == 1437
+    assert images["test"] == 360
+    for name in ("split.png", "images.png"):
+        with Image.open(tmp_path / "new" / "place" / name) as picture:
+            assert min(picture.size) > 300
+            assert np.asarray(picture.convert("L")).std() > 20
+
+
+def test_domains_and_their_skew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [f"{site}/{name}" for site in ("north", "south") for name in ("cat", "dog")]
+    making.tree(tmp_path / "images", places, 20)
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "partition=domains"]
+    report(tmp_path, *words, "num_clients=4")
+    said = capsys.readouterr().out
+    assert "2 domains" in said
+    assert "domain skew 0.50" in said
+    assert {(row["client"], row["domain"]) for row in table(tmp_path) if row["client"]} == {
+        ("0", "north"), ("1", "north"), ("2", "south"), ("3", "south"),
+    }  # fmt: skip
+
+
+def test_many_clients_are_cut_short_in_the_text_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(tmp_path, "num_clients=100", "alpha=0.1")
+    said = capsys.readouterr().out
+    assert "the 30 largest of 100 clients; split.csv has them all" in said
+    assert len({row["client"] for row in table(tmp_path)}) == 101
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--to=.*: cannot be written: file exists"):
+        report(tmp_path / "file")
+
+
+def test_sites_have_nothing_to_divide(tmp_path: Path) -> None:
+    words = ["partition=sites", "partition.names=[a]", "data=folder", "data.classes=[x,y]"]
+    with pytest.raises(ConfigError, match="a site looks at its own images with"):
+        report(tmp_path, *words)
