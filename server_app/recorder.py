@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from server_app.experiment import Experiment
 from server_app.replies import ClientUpdate
 from server_app.weights import Weights
-from task.errors import ConfigError
+from task.errors import ConfigError, system_reason
 from task.fingerprint import fingerprint
 
 FORMAT = 1
@@ -67,8 +67,8 @@ def plan_run_directory(experiment: Experiment) -> Path:
     except FileExistsError:
         raise ConfigError("output_dir", parent, "must be a directory, not a file") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError("output_dir", parent, f"must be writable: {reason}") from None
+        reason = f"must be writable: {system_reason(error)}"
+        raise ConfigError("output_dir", parent, reason) from None
     return directory
 
 

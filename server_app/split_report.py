@@ -13,7 +13,7 @@ from server_app.experiment import Experiment
 from server_app.split_pictures import draw_images, draw_split
 from task.data.federated import FederatedData, federate
 from task.data.skew import counts, skew
-from task.errors import ConfigError
+from task.errors import ConfigError, system_reason
 
 MOST_CLIENTS = 30
 COLUMNS = ("client", "split", "class", "domain", "images")
@@ -33,7 +33,7 @@ def report_split(experiment: Experiment, directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = f"cannot be written: {(error.strerror or str(error)).lower()}"
+        reason = f"cannot be written: {system_reason(error)}"
         raise ConfigError("--to", directory, reason) from None
     data = federate(experiment.local())
     table = counts(data)

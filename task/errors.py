@@ -44,3 +44,9 @@ class RunError(RuntimeError):
 def refuse(owner: object, field: str, allowed: str) -> NoReturn:
     """Raise a `ConfigError` for a dataclass field whose value is not allowed."""
     raise ConfigError(field, getattr(owner, field), allowed)
+
+
+def system_reason(error: OSError) -> str:
+    """Why the system refused, in its own words, to stand inside a sentence."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]

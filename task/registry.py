@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 PYDANTIC_WORDS = {
     "extra_forbidden": "unknown key",
+    "list_type": "must be a list, as in [a,b]",
     "missing": "a value is required",
     "string_pattern_mismatch": "must be letters, digits, '.', '_', '+' and '-', and begin with one "
     "of the first two",

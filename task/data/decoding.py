@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from task.data.sources.base import Catalogue, Source
-from task.errors import DataError
+from task.errors import DataError, system_reason
 
 MODES = {1: "L", 3: "RGB"}
 WIDE = 65535
@@ -86,5 +86,5 @@ def reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+        return system_reason(error)
     return str(error).strip().split("\n")[0] or type(error).__name__

@@ -7,6 +7,7 @@ found, and of two processes that need the same one, one waits and uses what the 
 """
 
 import dataclasses
+import errno
 import hashlib
 import json
 import logging
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from task.data.dataset import ImageDataset
 from task.data.decoding import decode_all
 from task.data.sources.base import Catalogue, Source
-from task.errors import DataError
+from task.errors import DataError, system_reason
 
 FORMAT = 1
 IMAGES, INDEX, DESCRIPTION = "images.npy", "index.npz", "store.json"
@@ -97,9 +98,8 @@ def named_failure(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
         cure = "$UNIVARFL_CACHE can name another place for decoded images"
-        raise DataError(f"{place}: cannot be written: {why}; {cure}") from None
+        raise DataError(f"{place}: cannot be written: {system_reason(error)}; {cure}") from None
 
 
 def load(directory: Path, source: Source) -> ImageDataset | None:
@@ -140,6 +140,10 @@ def build(source: Source, target: Path) -> None:
         for old in target.parent.iterdir():
             if old.is_dir():
                 shutil.rmtree(old)
+        needed, free = count * size**2 * source.channels, shutil.disk_usage(target.parent).free
+        if needed > free:
+            short = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
+            raise OSError(errno.ENOSPC, short)
         with tempfile.TemporaryDirectory(prefix="building-", dir=target.parent) as scratch:
             draft = Path(scratch, "store")
             draft.mkdir()

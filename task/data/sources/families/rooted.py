@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from task.data.sources.base import Source
-from task.errors import ConfigError, DataError
+from task.errors import ConfigError, DataError, system_reason
 
 
 @dataclass
@@ -38,7 +38,9 @@ class Rooted(Source):
             if not directory.is_dir():
                 raise ConfigError("data.root", self.root, "there is no such directory")
         except PermissionError as error:
-            raise ConfigError("data.root", self.root, f"cannot be read: {error.strerror}") from None
+            raise ConfigError(
+                "data.root", self.root, f"cannot be read: {system_reason(error)}"
+            ) from None
         return directory
 
 
@@ -60,4 +62,4 @@ def expect_file(path: Path, cure: str) -> Path:
         with path.open("rb"):
             return path
     except OSError as error:
-        raise DataError(f"{path}: {(error.strerror or str(error)).lower()}; {cure}") from None
+        raise DataError(f"{path}: {system_reason(error)}; {cure}") from None

@@ -14,7 +14,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from task.data.sources.base import Catalogue
 from task.data.sources.families.rooted import state_of
-from task.errors import DataError
+from task.errors import DataError, system_reason
 from task.seeding import numpy_generator
 
 TEST_SEED = 0
@@ -82,7 +82,7 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], deepest: int) -> 
                 tree.others.append("/".join(here))
     except OSError as error:
         where = error.filename or directory
-        raise DataError(f"{where}: {(error.strerror or str(error)).lower()}") from None
+        raise DataError(f"{where}: {system_reason(error)}") from None
 
 
 def file_catalogue(
