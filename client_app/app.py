@@ -4,12 +4,13 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from client_app.cohort import evaluate_cohort, train_cohort
+from client_app.discretion import discreet
 from client_app.introduction import introduce
 from client_app.memory import ClientMemory
 from client_app.request import Request
 from task import wire
 
-app = ClientApp()
+app = ClientApp(mods=[discreet])
 
 
 @app.query()

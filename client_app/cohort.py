@@ -9,8 +9,9 @@ from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from client_app.discretion import told
 from client_app.memory import ClientMemory
-from client_app.request import Request
+from client_app.request import Request, RequestError
 from task import wire
 from task.training import LocalResult
 
@@ -27,7 +28,8 @@ def train_cohort(request: Request) -> RecordDict:
             result = train_client(request, client, accepted)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
-            status |= {"status": "failed", "reason": one_line(error)}
+            reason = told(error, one_line(error), request.node_config)
+            status |= {"status": "failed", "reason": reason}
         else:
             losses = {f"{wire.LOSS_PREFIX}{name}": value for name, value in result.losses.items()}
             seconds = time.perf_counter() - started
@@ -43,6 +45,8 @@ def train_cohort(request: Request) -> RecordDict:
 def train_client(request: Request, client: int, accepted: int) -> LocalResult:
     """Train one client, with its memory of the round it was last accepted in."""
     worker = request.worker
+    if client not in worker.data.clients:
+        raise RequestError(f"client {client} is not trained here")
     train = partial(worker.train, request.weights, request.round, client)
     keepers = [member for member in worker.method.members() if member.memory]
     if not keepers:

@@ -2,12 +2,13 @@
 
 import logging
 import platform
-import sys
 
 import torch
 from flwr.app import ConfigRecord, Context, RecordDict
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
+from client_app.discretion import told
+from client_app.node import runtime
 from client_app.request import CodeMismatchError, Request
 from task import wire
 from task.data.federated import Site
@@ -28,19 +29,17 @@ def introduce(request: Request, context: Context) -> RecordDict:
     """
     node = context.node_config
     seat = {"seat": node.get(PARTITION_ID_KEY, 0), "seats": node.get(NUM_PARTITIONS_KEY, 1)}
-    able: Facts = {"device": "none", "site": "", "train": 0, "validation": 0, "error": ""}
+    able: Facts = {
+        "device": "none", "site": "", "data": "", "train": 0, "validation": 0, "error": "",
+    }  # fmt: skip
     try:
         able["device"] = request.worker.device.type
         _ = request.worker.trainer  # now, so that the first round need not wait for it
         if request.site is not None:
             able |= own_client(request.worker, request.site)
-    except (CodeMismatchError, DeviceError, SiteError) as reason:
-        able["error"] = str(reason)
-    except (ConfigError, DataError) as reason:
+    except (CodeMismatchError, ConfigError, DataError, DeviceError, SiteError) as reason:
         logger.error("%s", reason)
-        able["error"] = str(reason)
-        if request.site is not None:  # what its files are called stays at the site
-            able["error"] = f"site {request.site.name} cannot use its data; its own log says why"
+        able["error"] = told(reason, str(reason), node)
     introduction = ConfigRecord(
         {
             **seat,
@@ -64,13 +63,7 @@ def own_client(worker: Worker, site: Site) -> Facts:
         "seat": client,
         "seats": worker.config.num_clients,
         "site": site.name,
+        "data": worker.data.dataset.version,
         "train": len(split.train),
         "validation": len(split.validation),
     }
-
-
-def runtime() -> str:
-    """What runs this process: ``ray`` inside a Ray actor, else ``process``."""
-    ray = sys.modules.get("ray")
-    in_actor = ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id()
-    return "ray" if in_actor else "process"

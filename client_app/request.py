@@ -1,21 +1,23 @@
 """What the server asks of a worker, read from its message and checked."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import cast
 
 from flwr.app import Context, Message
-from flwr.common.constant import PARTITION_ID_KEY
 from torch import Tensor
 
+from client_app.node import NodeConfig, site_of
 from task import wire
 from task.config import LocalConfig
 from task.data.federated import Site
 from task.errors import SiteError
 from task.fingerprint import code_directories, fingerprint
 from task.worker import Worker, shared_worker
+
+
+class RequestError(ValueError):
+    """A request is not of the agreed form."""
 
 
 class CodeMismatchError(RuntimeError):
@@ -33,6 +35,7 @@ class Request:
         round: the server's round; 0 before the first.
         clients: the cohort.
         accepted: for each of them, the round it was last accepted in; 0 before that.
+        data: the version of a site's images at the handshake; empty before it, and in simulation.
         weights: the global weights; empty in a query.
         broadcast: what the method's server half sends, if anything.
         node_config: this node's own settings.
@@ -44,9 +47,10 @@ class Request:
     round: int
     clients: list[int]
     accepted: list[int]
+    data: str
     weights: dict[str, Tensor]
     broadcast: dict[str, Tensor]
-    node_config: Mapping[str, object]
+    node_config: NodeConfig
 
     @classmethod
     def of(cls, message: Message, context: Context) -> "Request":
@@ -56,9 +60,10 @@ class Request:
             run=cast(str, config["run"]),
             experiment=cast(str, config["experiment"]),
             fingerprint=cast(str, config["fingerprint"]),
-            round=cast(int, config["round"]),
-            clients=cast(list[int], config["clients"]),
-            accepted=cast(list[int], config["accepted"]),
+            round=whole(config["round"], "round"),
+            clients=wholes(config["clients"], "clients"),
+            accepted=wholes(config["accepted"], "accepted"),
+            data=cast(str, config["data"]),
             weights=tensors(message, wire.ARRAYS),
             broadcast=tensors(message, wire.BROADCAST),
             node_config=context.node_config,
@@ -77,7 +82,13 @@ class Request:
                 f"this worker would train with {code_directories()['task'].parent} "
                 f"({fingerprint()[:12]}), the server runs other code ({self.fingerprint[:12]})"
             )
-        return shared_worker(self.experiment, self.site)
+        worker = shared_worker(self.experiment, self.site)
+        if self.data and worker.data.dataset.version != self.data:
+            raise SiteError(
+                "its images have changed since the run began, and with them who is trained and who "
+                "is validated on; start the run anew"
+            )
+        return worker
 
     @cached_property
     def site(self) -> Site | None:
@@ -90,31 +101,26 @@ class Request:
         return site_of(self.node_config, sites)
 
 
-def site_of(node_config: Mapping[str, object], sites: Sequence[str]) -> Site | None:
-    """The site that this node is, by its own settings; None for a simulated worker.
-
-    Only a simulated worker, which Flower gives a partition id, reads the data that the experiment
-    names: a real one reads its own, whatever a coordinator asks.
+def whole(value: object, what: str) -> int:
+    """A whole number from 0.
 
     Raises:
-        SiteError: the node is a site and the experiment has none, or the other way round.
+        RequestError: it is something else. Such numbers name files in the client's memory.
     """
-    simulated = PARTITION_ID_KEY in node_config
-    if simulated and not sites:
-        return None
-    if simulated or "data-dir" not in node_config:
-        raise SiteError(
-            "a SuperNode names no data of its own: start it with --node-config "
-            "\"site='NAME' data-dir='DIRECTORY'\""
-        )
-    directory = Path(str(node_config["data-dir"])).expanduser().absolute()
-    site = Site(str(node_config.get("site", directory.name)), str(directory))
-    if not sites:
-        raise SiteError(
-            f"{site.name} is a site with data of its own; run with partition=sites "
-            "partition.names=[...] data=folder data.classes=[...]"
-        )
-    return site
+    if type(value) is not int or value < 0:
+        raise RequestError(f"the request's {what} must be a whole number")
+    return value
+
+
+def wholes(value: object, what: str) -> list[int]:
+    """A list of whole numbers from 0.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    if not isinstance(value, list):
+        raise RequestError(f"the request's {what} must be a list")
+    return [whole(number, what) for number in value]
 
 
 def tensors(message: Message, name: str) -> dict[str, Tensor]:

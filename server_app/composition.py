@@ -2,8 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -17,6 +18,8 @@ from server_app.experiment import Experiment
 from task.combination import PLUS
 from task.errors import ConfigError
 from task.registry import first_error
+
+PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
 
 
 def compose_experiment(overrides: Sequence[str]) -> Experiment:
@@ -50,14 +53,22 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
     if names:
         words.append(f"method=[{','.join(names)}]")
     # For partition=sites; without names the partition itself says what is missing.
-    OmegaConf.register_new_resolver("count", lambda names: max(1, len(names)), replace=True)
+    OmegaConf.register_new_resolver("count", lambda names: max(1, len(names or ())), replace=True)
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose("config", words)
     if len(names) > 1:
         config.method.name = PLUS.join(names)
-    if config.data.get("root") is not None:  # so that every process finds the same one
-        config.data.root = str(Path(str(config.data.root)).expanduser().absolute())
+    for key, path in local_paths(config.data).items():
+        config.data[key] = path
     return config
+
+
+def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
+    """The data set's paths on this machine, absolute, so that every process finds the same."""
+    typed = {key: Path(str(data[key])).expanduser() for key in PATHS if data.get(key)}
+    return {
+        key: str(path.absolute()) for key, path in typed.items() if key == "root" or path.is_dir()
+    }
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

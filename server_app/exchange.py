@@ -36,6 +36,7 @@ def request(
     clients: Sequence[int] = (),
     accepted: Sequence[int] = (),
     arrays: Mapping[str, ArrayRecord] = NO_ARRAYS,
+    data: str = "",
 ) -> Message:
     """A message to one worker; `task.wire` says what is in it."""
     config: dict[str, str | int | list[int]] = {
@@ -45,6 +46,7 @@ def request(
         "round": server_round,
         "clients": list(clients),
         "accepted": list(accepted),
+        "data": data,
     }
     content = RecordDict({wire.REQUEST: ConfigRecord(dict(config)), **arrays})
     return Message(content, dst_node_id=node_id, message_type=kind, group_id=str(server_round))

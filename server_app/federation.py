@@ -186,6 +186,7 @@ class Federation:
                 cohort.clients,
                 [self.model.last_accepted[client] for client in cohort.clients],
                 records,
+                cohort.seat.data,
             )
             for cohort in cohorts
         ]

@@ -19,6 +19,7 @@ INTRODUCTION = {
     "seat": int,
     "seats": int,
     "site": str,
+    "data": str,
     "train": int,
     "validation": int,
     "fingerprint": str,
@@ -46,6 +47,7 @@ class Seat:
         runtime: ``ray`` or ``process``.
         host: its machine's name.
         site: the site's name; empty for a simulated worker, which serves any client.
+        data: the version of the site's images.
         train: how many images the site trains on.
         validation: how many it validates on.
     """
@@ -56,6 +58,7 @@ class Seat:
     runtime: str
     host: str
     site: str = ""
+    data: str = ""
     train: int = 0
     validation: int = 0
 
@@ -119,6 +122,7 @@ def _seat(node_id: int, record: ConfigRecord) -> Seat:
         runtime=cast(str, record["runtime"]),
         host=cast(str, record["host"]),
         site=cast(str, record["site"]),
+        data=cast(str, record["data"]),
         train=cast(int, record["train"]),
         validation=cast(int, record["validation"]),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -37,7 +38,7 @@ def report_split(experiment: Experiment, directory: Path) -> None:
         raise ConfigError("--to", directory, reason) from None
     data = federate(experiment.local())
     table = counts(data)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     for line in description(experiment, data, table):
         console.print(line, soft_wrap=True)
     console.print(client_table(data, table, console.width))
@@ -47,8 +48,9 @@ def report_split(experiment: Experiment, directory: Path) -> None:
     title = f"{experiment.data['name']}, {experiment.partition['name']}"
     if "alpha" in experiment.partition:
         title += f" alpha {experiment.alpha:g}"
-    draw_split(data, table, title, directory / "split.png")
-    draw_images(data, experiment.seed, title, directory / "images.png")
+    with rc_context({"text.parse_math": False}):  # a class may be called $x_1$ and be no formula
+        draw_split(data, table, title, directory / "split.png")
+        draw_images(data, experiment.seed, title, directory / "images.png")
     console.print(f"wrote {directory / 'split.csv'}  split.png  images.png", soft_wrap=True)
 
 
@@ -131,7 +133,7 @@ def write_table(data: FederatedData, path: Path) -> None:
         for client, split in data.clients.items()
         for name, held in split._asdict().items()
     ]
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for client, name, held in [*parts, ("", "test", dataset.test)]:

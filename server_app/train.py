@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from server_app.composition import local_paths
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.experiment import Experiment
@@ -27,8 +28,8 @@ def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
     check_together(experiment)
     directory = plan_run_directory(experiment)
     place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
-    if root := experiment.data.get("root"):
-        place.append(f"data.root={quoted(root)}")
+    paths = local_paths(experiment.data)
+    place += [f"data.{key}={quoted(path)}" for key, path in paths.items()]
     try:
         if experiment.engine == "inprocess":
             run_inprocess(experiment, [*overrides, *place])

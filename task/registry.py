@@ -8,18 +8,29 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from task.errors import ConfigError
 
 T = TypeVar("T")
 
+
+def as_names(value: Any) -> Any:
+    """A list's whole numbers as their digits: classes and sites are often called 0, 1, 2."""
+    if not isinstance(value, list):
+        return value
+    return [str(name) if type(name) is int else name for name in value]
+
+
+Names = Annotated[list[str], BeforeValidator(as_names)]
+
 PYDANTIC_WORDS = {
     "extra_forbidden": "unknown key",
     "list_type": "must be a list, as in [a,b]",
     "missing": "a value is required",
+    "string_type": "must be text; quote what is also a number or a truth value",
     "string_pattern_mismatch": "must be letters, digits, '.', '_', '+' and '-', and begin with one "
     "of the first two",
     "unexpected_keyword_argument": "unknown key",

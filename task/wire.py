@@ -2,7 +2,8 @@
 
 A request holds ``ARRAYS`` (the global weights), ``BROADCAST`` (what the method's server half sends)
 and ``REQUEST`` (``run``, its id; ``experiment``, a `LocalConfig` as JSON; ``fingerprint``;
-``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0).
+``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0;
+``data``, the version of a site's images as it introduced itself).
 Its reply holds, for each client of the cohort, a record of each kind below under
 ``key(kind, client)``.
 """
@@ -19,6 +20,8 @@ EXTRA = "extra"
 LOSS_PREFIX = "loss/"
 
 FORGET = "forget"
+
+IN_PROCESS = "in-process"  # in a node's settings: it is simulated in the server's own process
 
 
 def key(kind: str, client: int) -> str:

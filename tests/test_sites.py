@@ -3,17 +3,24 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+from flwr.app import Message, MessageType
 
-from client_app.request import site_of
+import client_app.app
+from client_app.node import site_of
 from server_app.composition import compose_experiment
+from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.engines.superlink import SuperLink, free_ports
+from server_app.exchange import Exchange, Run, request
 from server_app.recorder import read_record
 from server_app.train import train_experiment
+from server_app.weights import from_tensors, to_record
+from task import wire
 from task.data.federated import Site, federate_site
 from task.errors import ConfigError, DataError, SiteError
+from task.worker import Worker, shared_worker
 from tests.conftest import Train, rows, sha256
 from tests.task.data import making
 from tests.test_flower import run_app
@@ -95,7 +102,7 @@ def test_a_site_that_cannot_read_its_data_says_why_to_itself_alone(
     _, directory = run_app(deployment, tmp_path / "runs", [*EXPERIMENT, *names])
     record = read_record(directory)
     assert record["status"] == "failed"
-    assert "site north cannot use its data; its own log says why" in record["reason"]
+    assert "site north failed; its own log says why" in record["reason"]
     assert "secret_name" not in (directory / "run.log").read_text()
     assert "class 'zebra' is not among the experiment's classes dog, cat, fox" in log.read_text()
 
@@ -132,22 +139,26 @@ class TestOneSite:
 
 class TestWhoseData:
     def test_a_simulated_worker_reads_what_the_experiment_names(self) -> None:
-        assert site_of({"partition-id": 0, "num-partitions": 2}, []) is None
+        assert site_of({"partition-id": 0, wire.IN_PROCESS: True}, []) is None
 
     def test_a_sites_name_is_its_own_or_its_directorys(self) -> None:
         assert site_of({"site": "a", "data-dir": "/data/x"}, ["a"]) == Site("a", "/data/x")
         assert site_of({"data-dir": "/data/x"}, ["x"]) == Site("x", "/data/x")
+        assert site_of({"site": 1, "data-dir": "/data/x"}, ["1"]) == Site("1", "/data/x")
 
     @pytest.mark.parametrize(
         ("node_config", "sites", "message"),
         [
-            ({"partition-id": 0}, ["a"], "names no data of its own: start it with --node-config"),
+            ({wire.IN_PROCESS: True}, ["a"], "names no data of its own: start it with --node-con"),
             ({}, [], "names no data of its own: start it with --node-config"),
+            ({"partition-id": 0, "num-partitions": 2}, [], "names no data of its own"),
             (
                 {"data-dir": "/data/x"},
                 [],
                 "x is a site with data of its own; run with partition=si",
             ),
+            ({"partition-id": 0, "data-dir": "/data/x"}, [], "x is a site with data of its own"),
+            ({"data-dir": "data/x"}, ["x"], "data-dir of site x must be an absolute path"),
         ],
     )
     def test_anything_else_is_refused(
@@ -155,6 +166,87 @@ class TestWhoseData:
     ) -> None:
         with pytest.raises(SiteError, match=message):
             site_of(node_config, sites)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> tuple[Path, InProcessGrid, list[int]]:
+    """One site, as a real SuperNode would be, with its data directory."""
+    directory = making.tree(tmp_path / "Clinic_X", ["cat", "dog"], 10)
+    grid = InProcessGrid(client_app.app.app, 1)
+    (node,) = grid.get_node_ids()
+    grid._contexts[node].node_config = {"site": "north", "data-dir": str(directory)}
+    return directory, grid, [node]
+
+
+class TestDiscretion:
+    """What a site's own messages say when something is wrong with its files."""
+
+    words: ClassVar = [*EXPERIMENT, "partition=sites", "partition.names=[north]"]
+
+    def ask(
+        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: str, data: str = "",
+        client: int = 0,
+    ) -> Message:  # fmt: skip
+        _, grid, (node,) = clinic
+        local = compose_experiment(self.words).local()
+        run = Run("run", local.model_dump_json())
+        worker = Worker(local)
+        arrays = {wire.ARRAYS: to_record(from_tensors(worker.initial_weights()))}
+        shared_worker.cache_clear()  # a SuperNode starts a new process for each message
+        message = request(kind, node, run, 1, [client], [0], arrays, data)
+        (reply,) = Exchange(grid, [message], 60).replies()
+        assert reply is not None
+        return reply
+
+    def introduced(self, clinic: tuple[Path, InProcessGrid, list[int]]) -> dict[str, object]:
+        record = self.ask(clinic, MessageType.QUERY).content.config_records[wire.INTRODUCTION]
+        return dict(record)
+
+    def test_a_sound_site_tells_its_counts(
+        self, clinic: tuple[Path, InProcessGrid, list[int]]
+    ) -> None:
+        found = self.introduced(clinic)
+        assert (found["site"], found["seat"], found["seats"]) == ("north", 0, 1)
+        assert (found["train"], found["validation"], found["error"]) == (18, 2, "")
+
+    @pytest.mark.parametrize("kind", [MessageType.TRAIN, MessageType.EVALUATE, MessageType.QUERY])
+    def test_no_name_of_its_files_leaves_it(
+        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:  # fmt: skip
+        (clinic[0] / "Jane_Doe_1970").mkdir()
+        reply = self.ask(clinic, kind)
+        said = reply.error.reason if reply.has_error() else str(reply.content)
+        assert said is not None
+        assert "Jane" not in said
+        assert str(clinic[0]) not in said
+        assert "site north failed; its own log says why" in said
+        assert "Jane_Doe_1970" in caplog.text
+
+    def test_images_that_change_during_a_run_end_it(
+        self, clinic: tuple[Path, InProcessGrid, list[int]]
+    ) -> None:
+        version = str(self.introduced(clinic)["data"])
+        assert not self.ask(clinic, MessageType.TRAIN, version).has_error()
+        making.save(clinic[0] / "cat" / "new.png", 99)
+        reply = self.ask(clinic, MessageType.TRAIN, version)
+        assert reply.has_error()
+        assert "its images have changed since the run began" in str(reply.error.reason)
+
+    def test_a_client_that_is_not_the_sites_is_refused(
+        self, clinic: tuple[Path, InProcessGrid, list[int]]
+    ) -> None:
+        reply = self.ask(clinic, MessageType.TRAIN, client=3)
+        status = reply.content.config_records[wire.key(wire.STATUS, 3)]
+        assert status["reason"] == "RequestError: client 3 is not trained here"
+
+    @pytest.mark.parametrize("client", ["0/../../secret", -1, 1.5])
+    def test_a_client_is_a_number_and_never_a_path(
+        self, clinic: tuple[Path, InProcessGrid, list[int]], client: Any
+    ) -> None:
+        reply = self.ask(clinic, MessageType.TRAIN, client=client)
+        assert reply.has_error()
+        assert "the request's clients must be a whole number" in str(reply.error.reason)
 
 
 class TestComposition:

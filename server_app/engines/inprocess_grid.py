@@ -19,6 +19,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from task import wire
+
 RUN_ID = 1
 FIRST_NODE_ID = 1000
 
@@ -45,7 +47,11 @@ class InProcessGrid(Grid):
             FIRST_NODE_ID + index: Context(
                 run_id=RUN_ID,
                 node_id=FIRST_NODE_ID + index,
-                node_config={PARTITION_ID_KEY: index, NUM_PARTITIONS_KEY: supernodes},
+                node_config={
+                    PARTITION_ID_KEY: index,
+                    NUM_PARTITIONS_KEY: supernodes,
+                    wire.IN_PROCESS: True,
+                },
                 state=RecordDict(),
                 run_config={},
             )

@@ -13,6 +13,7 @@ class ImageDataset:
     """A data set, its pixels in memory or mapped from disk.
 
     Attributes:
+        version: changes with the source's files and settings.
         images: [N, H, W, C] uint8.
         labels: [N] int64, an index into `classes`.
         domain_of: [N] int64, an index into `domains`.
@@ -26,6 +27,7 @@ class ImageDataset:
         notes: what else a person should know of it.
     """
 
+    version: str
     images: NDArray[np.uint8]
     labels: Positions
     domain_of: Positions

@@ -62,12 +62,12 @@ def decode(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
         BadImageError: its pixels are of a range that it does not tell.
     """
     upright = ImageOps.exif_transpose(image)
-    plain = eight_bit(upright).convert(MODES[channels])
+    plain = eight_bit(upright, image.format).convert(MODES[channels])
     resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(resized).reshape(size, size, channels)
 
 
-def eight_bit(image: Image.Image) -> Image.Image:
+def eight_bit(image: Image.Image, file_format: str | None) -> Image.Image:
     """The image with 8 bits a channel. Pillow itself would cut 16 bits off at 255."""
     if image.mode == "P" and "transparency" in image.info:
         return image.convert("RGBA")  # else Pillow warns
@@ -75,9 +75,9 @@ def eight_bit(image: Image.Image) -> Image.Image:
         raise BadImageError("its pixels are floats, whose range no one can know")
     if not image.mode.startswith("I"):
         return image
-    values = np.asarray(image).astype(np.int64)
-    if values.min() < 0 or values.max() > WIDE:
+    if image.mode == "I" and file_format != "PPM":  # which Pillow scales to 16 bits itself
         raise BadImageError("its pixels are 32-bit integers, whose range no one can know")
+    values = np.asarray(image).astype(np.int64)
     return Image.fromarray((values / (WIDE / 255)).round().astype(np.uint8))
 
 

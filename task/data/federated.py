@@ -58,11 +58,12 @@ def federate(config: LocalConfig) -> FederatedData:
         ConfigError: the data are not there, or cannot serve so many clients.
         DataError: they cannot be used.
     """
-    dataset = open_dataset(config.source())
+    source, divider = config.source(), config.divider()
+    dataset = open_dataset(source.at_coordinator() if divider.sites else source)
     generator = numpy_generator(config.seed, "partition")
     train = dataset.train
     pool = Pool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
-    division = config.divider().divide(pool, config.num_clients, generator)
+    division = divider.divide(pool, config.num_clients, generator)
     clients = {
         client: hold_out(dataset.train[part], config.seed, client)
         for client, part in enumerate(division.clients)
@@ -86,7 +87,8 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     split = hold_out(dataset.train, config.seed, client)
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
-    return FederatedData(dataset, {client: split}, notes(dataset))
+    unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""
+    return FederatedData(dataset, {client: split}, notes(dataset, unused))
 
 
 def hold_out(positions: Positions, seed: int, client: int) -> ClientSplit:

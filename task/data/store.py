@@ -53,16 +53,31 @@ def open_dataset(source: Source) -> ImageDataset:
         DataError: the files, or the place for the store, cannot be used.
     """
     place = store_root() / f"{name_of(source)}-{digest(dataclasses.asdict(source))}"
-    with only_one(place):
-        source.obtain()
-        target = place / digest([FORMAT, PIL.__version__, source.channels, source.fingerprint()])
-        dataset = load(target, source)
+    with unreadable_named(source):
+        if source.to_fetch():
+            with only_one(place):
+                if source.to_fetch():
+                    source.fetch()
+        dataset = load(target_of(source, place), source)
         if dataset is None:
-            build(source, target)
-            dataset = load(target, source)
-    if dataset is None:
-        raise DataError(f"{target}: was written and cannot be read back; is the disk sound?")
+            with only_one(place):
+                target = target_of(source, place)
+                dataset = load(target, source) or build(source, target)
     return dataset
+
+
+def target_of(source: Source, place: Path) -> Path:
+    """Where the store for the present state of the source's files is, or will be."""
+    return place / digest([FORMAT, PIL.__version__, source.channels, source.fingerprint()])
+
+
+@contextmanager
+def unreadable_named(source: Source) -> Iterator[None]:
+    """Say what it was of a source that the system would not let us read."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{error.filename or name_of(source)}: {system_reason(error)}") from None
 
 
 def name_of(source: Source) -> str:
@@ -115,6 +130,7 @@ def load(directory: Path, source: Source) -> ImageDataset | None:
     if images.shape != shape or len(columns["labels"]) != len(images):
         return None
     return ImageDataset(
+        version=directory.name,
         images=images,
         **columns,
         classes=tuple(description["classes"]),
@@ -126,8 +142,8 @@ def load(directory: Path, source: Source) -> ImageDataset | None:
     )
 
 
-def build(source: Source, target: Path) -> None:
-    """Decode a data set into `target`, and delete what is stale or was left half-written beside it.
+def build(source: Source, target: Path) -> ImageDataset:
+    """Decode a data set into `target`, and delete what is stale or half-written beside it.
 
     Raises:
         DataError: an image cannot be read and must not be left out, or the disk is full.
@@ -137,9 +153,8 @@ def build(source: Source, target: Path) -> None:
     size = source.image_size
     logger.info("%s: preparing %d images at %dx%d, once", name_of(source), count, size, size)
     with named_failure(target.parent):
-        for old in target.parent.iterdir():
-            if old.is_dir():
-                shutil.rmtree(old)
+        for half_written in target.parent.glob("building-*"):
+            shutil.rmtree(half_written)
         needed, free = count * size**2 * source.channels, shutil.disk_usage(target.parent).free
         if needed > free:
             short = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
@@ -149,10 +164,18 @@ def build(source: Source, target: Path) -> None:
             draft.mkdir()
             skipped = write_images(source, catalogue, draft / IMAGES)
             write_index(source, catalogue, skipped, draft)
+            shutil.rmtree(target, ignore_errors=True)  # damaged, or we would not be here
             draft.rename(target)
+        for stale in target.parent.iterdir():
+            if stale.is_dir() and stale != target:
+                shutil.rmtree(stale)
     megabytes = (target / IMAGES).stat().st_size / 1e6
     seconds = time.monotonic() - started
     logger.info("prepared in %.0f s: %.0f MB in %s", seconds, megabytes, target)
+    dataset = load(target, source)
+    if dataset is None:
+        raise DataError(f"{target}: was written and cannot be read back; is the disk sound?")
+    return dataset
 
 
 def write_images(source: Source, catalogue: Catalogue, path: Path) -> dict[int, str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from flwr.app import Message, MessageType
-from flwr.common.constant import PARTITION_ID_KEY
 from torch import Tensor
 
 from client_app.app import app
@@ -143,9 +142,10 @@ class TestCohort:
             server_round,
             [1],
             [accepted],
+            "",
             weights,
             {},
-            {PARTITION_ID_KEY: 0},
+            {wire.IN_PROCESS: True},
         )
         reply = train_cohort(asked)
         status = reply.config_records[wire.key(wire.STATUS, 1)]

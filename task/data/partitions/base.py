@@ -71,8 +71,9 @@ class Divided(Partition):
     min_images: int
 
     def __post_init__(self) -> None:
-        if self.min_images < 1:
-            raise ConfigError("min_images", self.min_images, "must be at least 1")
+        if self.min_images < 3:
+            allowed = "must be at least 3: two images to train on and one for validation"
+            raise ConfigError("min_images", self.min_images, allowed)
 
     def check(self, images: int, num_clients: int) -> None:
         """Refuse more clients than the images can serve.

@@ -7,13 +7,14 @@ import numpy as np
 
 from task.data.partitions.base import Division, Partition, Pool
 from task.errors import ConfigError, refuse
+from task.registry import Names
 
 
 @dataclass
 class Sites(Partition):
     """The names of the sites; client i is the i-th of them in alphabetical order."""
 
-    names: list[str]
+    names: Names
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) < len(self.names):

@@ -64,8 +64,12 @@ class Source(ABC):
         if not 8 <= self.image_size <= 1024:
             refuse(self, "image_size", "must be from 8 to 1024")
 
-    def obtain(self) -> None:  # noqa: B027  (most have nothing to do)
-        """Make the files be there, where that was asked for and can be done.
+    def to_fetch(self) -> bool:
+        """Whether the files are not there, and can be and shall be fetched."""
+        return False
+
+    def fetch(self) -> None:  # noqa: B027  (most cannot)
+        """Make the files be there.
 
         Raises:
             DataError: it failed.
@@ -89,7 +93,7 @@ class Source(ABC):
         """
 
     def at_site(self, directory: str) -> "Source":
-        """The same classes and settings, read from one site's own directory.
+        """The same classes and settings, with all of one site's own directory to train on.
 
         Raises:
             ConfigError: sites cannot bring this data set.
@@ -99,3 +103,7 @@ class Source(ABC):
             f"a benchmark, which no site brings (asked for {directory}); with partition=sites "
             "use data=folder data.classes=[...]",
         )  # fmt: skip
+
+    def at_coordinator(self) -> "Source":
+        """What the coordinator of sites reads itself: its test set, if it has one."""
+        return self

@@ -1,9 +1,10 @@
 """Your own images, as they lie: ``<class>/*``, ``<split>/<class>/*`` or ``<domain>/<class>/*``.
 
-Which of the three it is shows in the directories' names and depth. Splits are called ``train``,
-``val`` (or ``valid``, ``validation``) and ``test``; where there is no ``test``, ``val`` is the test
-set, and where there is, ``val`` is trained on like ``train``: every client keeps a tenth of its own
-images for validation anyway. Without splits, a share of each class and domain is held out.
+Which of the three it is shows in the directories' names and depth. Splits are called ``train`` (or
+``training``), ``val`` (``valid``, ``validation``) and ``test`` (``testing``), in any case; where
+there is no ``test``, ``val`` is the test set, and where there is, ``val`` is trained on like
+``train``: every client keeps a tenth of its own images for validation anyway. Without either, a
+share of each class and domain is held out.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,22 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from task.data.sources.base import Catalogue
+from task.data.sources.base import Catalogue, Source
+from task.data.sources.families.no_images import NoImages
 from task.data.sources.families.rooted import Rooted
-from task.data.sources.families.tree import Tree, file_catalogue, sample_test, walk
+from task.data.sources.families.tree import (
+    Tree,
+    file_catalogue,
+    readable,
+    sample_test,
+    share,
+    walk,
+)
 from task.errors import ConfigError, DataError, refuse
+from task.registry import Names
 
-TRAIN, VALIDATION, TEST = ("train",), ("val", "valid", "validation"), ("test",)
+TRAIN, TEST = ("train", "training"), ("test", "testing")
+VALIDATION = ("val", "valid", "validation")
 SPLITS = (*TRAIN, *VALIDATION, *TEST)
 LAYOUTS = "<class>/*, <split>/<class>/* or <domain>/<class>/*"
 
@@ -31,12 +42,12 @@ class Folder(Rooted):
     Attributes:
         classes: the class names in the order of their labels; None for the directories' names,
             sorted. Every site of an experiment must have the same, so there they must be given.
-        test_share: the share of each class and domain held out where there is no split.
+        test_share: the share of each class and domain held out where no directory says so.
     """
 
     skips_bad_images: ClassVar = True
 
-    classes: list[str] | None
+    classes: Names | None
     test_share: float
 
     def __post_init__(self) -> None:
@@ -47,28 +58,27 @@ class Folder(Rooted):
             refuse(self, "classes", "must be two different names or more")
 
     def fingerprint(self) -> str:
-        return self._tree().fingerprint
+        return walk(self.directory).fingerprint
 
     def catalogue(self) -> Catalogue:
-        tree = self._tree()
-        if not tree.files and self.root is not None:
+        tree = walk(self.directory)
+        if not tree.files:
             raise ConfigError("data.root", self.root, f"holds no images; expected {LAYOUTS}")
-        groups = directories_above(tree)
-        names = [file.parts[-2] for file in tree.files]
-        found = sorted({parts[-1] for parts in tree.directories if len(parts) == depth(tree) - 1})
-        classes = self.classes or found
-        for name in sorted(set(found) - set(classes)):
-            (where,) = [parts for parts in tree.directories if parts[-1] == name][:1]
-            known = f"is not among the experiment's classes {', '.join(classes)}"
-            raise DataError(f"{tree.root.joinpath(*where)}: class {name!r} {known} (data.classes)")
-        split = set(groups) <= set(SPLITS)
+        above = directories_above(tree)
+        splits = [name.lower() if name.lower() in SPLITS else "" for name in above]
+        domains = ["" if split else name for name, split in zip(above, splits, strict=True)]
+        names = [readable(file.parts[-2]) for file in tree.files]
+        classes = self._classes(tree, domains, names)
+        test = split_test(splits)
+        if not test.any():
+            test = sample_test(list(zip(domains, names, strict=True)), share(self.test_share))
         return file_catalogue(
             tree.root,
             [Path(*file.parts) for file in tree.files],
             classes,
             names,
-            split_test(groups) if split else self._sampled(groups, names),
-            None if split or depth(tree) == 2 else groups,
+            test,
+            domains,
             list(notes(tree, classes, names)),
         )
 
@@ -79,19 +89,36 @@ class Folder(Rooted):
             )
         return replace(self, root=directory, test_share=0.0)
 
-    def _tree(self) -> Tree:
-        if self.root is None and self.classes is not None:
-            return Tree(Path(), [], [], [])  # a coordinator without images of its own
-        return walk(self.directory)
+    def at_coordinator(self) -> Source:
+        return self if self.root or not self.classes else NoImages(self.image_size, self.classes)
 
-    def _sampled(self, groups: Sequence[str], names: Sequence[str]) -> NDArray[np.bool_]:
-        cells = list(zip(groups, names, strict=True))
-        return sample_test(cells, lambda _, images: int(images * self.test_share + 0.5))
+    def _classes(self, tree: Tree, domains: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+        """The classes that were given, or those that are there, one without images among them."""
+        places = [parts for parts in tree.directories if len(parts) == depth(tree) - 1]
+        if self.classes is None:
+            apart = len(set(zip(domains, names, strict=True))) == len(set(names))
+            if len(set(domains)) > 1 and apart:
+                first, second, *_ = sorted(set(domains))
+                raise DataError(
+                    f"{tree.root}: no class is both in {first} and in another domain; lay images "
+                    f"out as <class>/* if {first} and {second} are the classes, or name the "
+                    "classes in data.classes"
+                )
+            found = sorted({readable(parts[-1]) for parts in places})
+            if len(found) < 2:
+                raise DataError(f"{tree.root}: one class alone, {found[0]}; expected {LAYOUTS}")
+            return found
+        for parts in places:
+            if readable(parts[-1]) not in self.classes:
+                known = f"is not among the experiment's classes {', '.join(self.classes)}"
+                where = tree.root.joinpath(*parts)
+                raise DataError(f"{where}: class {parts[-1]!r} {known} (data.classes)")
+        return self.classes
 
 
 def depth(tree: Tree) -> int:
     """How many names lead to an image: 2 for ``<class>/*``, 3 with a split or domain above."""
-    return len(tree.files[0].parts) if tree.files else 2
+    return len(tree.files[0].parts)
 
 
 def directories_above(tree: Tree) -> list[str]:
@@ -107,11 +134,11 @@ def directories_above(tree: Tree) -> list[str]:
                 f"{tree.root.joinpath(*file.parts)}: images must all lie as one of {LAYOUTS}; "
                 f"the first one is {first}"
             )
-    groups = [file.parts[0] if len(file.parts) == 3 else "" for file in tree.files]
-    odd = sorted(set(groups) - set(SPLITS))
-    if odd and set(groups) & set(SPLITS):
+    above = [readable(file.parts[0]) if len(file.parts) == 3 else "" for file in tree.files]
+    odd = sorted(name for name in set(above) if name.lower() not in SPLITS)
+    if odd and len(odd) < len(set(above)):
         raise DataError(f"{tree.root / odd[0]}: stands beside splits and is called otherwise")
-    return groups
+    return above
 
 
 def split_test(splits: Sequence[str]) -> NDArray[np.bool_]:
@@ -123,8 +150,10 @@ def split_test(splits: Sequence[str]) -> NDArray[np.bool_]:
 def notes(tree: Tree, classes: Sequence[str], names: Sequence[str]) -> list[str]:
     """What a person may not have meant: classes without images, files that are no images."""
     found = []
-    if empty := sorted(set(classes) - set(names)) if tree.files else []:
+    if empty := sorted(set(classes) - set(names)):
         found.append(f"no images of class {', '.join(empty)}")
     if tree.others:
-        found.append(f"{len(tree.others)} files without an image's name, such as {tree.others[0]}")
+        what = "file has" if len(tree.others) == 1 else "files have"
+        example = f"{readable(tree.others[0])} for one"
+        found.append(f"{len(tree.others)} {what} no image's name and no use: {example}")
     return found

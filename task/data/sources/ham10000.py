@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from task.data.sources.base import Catalogue
 from task.data.sources.families.rooted import Rooted, expect_file, state_of
-from task.data.sources.families.tree import TEST_SEED, Tree, file_catalogue, walk
+from task.data.sources.families.tree import TEST_SEED, file_catalogue, missing_note, walk
 from task.errors import DataError
 from task.seeding import numpy_generator
 
-METADATA = "HAM10000_metadata.csv"
+METADATA = ("HAM10000_metadata.csv", "HAM10000_metadata.tab", "HAM10000_metadata")
 CURE = "take HAM10000 from the Harvard Dataverse, doi:10.7910/DVN/DBW86T"
 CLASSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
+COLUMNS = ("image_id", "lesion_id", "dx", "dataset")
+IMAGES = 10_015
 TEST_SHARE = 0.2
 
 
@@ -34,21 +36,24 @@ class Lesion(NamedTuple):
     lesion_id: str
     dx: str
     dataset: str
+    line: int
 
 
 @dataclass
 class Ham10000(Rooted):
-    """``HAM10000_metadata.csv`` and ``<image_id>.jpg`` in any directories beside it."""
+    """``HAM10000_metadata.csv`` (or ``.tab``) and ``<image_id>.jpg`` in directories beside it."""
 
     def fingerprint(self) -> str:
-        metadata = expect_file(self.directory / METADATA, CURE)
-        return state_of([(METADATA, metadata.stat())]) + self._images().fingerprint
+        metadata = self._metadata()
+        return state_of([(metadata.name, metadata.stat())]) + walk(self.directory).fingerprint
 
     def catalogue(self) -> Catalogue:
-        rows = read_metadata(expect_file(self.directory / METADATA, CURE))
-        files = {Path(file.parts[-1]).stem: Path(*file.parts) for file in self._images().files}
-        for line, row in enumerate(rows, start=2):
-            where = f"{self.directory / METADATA}, line {line}"
+        metadata = self._metadata()
+        rows = read_metadata(metadata)
+        found = walk(self.directory).files
+        files = {Path(file.parts[-1]).stem: Path(*file.parts) for file in found}
+        for row in rows:
+            where = f"{metadata}, line {row.line}"
             if row.image_id not in files:
                 missing = f"no image {row.image_id}.jpg in any directory under {self.directory}"
                 raise DataError(f"{where}: {missing}; {CURE}")
@@ -61,10 +66,12 @@ class Ham10000(Rooted):
             [row.dx for row in rows],
             held_out_lesions(rows),
             [row.dataset for row in rows],
+            missing_note(len(rows), IMAGES),
         )
 
-    def _images(self) -> Tree:
-        return walk(self.directory)
+    def _metadata(self) -> Path:
+        places = [self.directory / name for name in METADATA]
+        return next(filter(Path.is_file, places), None) or expect_file(places[0], CURE)
 
 
 def read_metadata(path: Path) -> list[Lesion]:
@@ -74,11 +81,16 @@ def read_metadata(path: Path) -> list[Lesion]:
         DataError: a column is missing.
     """
     with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        missing = sorted(set(Lesion._fields) - set(reader.fieldnames or ()))
+        head = file.readline()
+        file.seek(0)
+        reader = csv.DictReader(file, delimiter="\t" if "\t" in head else ",")
+        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise DataError(f"{path}: no column {', '.join(missing)}; {CURE}")
-        rows = [Lesion(**{name: row[name] or "" for name in Lesion._fields}) for row in reader]
+        rows = [
+            Lesion(**{name: row[name] or "" for name in COLUMNS}, line=reader.line_num)
+            for row in reader
+        ]
     return sorted(rows)
 
 

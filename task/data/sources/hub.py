@@ -15,7 +15,7 @@ from PIL import Image
 
 from task.data.sources.base import Catalogue, Source
 from task.data.sources.families.rooted import state_of
-from task.data.sources.families.tree import sample_test
+from task.data.sources.families.tree import sample_test, share
 from task.errors import ConfigError, DataError, refuse
 
 
@@ -53,6 +53,8 @@ class Hub(Source):
             refuse(self, "repo", "say which data set: data=hub data.repo=OWNER/NAME")
         if not 0 <= self.test_share <= 1:
             refuse(self, "test_share", "must be from 0 to 1")
+        if self.test_split == self.train_split:
+            refuse(self, "test_split", "must be another split than train_split")
 
     def fingerprint(self) -> str:
         directory = Path(str(self.repo))
@@ -88,7 +90,7 @@ class Hub(Source):
             labels=labels,
             test=np.arange(len(labels)) >= sizes[0]
             if self.test_split
-            else sample_test(cells, lambda _, images: int(images * self.test_share + 0.5)),
+            else sample_test(cells, share(self.test_share)),
             read=read,
             name=name,
             domains=domains,
@@ -103,7 +105,7 @@ class Hub(Source):
             raise ConfigError("data", "hub", cure) from None
         try:
             table = load_dataset(str(self.repo), self.subset, split=split, revision=self.revision)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # the library raises what its many formats and the network do
             reason = str(error).strip().split("\n")[0]
             raise ConfigError("data.repo", self.repo, f"split {split!r}: {reason}") from None
         for key in ("image", "label", "domain"):
@@ -121,10 +123,11 @@ def named(tables: Sequence[Any], column: str) -> tuple[tuple[str, ...], NDArray[
         DataError: a value is missing.
     """
     values = [value for table in tables for value in table[column]]
-    if None in values or -1 in values:
-        raise DataError(f"column {column!r}: a row has no value (rows without labels are no use)")
     feature = tables[0].features[column]
-    if hasattr(feature, "names"):
+    named_classes = hasattr(feature, "names")
+    if None in values or (named_classes and -1 in values):  # the hub's -1 is a class not told
+        raise DataError(f"column {column!r}: a row has no value (rows without labels are no use)")
+    if named_classes:
         return tuple(feature.names), np.array(values, dtype=np.int64)
     names, numbers = np.unique(np.array(values), return_inverse=True)
     return tuple(str(name) for name in names), numbers.astype(np.int64)

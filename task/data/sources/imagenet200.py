@@ -5,6 +5,7 @@ FedAlign does not say which classes; ours are drawn with a seed of their own. Th
 are the test set. It gives no image size either; ours is 64.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from task.data.sources.families.tree import Tree, file_catalogue, walk
 from task.errors import ConfigError, DataError
 from task.seeding import numpy_generator
 
+WNID = re.compile(r"n\d{8}")
+ALL_CLASSES = 1000
 CLASSES = 200
 CLASSES_SEED = 0
 
@@ -48,9 +51,10 @@ class Imagenet200(Rooted):
         train = self.directory / "train"
         if not train.is_dir() or not (self.directory / "val").is_dir():
             raise ConfigError("data.root", self.root, "must hold train/<wnid>/* and val/<wnid>/*")
-        found = sorted(path.name for path in train.iterdir() if path.is_dir())
-        if len(found) < CLASSES:
-            raise DataError(f"{train}: {len(found)} classes; {CLASSES} are drawn from all 1,000")
+        found = sorted(path.name for path in train.iterdir() if WNID.fullmatch(path.name))
+        if len(found) != ALL_CLASSES:
+            drawn = f"{CLASSES} are drawn from all {ALL_CLASSES} of ImageNet-1k"
+            raise DataError(f"{train}: {len(found)} classes; {drawn}")
         chosen = numpy_generator(CLASSES_SEED, "classes").choice(found, CLASSES, replace=False)
         return sorted(chosen.tolist())
 

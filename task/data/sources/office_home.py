@@ -17,5 +17,6 @@ class OfficeHome(DomainFolders):
 
     domain_names: ClassVar = ("Art", "Clipart", "Product", "Real World")
     folder: ClassVar = "OfficeHomeDataset_10072016"
+    num_images: ClassVar = 15_588
     num_classes: ClassVar = 65
     test_images: ClassVar = 7

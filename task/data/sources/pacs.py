@@ -17,5 +17,6 @@ class Pacs(DomainFolders):
 
     domain_names: ClassVar = ("art_painting", "cartoon", "photo", "sketch")
     folder: ClassVar = "PACS"
+    num_images: ClassVar = 9_991
     num_classes: ClassVar = 7
     test_images: ClassVar = 40

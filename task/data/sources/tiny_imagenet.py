@@ -12,10 +12,11 @@ import numpy as np
 
 from task.data.sources.base import Catalogue
 from task.data.sources.families.rooted import Rooted, expect_file, state_of
-from task.data.sources.families.tree import file_catalogue, walk
+from task.data.sources.families.tree import file_catalogue, missing_note, walk
 from task.errors import ConfigError, DataError
 
 FOLDER = "tiny-imagenet-200"
+IMAGES = 110_000
 CURE = "unpack tiny-imagenet-200.zip again"
 
 
@@ -44,7 +45,14 @@ class TinyImagenet(Rooted):
             if name not in classes:
                 raise DataError(f"{place / path}: class {name!r} is not in {place / 'wnids.txt'}")
         held_out = np.arange(len(train) + len(test)) >= len(train)
-        return file_catalogue(place, [*train, *test], classes, [*names, *test_names], held_out)
+        return file_catalogue(
+            place,
+            [*train, *test],
+            classes,
+            [*names, *test_names],
+            held_out,
+            notes=missing_note(len(held_out), IMAGES),
+        )
 
     def _place(self) -> Path:
         for candidate in (self.directory, self.directory / FOLDER):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from task.data.sources.base import Catalogue
 from task.data.sources.families.rooted import Rooted
-from task.data.sources.families.tree import Tree, file_catalogue, sample_test, walk
+from task.data.sources.families.tree import Tree, file_catalogue, missing_note, sample_test, walk
 from task.errors import ConfigError, DataError
 
 
@@ -18,12 +18,14 @@ class DomainFolders(Rooted):
     Attributes:
         domain_names: what the domains' directories are called.
         folder: what the archive calls the directory that holds them; `root` may be its parent.
+        num_images: how many images there are.
         num_classes: how many classes there are.
         test_images: the test set's images per class and domain.
     """
 
     domain_names: ClassVar[tuple[str, ...]]
     folder: ClassVar[str]
+    num_images: ClassVar[int]
     num_classes: ClassVar[int]
     test_images: ClassVar[int]
 
@@ -49,6 +51,7 @@ class DomainFolders(Rooted):
             names,
             sample_test(list(zip(domains, names, strict=True)), self._test_count(tree.root)),
             domains,
+            missing_note(len(files), self.num_images),
         )
 
     def _tree(self) -> Tree:

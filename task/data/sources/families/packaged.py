@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol, cast
 
 import numpy as np
@@ -41,12 +42,14 @@ class Packaged(Rooted):
     def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
         """Torchvision's reader for one part, and its labels."""
 
-    def obtain(self) -> None:
-        if self.download and self.root is not None:
-            try:
-                self.part(train=True, download=True)
-            except (OSError, RuntimeError) as error:
-                raise DataError(f"{self.root}: the download failed: {error}") from None
+    def to_fetch(self) -> bool:
+        return self.download and self.root is not None and not Path(self.root, self.folder).is_dir()
+
+    def fetch(self) -> None:
+        try:
+            self.part(train=True, download=True)
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"{self.root}: the download failed: {error}") from None
 
     def fingerprint(self) -> str:
         directory = self.directory / self.folder
@@ -61,7 +64,8 @@ class Packaged(Rooted):
             (train, labels), (test, test_labels) = (
                 self.part(train=kind, download=False) for kind in (True, False)
             )
-        except RuntimeError as error:
+            classes = tuple(train.classes)
+        except (RuntimeError, AttributeError) as error:
             where = self.directory / self.folder
             cure = "remove the directory and fetch it again with data.download=true"
             raise DataError(f"{where}: {str(error).split('.')[0].lower()}; {cure}") from None
@@ -81,7 +85,7 @@ class Packaged(Rooted):
 
         total = count + len(test)
         return Catalogue(
-            classes=tuple(train.classes),
+            classes=classes,
             labels=np.array([*labels, *test_labels], dtype=np.int64),
             test=np.arange(total) >= count,
             read=read,

@@ -14,7 +14,6 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from task.data.sources.base import Catalogue
 from task.data.sources.families.rooted import state_of
-from task.errors import DataError, system_reason
 from task.seeding import numpy_generator
 
 TEST_SEED = 0
@@ -56,7 +55,7 @@ def walk(root: Path, deepest: int = 4) -> Tree:
     """List a directory to a depth; names that begin with a dot are passed over.
 
     Raises:
-        DataError: a directory cannot be read.
+        OSError: a directory cannot be read, or a link leads nowhere.
     """
     tree = Tree(root, [], [], [])
     _walk(tree, root, (), deepest)
@@ -64,25 +63,26 @@ def walk(root: Path, deepest: int = 4) -> Tree:
 
 
 def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], deepest: int) -> None:
-    try:
-        with os.scandir(directory) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            here = (*parts, entry.name)
-            status = entry.stat()
-            if stat.S_ISDIR(status.st_mode):
-                tree.directories.append(here)
-                if len(here) < deepest:
-                    _walk(tree, Path(entry.path), here, deepest)
-            elif entry.name.lower().endswith(IMG_EXTENSIONS):
-                tree.files.append(ImageFile(here, status))
-            else:
-                tree.others.append("/".join(here))
-    except OSError as error:
-        where = error.filename or directory
-        raise DataError(f"{where}: {system_reason(error)}") from None
+    with os.scandir(directory) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        here = (*parts, entry.name)
+        status = entry.stat()
+        if stat.S_ISDIR(status.st_mode):
+            tree.directories.append(here)
+            if len(here) < deepest:
+                _walk(tree, Path(entry.path), here, deepest)
+        elif entry.name.lower().endswith(IMG_EXTENSIONS):
+            tree.files.append(ImageFile(here, status))
+        else:
+            tree.others.append("/".join(here))
+
+
+def readable(name: str) -> str:
+    """A file's name as text that can be printed, also where it is not UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def file_catalogue(
@@ -91,7 +91,7 @@ def file_catalogue(
     classes: Sequence[str],
     class_names: Sequence[str],
     test: NDArray[np.bool_],
-    domain_names: Sequence[str] | None = None,
+    domain_names: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Catalogue:
     """A catalogue of image files.
@@ -102,25 +102,33 @@ def file_catalogue(
         classes: the experiment's classes, in their order.
         class_names: each image's class.
         test: which images are held out.
-        domain_names: each image's domain, where there are domains.
+        domain_names: each image's domain; "" for each, or nothing, where there are none.
         notes: for the record.
     """
     number = {name: index for index, name in enumerate(classes)}
-    domains = sorted(set(domain_names)) if domain_names else [""]
+    of_domain = domain_names or [""] * len(paths)
+    domains = sorted(set(of_domain)) or [""]
     place = {name: index for index, name in enumerate(domains)}
     return Catalogue(
         classes=tuple(classes),
         labels=np.array([number[name] for name in class_names], dtype=np.int64),
         test=test,
         read=lambda index: Image.open(root / paths[index]),
-        name=lambda index: str(root / paths[index]),
+        name=lambda index: readable(str(root / paths[index])),
         domains=tuple(domains),
-        domain_of=np.array(
-            [place[name] for name in domain_names] if domain_names else [0] * len(paths),
-            dtype=np.int64,
-        ),
+        domain_of=np.array([place[name] for name in of_domain], dtype=np.int64),
         notes=notes,
     )
+
+
+def missing_note(images: int, whole: int) -> list[str]:
+    """What to say of a benchmark that has not the number of images that it should have."""
+    return [] if images == whole else [f"{images} images, where the data set has {whole}"]
+
+
+def share(of_each: float) -> Callable[[tuple[str, ...], int], int]:
+    """A share of every group, to the nearest image, for `sample_test`."""
+    return lambda _, images: int(images * of_each + 0.5)
 
 
 def sample_test(
