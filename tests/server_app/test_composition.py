@@ -157,7 +157,21 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("method.energy_eps=0", "method.energy_eps=0.0: must be above 0"),
         ("method.energy_eps=x", "method.energy_eps=x: must be a valid number"),
         ("data.image_size=4", "data.image_size=4: must be from 8 to 1024"),
-        ("partition.min_images=0", "partition.min_images=0: must be at least 1"),
+        (
+            "partition.min_images=2",
+            (
+                "partition.min_images=2: must be at least 3: two images to train on and one for "
+                "validation"
+            ),
+        ),
+        (
+            "partition=sites partition.names=null",
+            "partition.names=None: must be a list, as in [a,b]",
+        ),
+        (
+            "partition=sites partition.names=[true]",
+            "partition.names.0=True: must be text; quote what is also a number or a truth value",
+        ),
         ("strategy.weighting=x", "strategy.weighting=x: must be 'examples' or 'uniform'"),
         ("optim.lr=0", "optim.lr=0: must be greater than 0"),
         ("federation.workers=0", "federation.workers=0: must be greater than or equal to 1"),

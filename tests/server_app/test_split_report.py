@@ -80,6 +80,15 @@ def test_domains_and_their_skew(tmp_path: Path, capsys: pytest.CaptureFixture[st
     }  # fmt: skip
 
 
+def test_names_are_names_and_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    making.tree(tmp_path / "images", ["[bold]", "$a_$", ":cat: [x]"], 20)
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "num_clients=2", "partition=iid"]
+    report(tmp_path, *words)
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("[bold]", "$a_$", ":cat: [x]"))
+    assert {row["class"] for row in table(tmp_path)} == {"[bold]", "$a_$", ":cat: [x]"}
+
+
 def test_many_clients_are_cut_short_in_the_text_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

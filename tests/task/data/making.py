@@ -183,14 +183,17 @@ def tiny_imagenet(root: Path) -> list[str]:
     return names
 
 
-def imagenet(root: Path, classes: int = 210) -> Path:
+def imagenet(root: Path, classes: int = 1000) -> Path:
     names = [f"n{index:08}" for index in range(classes)]
-    tree(root / "train", names, 2, ".JPEG")
-    tree(root / "val", names, 1, ".JPEG")
+    for part in ("train", "val"):
+        tree(root / part, names, 1, ".JPEG")
+        (root / part / ".cache").mkdir()
     return root
 
 
-def ham10000(root: Path, columns: Sequence[str] = ("dataset",)) -> list[dict[str, str]]:
+def ham10000(
+    root: Path, columns: Sequence[str] = ("dataset",), tabs: bool = False
+) -> list[dict[str, str]]:
     """Forty lesions in four domains, two images of every third one; the metadata's rows."""
     kinds = ("nv", "mel", "bkl")
     rows: list[dict[str, str]] = []
@@ -213,8 +216,10 @@ def ham10000(root: Path, columns: Sequence[str] = ("dataset",)) -> list[dict[str
                 part = f"HAM10000_images_part_{1 + number % 2}"
                 save(root / part / f"{rows[-1]['image_id']}.jpg", number)
     head = [name for name in rows[0] if name != "dataset" or "dataset" in columns]
-    with (root / "HAM10000_metadata.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, head, extrasaction="ignore")
+    name = f"HAM10000_metadata.{'tab' if tabs else 'csv'}"
+    with (root / name).open("w", newline="") as file:
+        delimiter = "\t" if tabs else ","
+        writer = csv.DictWriter(file, head, extrasaction="ignore", delimiter=delimiter)
         writer.writeheader()
         writer.writerows(rows)
     return rows

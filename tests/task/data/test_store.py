@@ -120,6 +120,27 @@ class TestReuse:
         if change == "another image":
             assert tuple(data.images[0, 0, 0]) == making.colour(99)
 
+    def test_a_change_that_cannot_be_read_leaves_the_old_store(
+        self, tmp_path: Path, cache: Path
+    ) -> None:
+        root = images(tmp_path)
+        open_dataset(folder(root))
+        (root / "odd" / "deep").mkdir(parents=True)
+        making.save(root / "odd" / "deep" / "image.png", 0)
+        with pytest.raises(DataError, match="images must all lie as one of"):
+            open_dataset(folder(root))
+        assert (only_store(cache) / IMAGES).exists()
+
+    def test_a_store_that_is_there_needs_no_place_to_write(
+        self, tmp_path: Path, cache: Path
+    ) -> None:
+        root = images(tmp_path)
+        open_dataset(folder(root))
+        (lock,) = cache.glob("*/lock")
+        lock.unlink()
+        lock.mkdir()  # nobody could take it
+        assert len(open_dataset(folder(root)).images) == 10
+
     @pytest.mark.parametrize("file", [IMAGES, INDEX, "store.json"])
     @pytest.mark.parametrize("damage", ["cut", "gone", "garbage"])
     def test_a_damaged_store_is_built_anew(
