@@ -85,13 +85,15 @@ DATA_HELP = """Prepare a data set, and show how it is divided among the clients.
 \b
   univarfl data data=pacs data.root=PACS
   univarfl data alpha=0.01 num_clients=20
-  univarfl data data=folder data.root=my_images partition=domains
+  univarfl data data=folder data.root=my_images
+  univarfl data data=folder data.root=my_images partition=domains num_clients=3
 \b
 Overrides are those of 'univarfl train'. Images are decoded once, into $UNIVARFL_CACHE, else
 ~/.cache/univarfl; every later run of the same data and size starts from there.
 \b
 Prints images per client and class, and how skewed they are; writes split.csv (images per client,
-split, class and domain), split.png, and images.png, a contact sheet.
+split, class and domain), split.png, images.png (a contact sheet) and, where images had to be left
+out, skipped.csv.
 """
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from server_app.choices import CONF, choices
 from server_app.experiment import Experiment
+from server_app.quoting import quoted
 from task.combination import PLUS
 from task.errors import ConfigError
 from task.registry import first_error
@@ -28,9 +29,10 @@ def compose_experiment(overrides: Sequence[str]) -> Experiment:
     Raises:
         ConfigError: an override cannot be read, or a key, choice or value is not allowed.
     """
-    values = dict(map(_key_and_value, overrides))
+    words = [_legible(word) for word in overrides]
+    values = dict(map(_key_and_value, words))
     try:
-        config = _composed(overrides)
+        config = _composed(words)
     except MissingConfigException as error:
         raise _unknown_choice(error, values) from None
     except (ConfigCompositionException, OmegaConfBaseException) as error:
@@ -71,14 +73,27 @@ def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _legible(word: str) -> str:
+    """An override that Hydra can read: a value that it cannot, such as a path, becomes a string."""
+    parser = OverridesParser.create()
+    key, _, value = word.partition("=")
+    for attempt in (word, f"{key}={quoted(value)}"):
+        try:
+            parser.parse_override(attempt)
+        except HydraException:
+            if not value:
+                break
+            if value[0] in "[{'\"":
+                cure = "cannot be read; quote each name in a list, as in data.classes=['a b','c']"
+                raise ConfigError("override", word, cure) from None
+        else:
+            return attempt
+    raise ConfigError("override", word, "cannot be read; write key=value, as in alpha=0.05")
+
+
 def _key_and_value(text: str) -> tuple[str, str]:
-    """An override's key and value, as typed; refused when Hydra cannot read it as one value."""
-    try:
-        override = OverridesParser.create().parse_override(text)
-    except HydraException:
-        raise ConfigError(
-            "override", text, "cannot be read; write key=value, as in alpha=0.05"
-        ) from None
+    """An override's key and value, as typed; refused when it is several values."""
+    override = OverridesParser.create().parse_override(text)
     key, value = override.key_or_group, text.partition("=")[2]
     if override.is_sweep_override():
         raise ConfigError(key, value, "must be one value, not several")

@@ -77,7 +77,7 @@ class Federation:
         sizes = list(map(sum, zip(self.train_sizes, self.validation_sizes, strict=True)))
         description = {
             "classes": list(data.dataset.classes),
-            "domains": list(data.dataset.domains),
+            "domains": [name for name in data.dataset.domains if name],
             "train": sum(self.train_sizes),
             "validation": sum(self.validation_sizes),
             "test": len(data.dataset.test),

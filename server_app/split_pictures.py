@@ -10,7 +10,7 @@ from task.seeding import numpy_generator
 
 NUMBERED_CELLS = 200
 NAMED = 40
-SHEET_ROWS, SHEET_COLUMNS, GAP = 12, 14, 2
+SHEET_ROWS, SHEET_COLUMNS = 12, 14
 DOMAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 
 
@@ -31,7 +31,9 @@ def draw_split(data: FederatedData, table: NDArray[np.int64], title: str, path: 
     image = cells.imshow(present, aspect="auto", cmap="Blues", norm=shades)
     if clients * classes > NUMBERED_CELLS:
         whole = MaxNLocator(6, integer=True)
-        figure.colorbar(image, ax=cells, location="left", label="images", shrink=0.5, ticks=whole)
+        figure.colorbar(
+            image, ax=cells, location="left", label="images (root scale)", shrink=0.5, ticks=whole
+        )
     else:
         for client, label in np.argwhere(by_class > 0):
             dark = by_class[client, label] > 0.3 * by_class.max()
@@ -40,9 +42,10 @@ def draw_split(data: FederatedData, table: NDArray[np.int64], title: str, path: 
                 color="white" if dark else "black",
             )  # fmt: skip
     if classes <= NAMED:
-        cells.set_xticks(range(classes), data.dataset.classes, rotation=45, ha="right")
+        names = [shortened(name, 24) for name in data.dataset.classes]
+        cells.set_xticks(range(classes), names, rotation=45, ha="right")
     if clients <= NAMED:
-        cells.set_yticks(range(clients))
+        cells.set_yticks(range(clients), [client_label(data, client) for client in data.clients])
     cells.set(xlabel="class", ylabel="client")
     left = np.zeros(clients)
     for domain, name in enumerate(data.dataset.domains):
@@ -62,32 +65,43 @@ def draw_images(data: FederatedData, seed: int, title: str, path: Path) -> None:
     """Draw a contact sheet: a row per client, of images drawn at random from its training set."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
+    dataset = data.dataset
     shown = sorted(data.clients)[:SHEET_ROWS]
-    size = data.dataset.images.shape[1]
-    step = size + GAP
-    sheet = np.full((len(shown) * step, SHEET_COLUMNS * step, 3), 255, dtype=np.uint8)
-    labels = []
+    size = dataset.images.shape[1]
+    across, down = round(1.03 * size), round(1.2 * size)  # below each image its class is written
+    sheet = np.full((len(shown) * down, SHEET_COLUMNS * across, 3), 255, dtype=np.uint8)
+    figure = Figure(figsize=(12, 0.96 * len(shown) + 0.5), layout="constrained")
+    axes = figure.subplots()
     for row, client in enumerate(shown):
         train = data.clients[client].train
         chosen = numpy_generator(seed, "contact sheet", client).permutation(train)[:SHEET_COLUMNS]
         for column, position in enumerate(chosen):
-            corner = (
-                slice(row * step, row * step + size),
-                slice(column * step, column * step + size),
-            )
-            sheet[corner] = data.dataset.images[position]  # a grey image fills all three channels
-        domains = {data.dataset.domains[domain] for domain in data.dataset.domain_of[train]}
-        what = next(iter(domains)) if len(domains) == 1 else ""
-        labels.append(f"client {client}" + (f"\n{what}" if what else ""))
-    figure = Figure(figsize=(12, 0.8 * len(shown) + 0.5), layout="constrained")
-    axes = figure.subplots()
+            top, left = row * down, column * across
+            # A grey image fills all three channels.
+            sheet[top : top + size, left : left + size] = dataset.images[position]
+            name = shortened(dataset.classes[dataset.labels[position]], 14)
+            axes.text(left + size / 2, top + size, name, ha="center", va="top", fontsize=7)
     axes.imshow(sheet, interpolation="nearest" if size < 64 else "antialiased")
-    axes.set_yticks([row * step + size / 2 for row in range(len(shown))], labels)
+    labels = [client_label(data, client) for client in shown]
+    axes.set_yticks([row * down + size / 2 for row in range(len(shown))], labels)
     axes.set_xticks([])
+    axes.set_ylabel("client")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    more = (
-        f", the first {len(shown)} of {len(data.clients)}" if len(shown) < len(data.clients) else ""
-    )
+    some = f", the first {len(shown)} of {len(data.clients)}"
+    more = some if len(shown) < len(data.clients) else ""
     figure.suptitle(f"{title}: training images by client{more}")
     figure.savefig(path, dpi=110)
+
+
+def client_label(data: FederatedData, client: int) -> str:
+    """A client's number, and its domain if it has but one."""
+    dataset = data.dataset
+    held = np.unique(dataset.domain_of[np.concatenate(data.clients[client])])
+    domain = shortened(dataset.domains[held[0]], 20) if len(held) == 1 else ""
+    return f"{client} {domain}".strip()
+
+
+def shortened(name: str, most: int) -> str:
+    """A name that fits."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

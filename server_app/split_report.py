@@ -17,6 +17,8 @@ from task.data.skew import counts, skew
 from task.errors import ConfigError, system_reason
 
 MOST_CLIENTS = 30
+UNBOUND = 200
+PLURAL = {"class": "classes", "domain": "domains"}
 COLUMNS = ("client", "split", "class", "domain", "images")
 
 
@@ -31,6 +33,9 @@ def report_split(experiment: Experiment, directory: Path) -> None:
             "partition", "sites", "there is nothing to divide; a site looks at its own images with "
             "data=folder data.root=DIRECTORY partition=iid num_clients=1",
         )  # fmt: skip
+    root = experiment.data.get("root")
+    if root and directory.absolute().is_relative_to(root):
+        raise ConfigError("--to", directory, "would lie among the images of data.root")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -38,20 +43,32 @@ def report_split(experiment: Experiment, directory: Path) -> None:
         raise ConfigError("--to", directory, reason) from None
     data = federate(experiment.local())
     table = counts(data)
-    console = Console(highlight=False, markup=False, emoji=False)
+    terminal = Console(highlight=False, markup=False, emoji=False)
+    terminal.width = terminal.width if terminal.is_terminal else UNBOUND
     for line in description(experiment, data, table):
-        console.print(line, soft_wrap=True)
-    console.print(client_table(data, table, console.width))
-    for line in skew_lines(data, table):
-        console.print(line, soft_wrap=True)
+        terminal.print(line, soft_wrap=True)
+    terminal.print(client_table(data, table, terminal.width))
+    for line in closing(experiment, data, table):
+        terminal.print(line, soft_wrap=True)
     write_table(data, directory / "split.csv")
-    title = f"{experiment.data['name']}, {experiment.partition['name']}"
-    if "alpha" in experiment.partition:
-        title += f" alpha {experiment.alpha:g}"
+    write_skipped(data, directory / "skipped.csv")
+    title = title_of(experiment)
     with rc_context({"text.parse_math": False}):  # a class may be called $x_1$ and be no formula
         draw_split(data, table, title, directory / "split.png")
         draw_images(data, experiment.seed, title, directory / "images.png")
-    console.print(f"wrote {directory / 'split.csv'}  split.png  images.png", soft_wrap=True)
+    skipped = "  skipped.csv" if data.dataset.skipped else ""
+    written = f"wrote {directory / 'split.csv'}  split.png  images.png{skipped}"
+    terminal.print(written, soft_wrap=True)
+
+
+def title_of(experiment: Experiment) -> str:
+    """What the pictures show."""
+    place = Path(experiment.data.get("root") or "").name
+    name = str(experiment.data["name"])
+    if place.lower() not in ("", name):
+        name += f" {place}"
+    alpha = f" alpha {experiment.alpha:g}" if "alpha" in experiment.partition else ""
+    return f"{name}, {experiment.partition['name']}{alpha}"
 
 
 def description(
@@ -72,6 +89,7 @@ def description(
     )
     for note in data.notes:
         yield f"note: {note}"
+    yield ""
 
 
 def client_table(data: FederatedData, table: NDArray[np.int64], width: int) -> Table:
@@ -100,8 +118,6 @@ def client_table(data: FederatedData, table: NDArray[np.int64], width: int) -> T
             held = np.flatnonzero(by_domain[client])
             row.append(", ".join(data.dataset.domains[index] for index in held))
         grid.add_row(*row)
-    if len(sizes) > MOST_CLIENTS:
-        grid.caption = f"the {MOST_CLIENTS} largest of {len(sizes)} clients; split.csv has them all"
     return grid
 
 
@@ -113,16 +129,24 @@ def shown_clients(sizes: NDArray[np.int64]) -> list[int]:
     return sorted(largest)
 
 
-def skew_lines(data: FederatedData, table: NDArray[np.int64]) -> Iterator[str]:
-    """The skew of classes, and of domains where there are any."""
+def closing(experiment: Experiment, data: FederatedData, table: NDArray[np.int64]) -> Iterator[str]:
+    """Which clients were shown, and the skew of classes, and of domains where there are any."""
+    if len(table) > MOST_CLIENTS:
+        yield f"(the {MOST_CLIENTS} largest of {len(table)} clients; split.csv has them all)"
+    yield ""
     named = {"class": table.sum(axis=2), "domain": table.sum(axis=1)}
     for what, part in named.items():
-        if part.shape[1] > 1:
+        count = part.shape[1]
+        if count > 1:
             found = skew(part)
             yield (
-                f"{what} skew {found.distance.mean():.2f} in the mean (0: every client is like all "
-                f"of them together); {found.effective.mean():.1f} of {part.shape[1]} in effect"
+                f"{what} skew {found.distance.mean():.2f}, the share of images that would have to "
+                f"be of another {what} for all clients to be alike"
             )
+            yield f"a client is as mixed as {found.effective.mean():.1f} of {count} {PLURAL[what]}"
+    if len(data.dataset.domains) > 1 and experiment.partition["name"] != "domains":
+        count = len(data.dataset.domains)
+        yield f"domains are mixed; partition=domains num_clients={count} gives each one client"
 
 
 def write_table(data: FederatedData, path: Path) -> None:
@@ -141,6 +165,14 @@ def write_table(data: FederatedData, path: Path) -> None:
             for (label, domain), images in zip(*unique_columns(cells), strict=True):
                 row = (dataset.classes[label], dataset.domains[domain], images)
                 writer.writerow([client, name, *row])
+
+
+def write_skipped(data: FederatedData, path: Path) -> None:
+    """Images that were left out, each with the reason; no file where there are none."""
+    path.unlink(missing_ok=True)
+    if data.dataset.skipped:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("image", "reason"), *data.dataset.skipped])
 
 
 def unique_columns(

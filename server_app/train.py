@@ -1,6 +1,5 @@
 """``univarfl train``: one run by either engine, from checked settings to a closed record."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.experiment import Experiment
 from server_app.progress import show_progress
+from server_app.quoting import quoted
 from server_app.recorder import close_record, plan_run_directory, read_record
 from task.data.federated import federate
 from task.device import choose_device
@@ -56,17 +56,6 @@ def check_together(experiment: Experiment) -> None:
         raise ConfigError("partition", "sites", allowed)
     choose_device(local.device)
     build_model(local, federate(local).dataset)
-
-
-def quoted(text: str) -> str:
-    """A string as a Hydra value, whatever it holds.
-
-    OmegaConf reads ``${`` as a reference and Hydra ``'`` as the end. A backslash in front takes
-    that away, and only there has it to be doubled to stand for itself.
-    """
-    plain = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
-    inner = re.sub(r"(\\*)('|$)", lambda m: 2 * m[1] + (r"\'" if m[2] else ""), plain)
-    return f"'{inner}'"
 
 
 def _where(reason: str, directory: Path) -> str:

@@ -103,9 +103,26 @@ def hold_out(positions: Positions, seed: int, client: int) -> ClientSplit:
 
 def notes(dataset: ImageDataset, *more: str) -> tuple[str, ...]:
     """The data set's notes, the images that were left out, and more, as far as there is any."""
-    found = list(dataset.notes)
+    found = [*dataset.notes, *one_sided(dataset)]
     if dataset.skipped:
         name, reason = dataset.skipped[0]
         count = f"{len(dataset.skipped)} of {len(dataset.labels)} images were left out"
         found.append(f"{count}, such as {name}: {reason}")
     return tuple(filter(None, [*found, *more]))
+
+
+def one_sided(dataset: ImageDataset) -> list[str]:
+    """Classes that are tested and never trained on, or the other way round."""
+    if not len(dataset.train) or not len(dataset.test):
+        return []
+    trained, tested = (
+        set(np.unique(dataset.labels[part]).tolist()) for part in (dataset.train, dataset.test)
+    )
+    return [
+        f"{what}: {', '.join(dataset.classes[label] for label in sorted(labels))}"
+        for what, labels in (
+            ("tested and never trained on", tested - trained),
+            ("without an image in the test set", trained - tested),
+        )
+        if labels
+    ]

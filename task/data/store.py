@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -18,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -34,6 +35,7 @@ from task.errors import DataError, system_reason
 FORMAT = 1
 IMAGES, INDEX, DESCRIPTION = "images.npy", "index.npz", "store.json"
 PATIENCE_SECONDS = 1.0
+DARK = 32
 
 logger = logging.getLogger("univarfl")
 
@@ -162,8 +164,8 @@ def build(source: Source, target: Path) -> ImageDataset:
         with tempfile.TemporaryDirectory(prefix="building-", dir=target.parent) as scratch:
             draft = Path(scratch, "store")
             draft.mkdir()
-            skipped = write_images(source, catalogue, draft / IMAGES)
-            write_index(source, catalogue, skipped, draft)
+            decoded = write_images(source, catalogue, draft / IMAGES)
+            write_index(source, catalogue, decoded, draft)
             shutil.rmtree(target, ignore_errors=True)  # damaged, or we would not be here
             draft.rename(target)
         for stale in target.parent.iterdir():
@@ -178,27 +180,49 @@ def build(source: Source, target: Path) -> ImageDataset:
     return dataset
 
 
-def write_images(source: Source, catalogue: Catalogue, path: Path) -> dict[int, str]:
-    """Write every image in order; those that cannot be decoded, with the reason, are left black."""
-    blank = np.zeros((source.image_size, source.image_size, source.channels), dtype=np.uint8)
+class Decoded(NamedTuple):
+    """What became of the images.
+
+    Attributes:
+        skipped: those that could not be decoded, with the reason.
+        brightest: the largest value of any pixel.
+    """
+
+    skipped: dict[int, str]
+    brightest: int
+
+    def notes(self) -> list[str]:
+        """What a person should know: 12 bits of a camera in 16-bit files come out black."""
+        if self.brightest >= DARK:
+            return []
+        return [f"no pixel is brighter than {self.brightest} of 255; are all bits of a file used?"]
+
+
+def write_images(source: Source, catalogue: Catalogue, path: Path) -> Decoded:
+    """Write every image in order; those that cannot be decoded are left black."""
+    one = (source.image_size, source.image_size, source.channels)
+    blank = bytes(math.prod(one))
     skipped: dict[int, str] = {}
+    brightest = 0
     with path.open("wb") as file:
-        shape = (len(catalogue.labels), *blank.shape)
+        shape = (len(catalogue.labels), *one)
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
-        for index, decoded in enumerate(decode_all(source, catalogue)):
-            if isinstance(decoded, str):
-                skipped[index] = decoded
-            file.write((blank if isinstance(decoded, str) else decoded).tobytes())
+        for index, image in enumerate(decode_all(source, catalogue)):
+            if isinstance(image, str):
+                skipped[index] = image
+                file.write(blank)
+            else:
+                brightest = max(brightest, int(image.max()))
+                file.write(image.tobytes())
         file.flush()
         os.fsync(file.fileno())
-    return skipped
+    return Decoded(skipped, brightest)
 
 
-def write_index(
-    source: Source, catalogue: Catalogue, skipped: dict[int, str], directory: Path
-) -> None:
+def write_index(source: Source, catalogue: Catalogue, decoded: Decoded, directory: Path) -> None:
     """Write all but the pixels."""
+    skipped = decoded.skipped
     usable = np.ones(len(catalogue.labels), dtype=np.bool_)
     usable[list(skipped)] = False
     if skipped and not usable.any():
@@ -218,7 +242,7 @@ def write_index(
         "classes": catalogue.classes,
         "domains": catalogue.domains,
         "skipped": [(catalogue.name(index), reason) for index, reason in skipped.items()],
-        "notes": list(catalogue.notes),
+        "notes": [*catalogue.notes, *(decoded.notes() if usable.any() else ())],
     }
     (directory / DESCRIPTION).write_text(json.dumps(description, indent=1))
 

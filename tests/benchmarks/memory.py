@@ -5,8 +5,9 @@
 
 Trains one round of 16 clients with 2 and with 8 workers, and samples what the kernel says of their
 processes. ``made=N`` writes N JPEG images of 64x64 into a temporary directory first. Measures;
-asserts nothing. "own" is memory that no other process shares (USS); "resident" (RSS) counts the
-pages of the store's file in each process that has read them, though there is one copy of them.
+asserts nothing. "own" is the memory that a worker took for itself (anonymous pages, Linux's
+smaps_rollup); "resident" (RSS) adds the pages of files that it has read, the store's among them, of
+which the machine has one copy and which it can drop.
 """
 
 import statistics
@@ -49,6 +50,13 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
     return [child for child in children if "ray::ClientAppActor" in "".join(child.cmdline()[:1])]
 
 
+def anonymous(pid: int) -> float:
+    """Bytes of memory that a process took for itself."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("Anonymous:"))
+    return 1024.0 * int(line.split()[1])
+
+
 def measure(words: Sequence[str], workers: int) -> dict[int, tuple[float, float]]:
     """Peak own and resident megabytes of each worker, by process id."""
     peaks: dict[int, tuple[float, float]] = {}
@@ -58,10 +66,10 @@ def measure(words: Sequence[str], workers: int) -> dict[int, tuple[float, float]
         while train.poll() is None:
             try:
                 for worker in workers_of(psutil.Process(train.pid)):
-                    now = worker.memory_full_info()
                     own, resident = peaks.get(worker.pid, (0.0, 0.0))
-                    peaks[worker.pid] = max(own, now.uss), max(resident, now.rss)
-            except psutil.Error:
+                    now = worker.memory_info().rss
+                    peaks[worker.pid] = max(own, anonymous(worker.pid)), max(resident, now)
+            except (psutil.Error, OSError):
                 pass  # it ended while it was looked at
             time.sleep(0.2)
     if train.returncode:

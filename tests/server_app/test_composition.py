@@ -1,6 +1,7 @@
 """From words to a checked experiment, or to one line that says what is wrong."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -183,10 +184,28 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
             ),
         ),
         ("rounds", "override=rounds: cannot be read; write key=value, as in alpha=0.05"),
-        ("'rounds=[1'", "override=rounds=[1: cannot be read; write key=value, as in alpha=0.05"),
+        (
+            "'rounds=[1'",
+            (
+                "override=rounds=[1: cannot be read; quote each name in a list, as in "
+                "data.classes=['a b','c']"
+            ),
+        ),
     ],
 )
 def test_bad_input_is_one_line_with_key_value_and_what_is_allowed(words: str, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         compose_experiment(shlex.split(words))
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    "path", ["/a/Pr\u00fcfung", "/a/x(1)", "/a/with space, and=more", "/a/it's"]
+)
+def test_a_path_is_taken_as_it_is_typed(path: str) -> None:
+    assert compose_experiment(["data=folder", f"data.root={path}"]).data["root"] == path
+
+
+def test_a_path_may_begin_at_home() -> None:
+    root = compose_experiment(["data=folder", "data.root=~/images"]).data["root"]
+    assert root == str(Path.home() / "images")

@@ -52,7 +52,8 @@ def test_text_table_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert "digits: 1437 images to train on, 360 to test, 32x32, 10 classes" in said
     assert "partition=dirichlet: 10 clients with " in said
-    assert "class skew 0.8" in said
+    assert "class skew 0.85, the share of images that would have to be of another class" in said
+    assert "a client is as mixed as 1.4 of 10 classes" in said
     assert "domain skew" not in said
     rows = table(tmp_path / "new" / "place")
     images = {
@@ -94,7 +95,7 @@ def test_many_clients_are_cut_short_in_the_text_alone(
 ) -> None:
     report(tmp_path, "num_clients=100", "alpha=0.1")
     said = capsys.readouterr().out
-    assert "the 30 largest of 100 clients; split.csv has them all" in said
+    assert "(the 30 largest of 100 clients; split.csv has them all)" in said
     assert len({row["client"] for row in table(tmp_path)}) == 101
 
 
@@ -102,6 +103,21 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"--to=.*: cannot be written: file exists"):
         report(tmp_path / "file")
+
+
+def test_a_place_among_the_images_is_refused(tmp_path: Path) -> None:
+    making.tree(tmp_path, ["cat", "dog"], 20)
+    with pytest.raises(ConfigError, match=r"would lie among the images of data\.root"):
+        report(tmp_path / "split", "data=folder", f"data.root={tmp_path}")
+
+
+def test_images_left_out_are_listed(tmp_path: Path) -> None:
+    making.tree(tmp_path / "images", ["cat", "dog"], 20)
+    (tmp_path / "images" / "cat" / "text.png").write_text("no image")
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "num_clients=2", "partition=iid"]
+    report(tmp_path / "split", *words)
+    listed = (tmp_path / "split" / "skipped.csv").read_text().splitlines()
+    assert listed == ["image,reason", f"{tmp_path / 'images' / 'cat' / 'text.png'},not an image"]
 
 
 def test_sites_have_nothing_to_divide(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ class Divided(Partition):
             ConfigError: some client would hold fewer than `min_images`.
         """
         most = images // self.min_images
+        if not images:
+            raise ConfigError("num_clients", num_clients, "there are no images to train on")
         if num_clients > most:
             allowed = (
                 f"{images} training images serve at most {most} clients of at least "

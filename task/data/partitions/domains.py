@@ -21,7 +21,8 @@ class Domains(Divided):
         self.check(len(pool.labels), num_clients)
         count = len(pool.domains)
         if count < 2:
-            raise ConfigError("partition", "domains", "the data set has no domains; see data.*")
+            where = "data=folder has them as <domain>/<class>/*, data=hub in the column data.domain"
+            raise ConfigError("partition", "domains", f"the data set has no domains; {where}")
         if num_clients % count:
             allowed = f"must be a multiple of {count}, the domains: {', '.join(pool.domains)}"
             raise ConfigError("num_clients", num_clients, allowed)

@@ -79,7 +79,7 @@ class Folder(Rooted):
             names,
             test,
             domains,
-            list(notes(tree, classes, names)),
+            [*split_notes(splits), *notes(tree, classes, names)],
         )
 
     def at_site(self, directory: str) -> "Folder":
@@ -128,12 +128,15 @@ def directories_above(tree: Tree) -> list[str]:
         DataError: images lie at several depths, or too deep.
     """
     for file in tree.files:
-        if len(file.parts) not in (2, 3) or len(file.parts) != depth(tree):
+        where = tree.root.joinpath(*file.parts)
+        if len(file.parts) == 1:
+            cure = "lies in data.root itself; put it into a directory named after its class"
+            raise DataError(f"{where}: {cure} ({LAYOUTS})")
+        if len(file.parts) > 3:
+            raise DataError(f"{where}: lies too deep; expected {LAYOUTS}")
+        if len(file.parts) != depth(tree):
             first = tree.root.joinpath(*tree.files[0].parts)
-            raise DataError(
-                f"{tree.root.joinpath(*file.parts)}: images must all lie as one of {LAYOUTS}; "
-                f"the first one is {first}"
-            )
+            raise DataError(f"{where}: lies at another depth than {first}; expected {LAYOUTS}")
     above = [readable(file.parts[0]) if len(file.parts) == 3 else "" for file in tree.files]
     odd = sorted(name for name in set(above) if name.lower() not in SPLITS)
     if odd and len(odd) < len(set(above)):
@@ -147,13 +150,21 @@ def split_test(splits: Sequence[str]) -> NDArray[np.bool_]:
     return np.array([split in held_out for split in splits], dtype=np.bool_)
 
 
+def split_notes(splits: Sequence[str]) -> list[str]:
+    """What becomes of a validation split where there is a test split too."""
+    joined = sum(split in VALIDATION for split in splits)
+    if not joined or not set(splits) & set(TEST):
+        return []
+    return [f"{joined} images of the validation split are trained on: clients keep a tenth anyway"]
+
+
 def notes(tree: Tree, classes: Sequence[str], names: Sequence[str]) -> list[str]:
     """What a person may not have meant: classes without images, files that are no images."""
     found = []
     if empty := sorted(set(classes) - set(names)):
         found.append(f"no images of class {', '.join(empty)}")
     if tree.others:
-        what = "file has" if len(tree.others) == 1 else "files have"
-        example = f"{readable(tree.others[0])} for one"
-        found.append(f"{len(tree.others)} {what} no image's name and no use: {example}")
+        files = "1 file" if len(tree.others) == 1 else f"{len(tree.others)} files"
+        example = readable(tree.others[0])
+        found.append(f"{files} not named as an image was not looked at, such as {example}")
     return found

@@ -95,6 +95,16 @@ class TestOdd:
             decode(read, 4, 3)
 
 
+class TestDark:
+    def test_twelve_bits_in_sixteen_are_noted(self, tmp_path: Path) -> None:
+        for name in ("cat", "dog"):
+            (tmp_path / name).mkdir()
+            Image.new("I;16", (8, 8), 4095).save(tmp_path / name / "scan.png")
+        assert folder(tmp_path).notes == (
+            "no pixel is brighter than 16 of 255; are all bits of a file used?",
+        )
+
+
 class TestBroken:
     def test_a_folders_broken_images_are_left_out_counted_and_named(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["cat", "dog"], 10)

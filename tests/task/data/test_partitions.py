@@ -1,6 +1,7 @@
 """Divisions among clients: disjoint, whole, above the minimum, repeatable, and always found."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from task.data.partitions.pathological import Pathological, deal
 from task.data.partitions.sites import Sites
 from task.errors import ConfigError
 from task.seeding import numpy_generator
+from tests.task.data import making
 
 DOMAINS = ("a", "b", "c", "d")
 KINDS: dict[str, Callable[[float], Divided]] = {
@@ -202,6 +204,14 @@ class TestFederate:
         assert len(split.validation) == validation
         both = np.sort(np.concatenate([split.train, split.validation]))
         assert np.array_equal(both, np.arange(images))
+
+    def test_classes_on_one_side_alone_are_noted(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["train/dog", "train/horse", "test/dog", "test/house"], 10)
+        words = ["data=folder", f"data.root={tmp_path}", "num_clients=2", "partition=iid"]
+        assert federate(compose_experiment(words).local()).notes == (
+            "tested and never trained on: house",
+            "without an image in the test set: horse",
+        )
 
     def test_the_test_set_does_not_follow_the_experiments_seed(self) -> None:
         first, second = (federate(compose_experiment([f"seed={s}"]).local()) for s in (0, 1))

@@ -270,6 +270,14 @@ class TestFolder:
         assert_split(data, 10 * len(splits), test)
         assert data.domains == ("",)
 
+    def test_a_validation_split_beside_a_test_split_is_trained_on_and_that_is_noted(
+        self, tmp_path: Path
+    ) -> None:
+        making.tree(tmp_path, [f"{s}/{n}" for s in ("train", "val", "test") for n in "ab"], 5)
+        data = opened("data=folder", f"data.root={tmp_path}")
+        assert len(data.train) == 20
+        assert data.notes[0].startswith("10 images of the validation split are trained on")
+
     def test_classes_may_be_told_and_one_may_be_missing(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["dog", "cat"], 10)
         data = opened("data=folder", f"data.root={tmp_path}", "data.classes=[dog,ant,cat]")
@@ -283,14 +291,19 @@ class TestFolder:
         (tmp_path / ".DS_Store").write_bytes(b"x")
         data = opened("data=folder", f"data.root={tmp_path}")
         assert len(data.images) == 20
-        assert data.notes == ("1 file has no image's name and no use: cat/Thumbs.db for one",)
+        assert data.notes == (
+            "1 file not named as an image was not looked at, such as cat/Thumbs.db",
+        )
 
     @pytest.mark.parametrize(
         ("files", "message"),
         [
-            (["cat/1.png", "dog/deep/2.png"], "dog/deep/2.png: images must all lie as one of"),
-            (["1.png"], "1.png: images must all lie as one of"),
-            (["a/b/c/1.png"], "a/b/c/1.png: images must all lie as one of"),
+            (
+                ["cat/1.png", "dog/deep/2.png"],
+                r"dog/deep/2\.png: lies at another depth than .*cat/1",
+            ),
+            (["1.png"], r"/1\.png: lies in data.root itself; put it into a directory named after"),
+            (["a/b/c/1.png"], r"a/b/c/1\.png: lies too deep; expected <class>"),
             (["train/cat/1.png", "extra/cat/2.png"], "extra: stands beside splits"),
         ],
     )
@@ -342,7 +355,10 @@ class TestFolder:
 
     @pytest.mark.parametrize(
         ("root", "message"),
-        [("null", "data.root=None: say where it lies"), ("/no/such", "there is no such directory")],
+        [
+            ("null", "data.root=None: say where it lies"),
+            ("/no/such", "must be a directory; is not there"),
+        ],
     )
     def test_a_root_that_is_not_there_is_refused(self, root: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message):

@@ -127,7 +127,7 @@ class TestReuse:
         open_dataset(folder(root))
         (root / "odd" / "deep").mkdir(parents=True)
         making.save(root / "odd" / "deep" / "image.png", 0)
-        with pytest.raises(DataError, match="images must all lie as one of"):
+        with pytest.raises(DataError, match="lies at another depth than"):
             open_dataset(folder(root))
         assert (only_store(cache) / IMAGES).exists()
 

@@ -36,7 +36,8 @@ class Rooted(Source):
         directory = Path(self.root)
         try:
             if not directory.is_dir():
-                raise ConfigError("data.root", self.root, "there is no such directory")
+                there = "is a file" if directory.exists() else "is not there"
+                raise ConfigError("data.root", self.root, f"must be a directory; {there}")
         except PermissionError as error:
             raise ConfigError(
                 "data.root", self.root, f"cannot be read: {system_reason(error)}"
