@@ -64,6 +64,11 @@ class Source(ABC):
         if not 8 <= self.image_size <= 1024:
             refuse(self, "image_size", "must be from 8 to 1024")
 
+    @property
+    def name(self) -> str:
+        """What ``data=`` calls it."""
+        return type(self).__module__.rpartition(".")[2]
+
     def to_fetch(self) -> bool:
         """Whether the files are not there, and can be and shall be fetched."""
         return False
@@ -99,7 +104,7 @@ class Source(ABC):
             ConfigError: sites cannot bring this data set.
         """
         raise ConfigError(
-            "data", self.__module__.rpartition(".")[2],
+            "data", self.name,
             f"a benchmark, which no site brings (asked for {directory}); with partition=sites "
             "use data=folder data.classes=[...]",
         )  # fmt: skip

@@ -15,7 +15,8 @@ from PIL import Image
 
 from task.data.sources.base import Catalogue
 from task.data.sources.folder import Folder
-from task.data.store import IMAGES, INDEX, open_dataset, store_root
+from task.data.store import open_dataset, store_root
+from task.data.store_files import IMAGES, INDEX
 from task.errors import DataError
 from tests.task.data import making
 
