@@ -1,0 +1,88 @@
+"""Our round against the bare loop of the same work, side by side: ratios of medians.
+
+    uv run python -m tests.benchmarks.rounds [REPEATS]     (about 4 minutes each, two cores)
+
+Ten clients of 500 made images of 32x32, `cnn`, two local epochs, batch 64, crop and flip,
+federated averaging, five rounds; the first is left out, as processes warm up in it. Ours holds
+images back for validation and scores them each round, which the bare loop does not. Measures;
+asserts nothing.
+"""
+
+import csv
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from server_app.composition import compose_experiment
+from task.data.federated import federate
+from tests.benchmarks.bare_loop import CLASSES, Work, run
+
+ROUNDS, CLIENTS, IMAGES = 5, 10, 5560
+EXPERIMENT = (
+    "method=fedavg", "partition=iid", f"num_clients={CLIENTS}", f"rounds={ROUNDS}",
+    "local_epochs=2", "batch_size=64", f"evaluate_every={ROUNDS}", "data.image_size=32",
+    "data.test_share=0",
+)  # fmt: skip
+
+
+def make(root: Path) -> list[str]:
+    """Write the images; the overrides that name them."""
+    generator = np.random.default_rng(0)
+    for index in range(IMAGES):
+        path = root / f"class_{index % CLASSES}" / f"{index:04}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+    return ["data=folder", f"data.root={root}", *EXPERIMENT]
+
+
+def ours(words: Sequence[str], *more: str) -> list[float]:
+    """The seconds of each round, by our record."""
+    with tempfile.TemporaryDirectory() as place:
+        command = ["univarfl", "train", *words, *more, f"output_dir={place}"]
+        subprocess.run(command, check=True, capture_output=True)
+        (directory,) = Path(place).iterdir()
+        with (directory / "rounds.csv").open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
+    return [float(row["value"]) for row in rows]
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure each in turn, several times over, and print medians and ratios."""
+    with tempfile.TemporaryDirectory() as place:
+        overrides = make(Path(place))
+        data = federate(compose_experiment(overrides).local())
+        work = Work(
+            torch.from_numpy(np.array(data.dataset.images)),
+            torch.from_numpy(data.dataset.labels),
+            [torch.from_numpy(split.train) for split in data.clients.values()],
+            epochs=2, batch_size=64, rounds=ROUNDS,
+        )  # fmt: skip
+        contestants: dict[str, Callable[[], list[float]]] = {
+            "bare, 1 process of 1 thread": lambda: run(work, 1, 1),
+            "ours, in one process": lambda: ours(overrides, "engine=inprocess"),
+            "bare, 1 process of 2 threads": lambda: run(work, 1, 2),
+            "bare, 2 processes of 1 thread": lambda: run(work, 2, 1),
+            "ours, Flower and Ray, 2 workers": lambda: ours(overrides, "federation.workers=2"),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in contestants}
+        for _ in range(int(words[0]) if words else 3):
+            for name, contestant in contestants.items():
+                seconds[name] += contestant()[1:]
+                print(f"{name}: {seconds[name][-1]:.2f} s", file=sys.stderr, flush=True)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    alone, best = medians["bare, 1 process of 1 thread"], medians["bare, 2 processes of 1 thread"]
+    print("| | s/round, median (least to most) | to 1 x 1 | to 2 x 1 |\n|---|---|---|---|")
+    for name, values in seconds.items():
+        spread = f"{medians[name]:.2f} ({min(values):.2f} to {max(values):.2f})"
+        print(f"| {name} | {spread} | {medians[name] / alone:.2f} | {medians[name] / best:.2f} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
