@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from task.device import keep_freed_memory
 from task.models.cnn import Cnn
 
 CLASSES, FEATURES, PADDING = 10, 256, 4
@@ -34,8 +35,10 @@ class Work(NamedTuple):
 class Bare:
     """One process's loop over its share of the clients."""
 
-    def __init__(self, work: Work, clients: Sequence[int], threads: int) -> None:
+    def __init__(self, work: Work, clients: Sequence[int], threads: int, tuned: bool) -> None:
         torch.set_num_threads(threads)
+        if tuned:
+            keep_freed_memory()
         self.work, self.clients = work, clients
         self.model = Cnn(3, CLASSES, FEATURES).to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(
@@ -80,21 +83,26 @@ class Bare:
         return cut.permute(0, 3, 1, 2).float().mul_(1 / 63.75).sub_(2)
 
 
-def serve(connection: Connection, work: Work, clients: Sequence[int], threads: int) -> None:
+def serve(
+    connection: Connection, work: Work, clients: Sequence[int], threads: int, tuned: bool
+) -> None:
     """Answer rounds until told to end, in a process of its own."""
-    bare = Bare(work, clients, threads)
+    bare = Bare(work, clients, threads, tuned)
     while (weights := connection.recv()) is not None:
         connection.send(bare.round(weights))
 
 
-def run(work: Work, processes: int, threads: int) -> list[float]:
-    """Federated averaging by so many processes of so many threads; the seconds of each round."""
+def run(work: Work, processes: int, threads: int, tuned: bool = False) -> list[float]:
+    """Federated averaging by so many processes of so many threads; the seconds of each round.
+
+    `tuned` has them keep freed memory as ours do, which no loop does by itself.
+    """
     context = get_context("spawn")
     members = []
     for index in range(processes):
         here, there = context.Pipe()
         share = range(index, len(work.clients), processes)
-        member = context.Process(target=serve, args=(there, work, share, threads))
+        member = context.Process(target=serve, args=(there, work, share, threads, tuned))
         member.start()
         members.append((here, member))
     weights = Cnn(3, CLASSES, FEATURES).state_dict()

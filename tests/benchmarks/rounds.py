@@ -69,6 +69,7 @@ def main(words: Sequence[str]) -> None:
             "ours, in one process": lambda: ours(overrides, "engine=inprocess"),
             "bare, 1 process of 2 threads": lambda: run(work, 1, 2),
             "bare, 2 processes of 1 thread": lambda: run(work, 2, 1),
+            "the same, keeping freed memory": lambda: run(work, 2, 1, tuned=True),
             "ours, Flower and Ray, 2 workers": lambda: ours(overrides, "federation.workers=2"),
         }
         seconds: dict[str, list[float]] = {name: [] for name in contestants}
