@@ -29,10 +29,8 @@ class Rooted(Source):
             ConfigError: it was not named, or is not there.
         """
         if self.root is None:
-            name = self.__module__.rpartition(".")[2]
-            raise ConfigError(
-                "data.root", None, f"say where it lies: data={name} data.root=DIRECTORY"
-            )
+            cure = f"say where it lies: data={self.name} data.root=DIRECTORY"
+            raise ConfigError("data.root", None, cure)
         directory = Path(self.root)
         try:
             if not directory.is_dir():
