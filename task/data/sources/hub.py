@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from task.data.sources.base import Catalogue, Source
+from task.data.sources.families.parts import place_of
 from task.data.sources.families.rooted import state_of
 from task.data.sources.families.tree import sample_test, share
 from task.errors import ConfigError, DataError, refuse
@@ -67,21 +68,16 @@ class Hub(Source):
         splits = [self.train_split, *([self.test_split] if self.test_split else [])]
         tables = [self._load(split) for split in splits]
         sizes = [len(table) for table in tables]
-        starts = np.cumsum([0, *sizes])
         classes, labels = named(tables, self.label)
         domains, domain_of = named(tables, self.domain) if self.domain else (("",), 0 * labels)
 
-        def position(index: int) -> tuple[int, int]:
-            part = int(np.searchsorted(starts, index, side="right")) - 1
-            return part, index - int(starts[part])
-
         def read(index: int) -> Image.Image:
-            part, row = position(index)
+            part, row = place_of(index, sizes)
             image: Image.Image = tables[part][row][self.image]
             return image
 
         def name(index: int) -> str:
-            part, row = position(index)
+            part, row = place_of(index, sizes)
             return f"{self.repo}: {splits[part]} row {row}"
 
         cells = [(domains[d], classes[c]) for d, c in zip(domain_of, labels, strict=True)]

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from task.data.sources.base import Catalogue
+from task.data.sources.families.parts import place_of
 from task.data.sources.families.rooted import Rooted, state_of
 from task.errors import ConfigError, DataError
 
@@ -70,24 +71,21 @@ class Packaged(Rooted):
             cure = "remove the directory and fetch it again with data.download=true"
             raise DataError(f"{where}: {str(error).split('.')[0].lower()}; {cure}") from None
         images = (train, test)
-        count = len(train)
-
-        def place(index: int) -> tuple[int, int]:
-            return (0, index) if index < count else (1, index - count)
+        sizes = (len(train), len(test))
 
         def read(index: int) -> Image.Image:
-            part, position = place(index)
+            part, position = place_of(index, sizes)
             return images[part][position][0]
 
         def name(index: int) -> str:
-            part, position = place(index)
+            part, position = place_of(index, sizes)
             return f"{self.directory / self.folder}: {('train', 'test')[part]} image {position}"
 
-        total = count + len(test)
+        total = sum(sizes)
         return Catalogue(
             classes=classes,
             labels=np.array([*labels, *test_labels], dtype=np.int64),
-            test=np.arange(total) >= count,
+            test=np.arange(total) >= sizes[0],
             read=read,
             name=name,
             domains=("",),
