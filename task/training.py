@@ -87,7 +87,7 @@ class LocalTrainer:
                 images, positions, self.config.batch_size, self.augmentation, key, epoch
             )
             for x, y in batches:
-                self._step(x, y, meter)
+                self.step(x, y, meter)
         outcome = self.method.finish(self.model)
         return LocalResult(
             finite("model", self.model.state_dict()),
@@ -97,7 +97,8 @@ class LocalTrainer:
             finite("upload", outcome.extra),
         )
 
-    def _step(self, x: Tensor, y: Tensor, meter: "LossMeter") -> None:
+    def step(self, x: Tensor, y: Tensor, meter: "LossMeter") -> None:
+        """One batch: forward, backward, step. The method has been started on the client."""
         rows = len(x)
         x, y = self.method.batch(x, y)
         out = self.model(x)

@@ -170,11 +170,14 @@ def zeros(values: Tensors) -> dict[str, Tensor]:
     return {name: torch.zeros_like(value) for name, value in values.items()}
 
 
-def gradient(parameter: nn.Parameter) -> Tensor:
-    """A parameter's gradient, to change in place; 0 where the loss did not reach it.
+def gradients_of(parameters: list[Tensor]) -> list[Tensor]:
+    """The parameters' gradients, to change in place; 0 where the loss did not reach one.
 
     A parameter that the loss did not reach, in a dropped block, takes a step once it has one.
     """
-    if parameter.grad is None:
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad
+    found = []
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        found.append(parameter.grad)
+    return found

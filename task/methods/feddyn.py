@@ -11,7 +11,7 @@ With an adaptive aggregation, whose steps may be small, h counts movement that t
 make, and a small alpha does not bring the model to the optimum.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ from task.methods.base import (
     Outcome,
     ServerHalf,
     Tensors,
-    gradient,
+    gradients_of,
     snapshot,
     trained_parameters,
     zeros,
@@ -35,11 +35,15 @@ from task.methods.base import (
 
 @torch.no_grad()
 def add_dynamic_gradient(
-    parameters: Mapping[str, nn.Parameter], anchor: Tensors, linear: Tensors, weight: float
+    parameters: list[Tensor],
+    anchor: list[Tensor],
+    linear: list[Tensor],
+    weight: float,
 ) -> None:
     """Add the gradient of ``-<h_i, w> + weight / 2 * |w - anchor|^2``; `linear` is h_i."""
-    for name, parameter in parameters.items():
-        gradient(parameter).sub_(linear[name]).add_(parameter - anchor[name], alpha=weight)
+    own = gradients_of(parameters)
+    torch._foreach_sub_(own, linear)
+    torch._foreach_add_(own, torch._foreach_sub(parameters, anchor), alpha=weight)
 
 
 @dataclass
@@ -60,13 +64,15 @@ class FedDyn(Method):
             refuse(self, "dynamic_weight", "must be at least 0")
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
+        self._parameters: list[Tensor] = list(trained_parameters(model).values())
         self._global = snapshot(model)
         self._linear: Tensors = this.memory or zeros(self._global)
 
     def gradients(self, model: nn.Module) -> None:
         if self.dynamic_weight:
-            parameters = trained_parameters(model)
-            add_dynamic_gradient(parameters, self._global, self._linear, self.dynamic_weight)
+            anchor = list(self._global.values())
+            linear = [self._linear[name] for name in self._global]
+            add_dynamic_gradient(self._parameters, anchor, linear, self.dynamic_weight)
 
     def finish(self, model: nn.Module) -> Outcome:
         if not self.dynamic_weight:

@@ -9,23 +9,20 @@ buffer then holds the gradient of the whole objective, as it would by automatic 
 Default 0.01 (UniVarFL, FedUV); FedAlign uses 1e-4.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import LocalRound, Method, Tensors, gradient, snapshot, trained_parameters
+from task.methods.base import LocalRound, Method, gradients_of, snapshot, trained_parameters
 
 
 @torch.no_grad()
-def add_proximal_gradient(
-    parameters: Mapping[str, nn.Parameter], anchor: Tensors, weight: float
-) -> None:
+def add_proximal_gradient(parameters: list[Tensor], anchor: list[Tensor], weight: float) -> None:
     """Add the gradient of ``weight / 2 * sum (w - anchor)^2`` to that of the parameters."""
-    for name, parameter in parameters.items():
-        gradient(parameter).add_(parameter - anchor[name], alpha=weight)
+    moved = torch._foreach_sub(parameters, anchor)
+    torch._foreach_add_(gradients_of(parameters), moved, alpha=weight)
 
 
 @dataclass
@@ -43,8 +40,9 @@ class FedProx(Method):
             refuse(self, "proximal_weight", "must be at least 0")
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        self._global: dict[str, Tensor] = snapshot(model)
+        self._parameters: list[Tensor] = list(trained_parameters(model).values())
+        self._global = list(snapshot(model).values())
 
     def gradients(self, model: nn.Module) -> None:
         if self.proximal_weight:
-            add_proximal_gradient(trained_parameters(model), self._global, self.proximal_weight)
+            add_proximal_gradient(self._parameters, self._global, self.proximal_weight)

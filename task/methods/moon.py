@@ -67,16 +67,19 @@ class Moon(Method):
     def start(self, model: nn.Module, this: LocalRound) -> None:
         if self._teachers is None:
             self._teachers = (teacher(model), teacher(model))
-        for frozen, weights in zip(
-            self._teachers, (model.state_dict(), this.memory or model.state_dict()), strict=True
-        ):
-            frozen.load_state_dict(weights)
+        self._has_previous = bool(this.memory)
+        toward, away = self._teachers
+        toward.load_state_dict(model.state_dict())
+        if self._has_previous:
+            away.load_state_dict(this.memory)
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         if not self.contrastive_weight or self._teachers is None:
             return {}
+        global_model, previous = self._teachers
         with torch.no_grad():
-            toward, away = (frozen(x).features for frozen in self._teachers)
+            toward = global_model(x).features
+            away = previous(x).features if self._has_previous else toward
         value = model_contrastive(out.features, toward, away, self.temperature)
         return {"l_con": Term(value, self.contrastive_weight)}
 

@@ -15,7 +15,7 @@ Where we decide:
 * Control variates start from 0 and follow the trained parameters, not batch norm's statistics.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,16 +29,14 @@ from task.methods.base import (
     Outcome,
     ServerHalf,
     Tensors,
-    gradient,
+    gradients_of,
     trained_parameters,
     zeros,
 )
 
 
 @torch.no_grad()
-def correct_gradients(
-    parameters: Mapping[str, nn.Parameter], seen: Mapping[str, Tensor], drift: Tensors
-) -> None:
+def correct_gradients(parameters: list[Tensor], seen: list[Tensor], drift: list[Tensor]) -> None:
     """Add each gradient to the sum of those `seen`, then correct it by ``- c_i + c``.
 
     Args:
@@ -46,10 +44,9 @@ def correct_gradients(
         seen: the sums so far.
         drift: c_i - c.
     """
-    for name, parameter in parameters.items():
-        own = gradient(parameter)
-        seen[name].add_(own)
-        own.sub_(drift[name])
+    own = gradients_of(parameters)
+    torch._foreach_add_(seen, own)
+    torch._foreach_sub_(own, drift)
 
 
 @dataclass
@@ -60,14 +57,16 @@ class Scaffold(Method):
     server_half: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        self._seen = zeros(trained_parameters(model))
-        self._own: Tensors = this.memory or zeros(self._seen)
-        common = this.broadcast or zeros(self._seen)
-        self._drift = {name: value - common[name] for name, value in self._own.items()}
+        parameters = trained_parameters(model)
+        self._parameters: list[Tensor] = list(parameters.values())
+        self._seen = zeros(parameters)
+        self._own: Tensors = this.memory or zeros(parameters)
+        common = this.broadcast or zeros(parameters)
+        self._drift = [self._own[name] - common[name] for name in parameters]
         self._steps = 0
 
     def gradients(self, model: nn.Module) -> None:
-        correct_gradients(trained_parameters(model), self._seen, self._drift)
+        correct_gradients(self._parameters, list(self._seen.values()), self._drift)
         self._steps += 1
 
     def finish(self, model: nn.Module) -> Outcome:

@@ -38,7 +38,7 @@ class TestFedProx:
     def test_the_gradient_by_hand(self) -> None:
         """w = (3, -1), anchor (1, 1), mu = 0.5: 0.5 * (2, -2) joins the gradient (10, 20)."""
         w = parameter([3.0, -1.0], [10.0, 20.0])
-        add_proximal_gradient({"w": w}, {"w": torch.tensor([1.0, 1.0])}, 0.5)
+        add_proximal_gradient([w], [torch.tensor([1.0, 1.0])], 0.5)
         assert grad(w).tolist() == [11.0, 19.0]
 
     def test_steps_with_momentum_are_those_of_the_written_out_objective(self) -> None:
@@ -50,7 +50,7 @@ class TestFedProx:
             for stepper in steppers:
                 stepper.zero_grad()
             by_hook.square().sum().backward()
-            add_proximal_gradient({"w": by_hook}, {"w": anchor}, 0.5)
+            add_proximal_gradient([by_hook], [anchor], 0.5)
             objective = by_autograd.square().sum() + 0.25 * (by_autograd - anchor).square().sum()
             objective.backward()
             for stepper in steppers:
@@ -59,7 +59,7 @@ class TestFedProx:
 
     def test_a_parameter_without_gradient_is_still_pulled(self) -> None:
         w = nn.Parameter(torch.tensor([3.0]))
-        add_proximal_gradient({"w": w}, {"w": torch.tensor([1.0])}, 0.5)
+        add_proximal_gradient([w], [torch.tensor([1.0])], 0.5)
         assert grad(w).tolist() == [1.0]
 
 
@@ -263,9 +263,9 @@ class TestFedAlign:
 class TestScaffold:
     def test_a_gradient_is_counted_then_corrected(self) -> None:
         """Gradient 5, c_i - c = 2: 5 joins the sum 1, and 3 is stepped along."""
-        w, seen = parameter([0.0], [5.0]), {"w": torch.tensor([1.0])}
-        correct_gradients({"w": w}, seen, {"w": torch.tensor([2.0])})
-        assert seen["w"].item() == 6
+        w, seen = parameter([0.0], [5.0]), [torch.tensor([1.0])]
+        correct_gradients([w], seen, [torch.tensor([2.0])])
+        assert seen[0].item() == 6
         assert grad(w).item() == 3
 
 
@@ -273,5 +273,5 @@ class TestFedDyn:
     def test_the_gradient_by_hand(self) -> None:
         """Gradient 10, h_i = 4, w - anchor = 2, weight 0.5: 10 - 4 + 1."""
         w = parameter([3.0], [10.0])
-        add_dynamic_gradient({"w": w}, {"w": torch.tensor([1.0])}, {"w": torch.tensor([4.0])}, 0.5)
+        add_dynamic_gradient([w], [torch.tensor([1.0])], [torch.tensor([4.0])], 0.5)
         assert grad(w).item() == 7
