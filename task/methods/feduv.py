@@ -55,13 +55,15 @@ def uniformity(features: Tensor) -> Tensor:
     if rows < 2:
         return features.new_zeros(())
     wide = features.double()
-    square = wide.square().sum(dim=1)
-    distance = (square[:, None] + square[None, :] - 2 * wide @ wide.T).clamp_min(0)
+    products = wide @ wide.T
+    square = products.diagonal()
+    distance = (square[:, None] + square - 2 * products).clamp_min(0)
     i, j = torch.triu_indices(rows, rows, offset=1, device=wide.device)
-    pairs = distance[i, j]
-    sigma = pairs.detach().median()
+    sigma = distance.detach()[i, j].median()
     scale = sigma.where(sigma > 0, 1)  # rows that coincide are as close as rows can be
-    return torch.exp(-pairs / (2 * scale)).mean().float()
+    itself = torch.eye(rows, dtype=torch.bool, device=wide.device)
+    energy: Tensor = torch.exp(distance / (-2 * scale)).masked_fill(itself, 0).sum()
+    return (energy / (rows * (rows - 1))).float()
 
 
 @dataclass
