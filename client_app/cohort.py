@@ -13,6 +13,7 @@ from client_app.discretion import told
 from client_app.memory import ClientMemory
 from client_app.request import Request, RequestError
 from task import wire
+from task.averaging import ExactSum
 from task.training import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -21,11 +22,13 @@ logger = logging.getLogger("univarfl.client")
 def train_cohort(request: Request) -> RecordDict:
     """Train each client: weights, metrics and status, or a status that says why not."""
     reply = RecordDict()
-    for client, accepted in zip(request.clients, request.accepted, strict=True):
+    outbox = Sum(request) if request.shares else Apart()
+    for place, (client, accepted) in enumerate(zip(request.clients, request.accepted, strict=True)):
         started = time.perf_counter()
         status = {"status": "ok", "reason": "", "device": request.worker.device.type}
         try:
             result = train_client(request, client, accepted)
+            outbox.put(place, client, result)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
             reason = told(error, one_line(error), request.node_config)
@@ -34,12 +37,58 @@ def train_cohort(request: Request) -> RecordDict:
             losses = {f"{wire.LOSS_PREFIX}{name}": value for name, value in result.losses.items()}
             seconds = time.perf_counter() - started
             metrics = MetricRecord({"examples": result.examples, "seconds": seconds, **losses})
-            reply[wire.key(wire.ARRAYS, client)] = ArrayRecord(result.weights)
             reply[wire.key(wire.METRICS, client)] = metrics
-            if result.extra:
-                reply[wire.key(wire.EXTRA, client)] = ArrayRecord(result.extra)
         reply[wire.key(wire.STATUS, client)] = ConfigRecord(dict(status))
+    reply.update(outbox.records())
     return reply
+
+
+class Apart:
+    """The trained models, each for itself."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, ArrayRecord] = {}
+
+    def put(self, place: int, client: int, result: LocalResult) -> None:
+        """Take a client's result."""
+        self._records[wire.key(wire.ARRAYS, client)] = ArrayRecord(result.weights)
+        if result.extra:
+            self._records[wire.key(wire.EXTRA, client)] = ArrayRecord(result.extra)
+
+    def records(self) -> dict[str, ArrayRecord]:
+        """What goes to the server."""
+        return self._records
+
+
+class Sum:
+    """The trained models' weighted sum."""
+
+    def __init__(self, request: Request) -> None:
+        self._shares = request.shares
+        self._sums = {
+            wire.ARRAYS: ExactSum(request.weights),
+            wire.EXTRA: ExactSum(request.broadcast),
+        }
+
+    def put(self, place: int, client: int, result: LocalResult) -> None:
+        """Take a client's result.
+
+        Raises:
+            TrainingError: a number grew too large.
+        """
+        results = {wire.ARRAYS: result.weights, wire.EXTRA: result.extra}
+        share = self._shares[place]
+        parts = {kind: self._sums[kind].part(values, share) for kind, values in results.items()}
+        for kind, part in parts.items():
+            self._sums[kind].add(part)
+
+    def records(self) -> dict[str, ArrayRecord]:
+        """What goes to the server; nothing where every client failed."""
+        return {
+            wire.key(kind, wire.SUM): ArrayRecord(total.totals)
+            for kind, total in self._sums.items()
+            if total.totals
+        }
 
 
 def train_client(request: Request, client: int, accepted: int) -> LocalResult:

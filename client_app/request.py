@@ -35,6 +35,8 @@ class Request:
         round: the server's round; 0 before the first.
         clients: the cohort.
         accepted: for each of them, the round it was last accepted in; 0 before that.
+        shares: for each of them, its weight in the round's mean, if this worker is to add up what
+            it trains; empty if each model is sent apart.
         data: the version of a site's images at the handshake; empty before it, and in simulation.
         weights: the global weights; empty in a query.
         broadcast: what the method's server half sends, if anything.
@@ -47,6 +49,7 @@ class Request:
     round: int
     clients: list[int]
     accepted: list[int]
+    shares: list[float]
     data: str
     weights: dict[str, Tensor]
     broadcast: dict[str, Tensor]
@@ -63,6 +66,7 @@ class Request:
             round=whole(config["round"], "round"),
             clients=wholes(config["clients"], "clients"),
             accepted=wholes(config["accepted"], "accepted"),
+            shares=cast(list[float], config["shares"]),
             data=cast(str, config["data"]),
             weights=tensors(message, wire.ARRAYS),
             broadcast=tensors(message, wire.BROADCAST),

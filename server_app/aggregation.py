@@ -1,11 +1,13 @@
 """From the clients' models to the next global one, through an inner Flower strategy."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from flwr.app import (
+    ArrayRecord,
     ConfigRecord,
     Message,
     MessageType,
@@ -13,27 +15,29 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import Strategy
 from torch import nn
 
-from server_app.replies import ClientUpdate
-from server_app.strategies.base import COMMON, WEIGHT, StrategySettings, Wide
+from server_app.intake import Intake
+from server_app.strategies.base import WEIGHT, StrategySettings
 from server_app.weights import Weights, from_record, to_record
 from task import wire
 from task.methods.base import trained_parameters
 from task.seeding import derived_seed
 
+ALIKE = MetricRecord({WEIGHT: 1.0})
+
 
 class Aggregator:
-    """Feeds accepted updates to a Flower strategy in a fixed order.
+    """Feeds a round's updates to a Flower strategy; its answer makes the next global weights.
 
-    The strategy sees one message per client, sorted by client and in float64, so that sums have the
-    same bits whatever order the replies came in, and are rounded once. What is in a model goes its
-    own way:
+    A linear strategy sees one message, the clients' weighted mean in float64; any other sees one
+    message per client, sorted by client, that holds how far it moved. In each case the answer is
+    rounded once. What is in a model goes its own way:
 
     * trained parameters go through the strategy;
-    * batch-norm statistics go with them or are averaged, as the strategy's trust has it
-      (`StrategySettings.statistics_alike`); variances stay at 0 or above;
+    * batch-norm statistics go with them where each client is looked at, since it is trusted with
+      both or with neither, and are averaged elsewhere; variances stay at 0 or above;
     * frozen parameters stay as they are;
     * integers (batch norm's counter) stay integers: the largest is kept.
 
@@ -42,71 +46,78 @@ class Aggregator:
         model: tells which part of the weights is what.
         participants: how many clients a round samples.
         seed: the experiment's; the strategy's own random draws follow from it and the round.
+
+    Attributes:
+        settings: the strategy.
     """
 
     def __init__(
         self, settings: StrategySettings, model: nn.Module, participants: int, seed: int
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         with flower_silent():
             self._strategy: Strategy = settings.build(participants)
-            self._mean = FedAvg(**COMMON)
         self._trained = list(trained_parameters(model))
         buffers = dict(model.named_buffers())
         self._statistics = [name for name, v in buffers.items() if v.is_floating_point()]
         self._counters = [name for name, v in buffers.items() if not v.is_floating_point()]
         self._seed = seed
 
-    def aggregate(
-        self, server_round: int, before: Weights, updates: Sequence[ClientUpdate], grid: Grid
-    ) -> Weights:
+    def aggregate(self, server_round: int, intake: Intake, grid: Grid) -> Weights:
         """The new global weights, in the names, order and dtypes of the present ones.
 
         Args:
             server_round: the round, from 1.
-            before: the global weights that the clients started from.
-            updates: accepted ones, as many as the strategy needs.
+            intake: the accepted updates, as many as the strategy needs.
             grid: the run's.
         """
-        ordered = sorted(updates, key=lambda update: update.client)
-        alike = self._settings.statistics_alike
-        names = self._trained + (self._statistics if alike else [])
-        start = to_record({name: before[name].astype(np.float64) for name in names})
-        self._settings.ready(self._strategy, len(ordered))
-        list(self._strategy.configure_train(server_round, start, ConfigRecord(), grid))
-        with global_noise(self._seed, server_round):
-            new = self._through(self._strategy, server_round, names, ordered)
-        if not alike and self._statistics:
-            new |= self._through(self._mean, server_round, self._statistics, ordered)
+        before, mean = intake.before, intake.mean()
+        ask = partial(self._ask, server_round, grid)
+        if self.settings.linear:
+            start: Weights = {name: before[name].astype(np.float64) for name in self._trained}
+            new = {name: mean[name] for name in self._statistics}
+            new |= ask(start, [to_record({name: mean[name] for name in self._trained})])
+        else:
+            names = self._trained + self._statistics
+            start = {name: np.zeros_like(before[name]) for name in names}
+            each = [chosen(intake.moved[client], names) for client in sorted(intake.accepted)]
+            new = {
+                name: before[name] + value.astype(np.float64)
+                for name, value in ask(start, each).items()
+            }
         for name in self._statistics:
             if name.endswith("running_var"):
                 new[name] = np.maximum(new[name], 0)
-        for name in self._counters:
-            new[name] = np.max([update.weights[name] for update in ordered], axis=0)
+        new |= {name: mean[name] for name in self._counters}
         return {
             name: np.asarray(new.get(name, value), dtype=value.dtype)
             for name, value in before.items()
         }
 
-    def _through(
-        self,
-        strategy: Strategy,
-        server_round: int,
-        names: Collection[str],
-        updates: Sequence[ClientUpdate],
+    def _ask(
+        self, server_round: int, grid: Grid, start: Weights, updates: Sequence[ArrayRecord]
     ) -> Weights:
-        messages = [self._message(update, names) for update in updates]
-        arrays, _ = strategy.aggregate_train(server_round, messages)
+        """What Flower's strategy makes of a round's updates, which all weigh alike."""
+        self.settings.ready(self._strategy, len(updates))
+        list(self._strategy.configure_train(server_round, to_record(start), ConfigRecord(), grid))
+        messages = [
+            Message(
+                RecordDict({wire.ARRAYS: self.settings.prepare(update), wire.METRICS: ALIKE}),
+                dst_node_id=place,
+                message_type=MessageType.TRAIN,
+            )
+            for place, update in enumerate(updates)
+        ]
+        with global_noise(self._seed, server_round):
+            arrays, _ = self._strategy.aggregate_train(server_round, messages)
         if arrays is None:
-            raise RuntimeError(f"{type(strategy).__name__} returned no weights")
+            raise RuntimeError(f"{type(self._strategy).__name__} returned no weights")
         return from_record(arrays)
 
-    def _message(self, update: ClientUpdate, names: Collection[str]) -> Message:
-        wide: Wide = {name: update.weights[name].astype(np.float64) for name in names}
-        arrays = to_record(self._settings.prepare(wide))
-        weight = MetricRecord({WEIGHT: self._settings.weight(update.examples)})
-        content = RecordDict({wire.ARRAYS: arrays, wire.METRICS: weight})
-        return Message(content, dst_node_id=update.client, message_type=MessageType.TRAIN)
+
+def chosen(record: ArrayRecord, names: Sequence[str]) -> ArrayRecord:
+    """Some of a record's arrays, not copied."""
+    return ArrayRecord({name: record[name] for name in names})
 
 
 @contextmanager

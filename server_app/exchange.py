@@ -1,7 +1,8 @@
 """Sending messages over a Flower grid and waiting for the replies."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -35,17 +36,19 @@ def request(
     server_round: int,
     clients: Sequence[int] = (),
     accepted: Sequence[int] = (),
+    shares: Sequence[float] = (),
     arrays: Mapping[str, ArrayRecord] = NO_ARRAYS,
     data: str = "",
 ) -> Message:
     """A message to one worker; `task.wire` says what is in it."""
-    config: dict[str, str | int | list[int]] = {
+    config: dict[str, str | int | list[int] | list[float]] = {
         "run": run.id,
         "experiment": run.experiment,
         "fingerprint": fingerprint(),
         "round": server_round,
         "clients": list(clients),
         "accepted": list(accepted),
+        "shares": list(shares),
         "data": data,
     }
     content = RecordDict({wire.REQUEST: ConfigRecord(dict(config)), **arrays})
@@ -62,20 +65,27 @@ class Exchange:
         self._ids = [message.metadata.message_id for message in messages]
         self._waiting = {message_id for message_id in self._ids if message_id in pushed}
 
-    def replies(self) -> list[Message | None]:
-        """The reply to each message, in their order; None where none came in time."""
-        arrived: dict[str, Message] = {}
+    def arrivals(self) -> Iterator[tuple[int, Message | None]]:
+        """Each message's place and the reply to it, as they arrive; at last None for the others."""
+        places = {message_id: place for place, message_id in enumerate(self._ids)}
         pause = SHORTEST_PAUSE
         while self._waiting:
             pulled = list(self._grid.pull_messages(sorted(self._waiting)))
             if time.monotonic() >= self._deadline:
                 break
-            arrived |= {reply.metadata.reply_to_message_id: reply for reply in pulled}
-            self._waiting -= arrived.keys()
+            for reply in pulled:
+                message_id = reply.metadata.reply_to_message_id
+                self._waiting.discard(message_id)
+                yield places.pop(message_id), reply
             if not pulled:
                 time.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_PAUSE)
-        return [arrived.get(message_id) for message_id in self._ids]
+        for place in places.values():
+            yield place, None
+
+    def replies(self) -> list[Message | None]:
+        """The reply to each message, in their order; None where none came in time."""
+        return [reply for _, reply in sorted(self.arrivals(), key=itemgetter(0))]
 
 
 def essence(reason: str) -> str:

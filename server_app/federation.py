@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from flwr.app import MessageType
@@ -11,7 +12,7 @@ from flwr.serverapp import Grid
 from server_app.exchange import Exchange, Run, request
 from server_app.experiment import Experiment
 from server_app.global_model import GlobalModel
-from server_app.handshake import hidden_gpu_warning, meet
+from server_app.handshake import Seat, hidden_gpu_warning, meet
 from server_app.participation import Cohort, assign, participants
 from server_app.patience import Patience
 from server_app.progress import round_line
@@ -24,6 +25,7 @@ from task.worker import shared_worker
 
 MEGABYTE = 1_000_000
 FORGET_SECONDS = 60.0
+NO_SHARES: Mapping[int, float] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")
 
@@ -122,8 +124,6 @@ class Federation:
             experiment.num_clients, experiment.rho, experiment.seed, server_round
         )
         trained = self._train(server_round, sampled)
-        accepted = [update for update in trained if update.accepted]
-        self.model.update(server_round, accepted, self.grid)
         last = server_round == experiment.rounds
         validated = list(range(experiment.num_clients)) if last else sampled
         tested = last or server_round % experiment.evaluate_every == 0
@@ -135,18 +135,31 @@ class Federation:
         return found
 
     def _train(self, server_round: int, sampled: Sequence[int]) -> list[ClientUpdate]:
-        limit = self.experiment.federation.message_megabytes * MEGABYTE
-        most = max(1, int(limit // self.model.reply_bytes))
-        cohorts = assign(sampled, self.train_sizes, self.seats, most)
-        exchange = self._send(MessageType.TRAIN, server_round, cohorts)
-        expected, expected_extra = self.model.weights, self.model.broadcast
-        trained = updates(cohorts, exchange.replies(), expected, expected_extra)
+        intake = self.model.intake(sampled)
+        cohorts = assign(sampled, self.train_sizes, self.seats, self._clients_a_message())
+        trained: list[ClientUpdate] = []
+        exchange = self._send(MessageType.TRAIN, server_round, cohorts, intake.shares)
+        for place, reply in exchange.arrivals():
+            trained += updates(cohorts[place], reply, intake, self._adds_up(cohorts[place].seat))
+        trained.sort(key=lambda update: update.client)
+        self.model.update(server_round, intake, self.grid)
         for update in trained:
             if not update.accepted:
                 logger.warning(
                     "round %d, client %d: %s", server_round, update.client, update.reason
                 )
         return trained
+
+    def _adds_up(self, seat: Seat) -> bool:
+        """Whether a worker adds up what it trains. A site does not: its model is judged."""
+        return self.model.adds_up and not seat.site
+
+    def _clients_a_message(self) -> int | None:
+        """How many models may share a reply; None where only their sum is sent."""
+        if self.model.adds_up:
+            return None
+        limit = self.experiment.federation.message_megabytes * MEGABYTE
+        return max(1, int(limit // self.model.reply_bytes))
 
     def _forget_memories(self) -> None:
         """Tell every worker that what its clients kept for another round can go."""
@@ -162,7 +175,7 @@ class Federation:
         self, server_round: int, clients: Sequence[int], tested: bool
     ) -> dict[str, dict[str, float]]:
         """Scores of the global model; the server tests it while the clients validate it."""
-        cohorts = assign(clients, self.validation_sizes, self.seats, len(clients))
+        cohorts = assign(clients, self.validation_sizes, self.seats)
         exchange = self._send(MessageType.EVALUATE, server_round, cohorts)
         test = self._test().means() if tested else {}
         by_client, failures = scores(cohorts, exchange.replies())
@@ -175,7 +188,13 @@ class Federation:
     def _test(self) -> Score:
         return self.worker.test(to_tensors(self.model.weights))
 
-    def _send(self, kind: str, server_round: int, cohorts: Sequence[Cohort]) -> Exchange:
+    def _send(
+        self,
+        kind: str,
+        server_round: int,
+        cohorts: Sequence[Cohort],
+        shares: Mapping[int, float] = NO_SHARES,
+    ) -> Exchange:
         records = self.model.records(kind)
         messages = [
             request(
@@ -185,6 +204,9 @@ class Federation:
                 server_round,
                 cohort.clients,
                 [self.model.last_accepted[client] for client in cohort.clients],
+                [shares[client] for client in cohort.clients]
+                if shares and self._adds_up(cohort.seat)
+                else [],
                 records,
                 cohort.seat.data,
             )

@@ -8,9 +8,10 @@ from flwr.serverapp import Grid
 
 from server_app.aggregation import Aggregator
 from server_app.experiment import Experiment
-from server_app.replies import ClientUpdate
+from server_app.intake import Intake
 from server_app.weights import Weights, from_tensors, to_record, to_tensors
 from task import wire
+from task.averaging import shares_of
 from task.methods.base import Contribution, trained_parameters
 from task.worker import Worker
 
@@ -23,6 +24,7 @@ class GlobalModel:
     Attributes:
         weights: as they are now.
         last_accepted: by client, the round whose update last moved them; 0 before the first.
+        adds_up: whether all that is needed of a round's updates is their sum.
         least_updates: how many accepted updates a round needs to move them.
     """
 
@@ -38,13 +40,24 @@ class GlobalModel:
         trained = trained_parameters(worker.model)
         self._server_half = worker.method.server({name: initial[name] for name in trained})
         self.last_accepted = [0] * experiment.num_clients
-        counts = [strategy.weight(size) for size in sizes]
-        self._shares = [count / sum(counts) for count in counts]
+        self.adds_up = strategy.linear
+        self._sizes = sizes
+        self._counts = [strategy.weight(size) for size in sizes]
 
     @property
     def broadcast(self) -> Weights:
         """What the method's server half sends to everybody; empty when there is none."""
         return from_tensors(self._server_half.broadcast()) if self._server_half else {}
+
+    def intake(self, sampled: Sequence[int]) -> Intake:
+        """What takes in a round's updates from these clients."""
+        return Intake(
+            self.weights,
+            self.broadcast,
+            shares_of({client: self._counts[client] for client in sampled}),
+            {client: self._sizes[client] for client in sampled},
+            each=not self.adds_up,
+        )
 
     @property
     def reply_bytes(self) -> int:
@@ -59,27 +72,24 @@ class GlobalModel:
             found[wire.BROADCAST] = to_record(broadcast)
         return found
 
-    def update(self, server_round: int, accepted: Sequence[ClientUpdate], grid: Grid) -> None:
+    def update(self, server_round: int, intake: Intake, grid: Grid) -> None:
         """Move the weights by a round's accepted updates, if they are enough."""
-        if len(accepted) < self.least_updates:
+        accepted = len(intake.accepted)
+        if accepted < self.least_updates:
             if accepted:
                 logger.warning(
                     "round %d: strategy=%s needs %d updates and got %d; the global model stays",
-                    server_round, self._strategy_name, self.least_updates, len(accepted),
+                    server_round, self._strategy_name, self.least_updates, accepted,
                 )  # fmt: skip
             return
         before = self.weights
-        self.weights = self._aggregator.aggregate(server_round, before, accepted, grid)
+        self.weights = self._aggregator.aggregate(server_round, intake, grid)
         if self._server_half:
-            clients = [
-                Contribution(
-                    self._shares[update.client],
-                    to_tensors(update.weights),
-                    to_tensors(update.extra),
-                )
-                for update in accepted
-            ]
+            share = sum(self._counts[client] for client in sorted(intake.accepted))
+            clients = Contribution(
+                share / sum(self._counts), to_tensors(intake.mean()), intake.mean_extra()
+            )
             new = self._server_half.update(to_tensors(before), to_tensors(self.weights), clients)
             self.weights = from_tensors(new)
-        for update in accepted:
-            self.last_accepted[update.client] = server_round
+        for client in intake.accepted:
+            self.last_accepted[client] = server_round

@@ -1,17 +1,23 @@
 """What came back from the cohorts, client by client, judged before it counts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Message, RecordDict
 
 from server_app.exchange import essence
+from server_app.intake import Intake
 from server_app.participation import Cohort
 from server_app.weights import Weights, from_record
 from task import wire
+from task.errors import TrainingError
 from task.evaluation import Score
+
+
+class ReplyError(ValueError):
+    """A reply cannot be taken in; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +29,6 @@ class ClientUpdate:
         site: where it was trained.
         device: on what.
         reason: why it does not count; empty when it does.
-        weights: its trained model; empty when it does not count.
-        extra: what its method sends to the server half.
         examples: the images it was trained on.
         seconds: its training time.
         losses: mean loss terms, unweighted.
@@ -34,8 +38,6 @@ class ClientUpdate:
     site: str
     device: str = ""
     reason: str = ""
-    weights: Weights = field(default_factory=dict, repr=False)
-    extra: Weights = field(default_factory=dict, repr=False)
     examples: int = 0
     seconds: float = 0.0
     losses: Mapping[str, float] = field(default_factory=dict)
@@ -47,32 +49,32 @@ class ClientUpdate:
 
 
 def updates(
-    cohorts: Sequence[Cohort],
-    replies: Sequence[Message | None],
-    expected: Weights,
-    expected_extra: Weights,
+    cohort: Cohort, reply: Message | None, intake: Intake, summed: bool
 ) -> list[ClientUpdate]:
-    """Every participant's update, accepted or with the reason why not, sorted by client.
+    """Judge what one cohort answered, and take in what may count.
 
     Args:
-        cohorts: what was asked.
-        replies: what each cohort answered, or None.
-        expected: the global weights; an update must have their names, shapes and dtypes.
-        expected_extra: the same for what the method sends beside them.
+        cohort: what was asked.
+        reply: the answer, or None.
+        intake: the round's.
+        summed: whether it was asked for the sum of what it trained, not for each client's.
+
+    Returns:
+        An update for each client of the cohort, accepted or with the reason why not.
     """
+    failure = whole_failure(reply)
+    if reply is None or failure:
+        return [ClientUpdate(client, cohort.seat.name, reason=failure) for client in cohort.clients]
     found = []
-    for cohort, reply in zip(cohorts, replies, strict=True):
-        failure = whole_failure(reply)
-        for client in cohort.clients:
-            if reply is None or failure:
-                found.append(ClientUpdate(client, cohort.seat.name, reason=failure))
-            else:
-                try:
-                    update = _update(cohort, client, reply.content, expected, expected_extra)
-                except Exception as error:
-                    update = ClientUpdate(client, cohort.seat.name, reason=unreadable(error))
-                found.append(update)
-    return sorted(found, key=lambda update: update.client)
+    for client in cohort.clients:
+        try:
+            update = _update(cohort, client, reply.content, intake)
+            if update.accepted and not summed:
+                _take(client, reply.content, intake)
+        except Exception as error:
+            update = ClientUpdate(client, cohort.seat.name, reason=refusal(error))
+        found.append(update)
+    return _with_sum(found, reply.content, intake) if summed else found
 
 
 def scores(
@@ -90,7 +92,7 @@ def scores(
             try:
                 found[client] = _score(reply.content, client)
             except Exception as error:
-                failures.append(f"validation of client {client}: {unreadable(error)}")
+                failures.append(f"validation of client {client}: {refusal(error)}")
     return dict(sorted(found.items())), failures
 
 
@@ -106,8 +108,10 @@ def _score(content: RecordDict, client: int) -> Score:
     return score
 
 
-def unreadable(error: Exception) -> str:
-    """What to say of a reply that is not of the agreed form, whatever is wrong with it."""
+def refusal(error: Exception) -> str:
+    """Why a reply does not count: what was found wrong, or that it is not of the agreed form."""
+    if isinstance(error, ReplyError | TrainingError):
+        return str(error)
     return f"its reply cannot be read ({type(error).__name__}: {error})"
 
 
@@ -120,9 +124,8 @@ def whole_failure(reply: Message | None) -> str:
     return ""
 
 
-def _update(
-    cohort: Cohort, client: int, content: RecordDict, expected: Weights, expected_extra: Weights
-) -> ClientUpdate:
+def _update(cohort: Cohort, client: int, content: RecordDict, intake: Intake) -> ClientUpdate:
+    """What a client's status and metrics say."""
     site = cohort.seat.name
     status = content.config_records.get(wire.key(wire.STATUS, client))
     if status is None:
@@ -131,21 +134,17 @@ def _update(
     if status["status"] != "ok":
         return ClientUpdate(client, site, device, reason=str(status["reason"]) or "it did not say")
     metrics = content.metric_records.get(wire.key(wire.METRICS, client))
-    arrays = content.array_records.get(wire.key(wire.ARRAYS, client))
-    if metrics is None or arrays is None:
-        return ClientUpdate(client, site, device, reason="its reply lacks weights or metrics")
-    weights = from_record(arrays)
-    extra = from_record(content.array_records.get(wire.key(wire.EXTRA, client), ArrayRecord()))
-    if reason := fault(weights, expected) or fault(extra, expected_extra) or miscount(metrics):
-        return ClientUpdate(client, site, device, reason=reason)
+    if metrics is None:
+        return ClientUpdate(client, site, device, reason="its reply lacks metrics")
+    if metrics.get("examples") != intake.examples[client]:
+        counted = f"{metrics.get('examples')} images, and has {intake.examples[client]}"
+        return ClientUpdate(client, site, device, reason=f"it says it trained on {counted}")
     prefix = wire.LOSS_PREFIX
     return ClientUpdate(
         client=client,
         site=site,
         device=device,
-        weights=weights,
-        extra=extra,
-        examples=cast(int, metrics["examples"]),
+        examples=intake.examples[client],
         seconds=float(cast(float, metrics["seconds"])),
         losses={
             name.removeprefix(prefix): float(cast(float, value))
@@ -155,22 +154,53 @@ def _update(
     )
 
 
-def fault(weights: Weights, expected: Weights) -> str:
-    """What is wrong with a client's arrays; empty when nothing is."""
+def _take(client: int, content: RecordDict, intake: Intake) -> None:
+    weights, extra = _sent(content, client)
+    check(weights, intake.before)
+    check(extra, intake.broadcast)
+    intake.take(client, weights, extra)
+
+
+def _with_sum(found: list[ClientUpdate], content: RecordDict, intake: Intake) -> list[ClientUpdate]:
+    """Take in a worker's sum of the clients that it trained; if it cannot count, none of them does.
+
+    A client that its worker calls trained and that was refused here is in the sum, too.
+    """
+    trained = [update for update in found if update.accepted]
+    if not trained:
+        return found
+    try:
+        for update in found:
+            status = content.config_records.get(wire.key(wire.STATUS, update.client))
+            if not update.accepted and status is not None and status.get("status") == "ok":
+                raise ReplyError(f"its worker's sum holds client {update.client}: {update.reason}")
+        weights, extra = _sent(content, wire.SUM)
+        check(weights, intake.before, summed=True)
+        check(extra, intake.broadcast, summed=True)
+        intake.take_sum([update.client for update in trained], weights, extra)
+    except Exception as error:
+        return [replace(u, reason=refusal(error)) if u.accepted else u for u in found]
+    return found
+
+
+def _sent(content: RecordDict, of: int | str) -> tuple[Weights, Weights]:
+    """The weights and what came beside them."""
+    arrays = content.array_records[wire.key(wire.ARRAYS, of)]
+    beside = content.array_records.get(wire.key(wire.EXTRA, of), ArrayRecord())
+    return from_record(arrays), from_record(beside)
+
+
+def check(weights: Weights, expected: Weights, summed: bool = False) -> None:
+    """Compare a client's arrays, or the sum of several, with those that it was sent.
+
+    Raises:
+        ReplyError: they cannot be taken in.
+    """
     if weights.keys() != expected.keys():
-        return "its arrays have other names than those it was sent"
+        raise ReplyError("its arrays have other names than those it was sent")
     for name, value in weights.items():
-        wanted = expected[name]
-        if value.shape != wanted.shape or value.dtype != wanted.dtype:
-            return f"{name} is {value.dtype}{value.shape}, not {wanted.dtype}{wanted.shape}"
+        shape, dtype = expected[name].shape, np.dtype(np.int64) if summed else expected[name].dtype
+        if value.shape != shape or value.dtype != dtype:
+            raise ReplyError(f"{name} is {value.dtype}{value.shape}, not {dtype}{shape}")
         if not np.isfinite(value).all():
-            return f"{name} is not finite"
-    return ""
-
-
-def miscount(metrics: MetricRecord) -> str:
-    """What is wrong with the number of images that a client says it was trained on."""
-    examples = metrics.get("examples")
-    if not isinstance(examples, int) or examples < 1:
-        return f"it says it trained on {examples} images"
-    return ""
+            raise ReplyError(f"{name} is not finite")

@@ -193,7 +193,7 @@ class TestDiscretion:
         worker = Worker(local)
         arrays = {wire.ARRAYS: to_record(from_tensors(worker.initial_weights()))}
         shared_worker.cache_clear()  # a SuperNode starts a new process for each message
-        message = request(kind, node, run, 1, [client], [0], arrays, data)
+        message = request(kind, node, run, 1, [client], [0], arrays=arrays, data=data)
         (reply,) = Exchange(grid, [message], 60).replies()
         assert reply is not None
         return reply

@@ -4,13 +4,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 WEIGHT = "weight"
-
-Wide = dict[str, NDArray[np.float64]]
 
 # Who takes part is sampled before: with fraction_train=0 Flower's strategies note a round's weights
 # and sample nobody.
@@ -22,17 +19,17 @@ class StrategySettings(ABC):
     """The settings of one strategy, and how to build it.
 
     Attributes:
+        linear: whether all it needs of the clients is their weighted mean, so that workers may add
+            up; if not, it is shown each client's distance from the global weights.
         averages: whether it moves to a mean of the clients' models, which methods with a server
             half rely on.
         private: whether it is differentially private, so that nothing else in a model may tell of
             the data.
-        statistics_alike: whether batch-norm statistics take the same way as the weights; if not,
-            they are averaged.
     """
 
-    averages: ClassVar[bool] = True
+    linear: ClassVar[bool] = False
+    averages: ClassVar[bool] = False
     private: ClassVar[bool] = False
-    statistics_alike: ClassVar[bool] = True
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     @abstractmethod
@@ -57,9 +54,9 @@ class StrategySettings(ABC):
             ConfigError: there are too few.
         """
 
-    def prepare(self, weights: Wide) -> Wide:
-        """One client's arrays, in float64 and its own, as Flower's strategy is to see them."""
-        return weights
+    def prepare(self, moved: ArrayRecord) -> ArrayRecord:
+        """How far one client moved, as Flower's strategy is to see it."""
+        return moved
 
     def ready(self, strategy: Strategy, updates: int) -> None:  # noqa: B027  (most are)
         """Make Flower's strategy ready for a round in which so many updates were accepted."""

@@ -1,7 +1,6 @@
 """The mean update as a gradient, with momentum on the server (Hsu et al., arXiv:1909.06335)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from flwr.serverapp.strategy import FedAvgM, Strategy
 
@@ -18,8 +17,6 @@ class FedAvgMSettings(WeightedSettings):
         server_lr: the server's learning rate.
         server_momentum: of the mean update.
     """
-
-    statistics_alike: ClassVar = False
 
     server_lr: float
     server_momentum: float

@@ -1,7 +1,6 @@
 """The median of the clients' models, number by number (Yin et al., ICML 2018)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from flwr.serverapp.strategy import FedMedian, Strategy
 
@@ -11,8 +10,6 @@ from server_app.strategies.base import COMMON, StrategySettings
 @dataclass
 class FedMedianSettings(StrategySettings):
     """The coordinate-wise median; every client counts alike."""
-
-    averages: ClassVar = False
 
     def build(self, participants: int) -> Strategy:
         return FedMedian(**COMMON)

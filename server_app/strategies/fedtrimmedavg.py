@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from flwr.serverapp.strategy import FedTrimmedAvg, Strategy
 
@@ -18,6 +19,8 @@ class FedTrimmedAvgSettings(StrategySettings):
     Attributes:
         trimmed: the share of the clients left out at each end, rounded down.
     """
+
+    averages: ClassVar = True
 
     trimmed: float
 

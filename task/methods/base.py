@@ -53,13 +53,12 @@ class Outcome:
 
 
 class Contribution(NamedTuple):
-    """One accepted client, as a server half sees it.
+    """A round's accepted clients together, as a server half sees them: it never sees one alone.
 
     Attributes:
-        share: its part in the federation's objective; the shares of all clients, also of those
-            that did not take part, sum to 1.
-        weights: its trained model.
-        extra: what its ``finish`` sent along.
+        share: their part in the federation's objective; 1 if every client took part.
+        weights: the mean of their trained models, by their parts in the objective, float64.
+        extra: the same mean of what their ``finish`` sent along.
     """
 
     share: float
@@ -81,15 +80,13 @@ class ServerHalf(ABC):
         return {}
 
     @abstractmethod
-    def update(
-        self, before: Tensors, after: Tensors, clients: Sequence[Contribution]
-    ) -> dict[str, Tensor]:
+    def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
         """The next global weights.
 
         Args:
             before: the weights that the clients started from.
             after: what the aggregation made of theirs.
-            clients: the accepted ones, sorted by number.
+            clients: what they sent.
         """
 
 

@@ -11,7 +11,6 @@ With an adaptive aggregation, whose steps may be small, h counts movement that t
 make, and a small alpha does not bring the model to the optimum.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -95,12 +94,9 @@ class DynamicMean(ServerHalf):
         self.state = zeros(weights)
         self._weight = dynamic_weight
 
-    def update(
-        self, before: Tensors, after: Tensors, clients: Sequence[Contribution]
-    ) -> dict[str, Tensor]:
-        for client in clients:
-            for name, value in self.state.items():
-                moved: Tensor = client.weights[name] - before[name]
-                value.sub_(moved, alpha=self._weight * client.share)
+    def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
+        for name, value in self.state.items():
+            moved: Tensor = clients.weights[name] - before[name]
+            value.sub_(moved, alpha=self._weight * clients.share)
         shifted = {name: after[name] - value / self._weight for name, value in self.state.items()}
         return {**after, **shifted}

@@ -15,7 +15,6 @@ Where we decide:
 * Control variates start from 0 and follow the trained parameters, not batch norm's statistics.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -87,10 +86,7 @@ class ControlVariate(ServerHalf):
     def broadcast(self) -> Tensors:
         return self.state
 
-    def update(
-        self, before: Tensors, after: Tensors, clients: Sequence[Contribution]
-    ) -> dict[str, Tensor]:
-        for client in clients:
-            for name, value in self.state.items():
-                value.add_(client.extra[name], alpha=client.share)
+    def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
+        for name, value in self.state.items():
+            value.add_(clients.extra[name], alpha=clients.share)
         return dict(after)

@@ -142,6 +142,7 @@ class TestCohort:
             server_round,
             [1],
             [accepted],
+            [],
             "",
             weights,
             {},

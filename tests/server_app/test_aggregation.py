@@ -1,7 +1,6 @@
 """The next global model, and which updates may enter it."""
 
 from itertools import permutations
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,12 +20,14 @@ from client_app.app import app as client_app
 from server_app.aggregation import Aggregator
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.handshake import Seat
+from server_app.intake import Intake
 from server_app.participation import Cohort
 from server_app.replies import ClientUpdate, scores, updates
 from server_app.strategies.base import StrategySettings
 from server_app.strategies.fedavg import FedAvgSettings
-from server_app.weights import Weights
+from server_app.weights import Weights, from_tensors, to_record, to_tensors
 from task import wire
+from task.averaging import ExactSum, shares_of
 
 SEAT = Seat(1000, 0, "cpu", "process", "host")
 
@@ -36,12 +37,11 @@ def _identity() -> None:
     InProcessGrid(client_app, 1)  # Flower's messages want to know who they are from
 
 
-def update(client: int, examples: int, value: float, batches: int = 0) -> ClientUpdate:
-    weights: Weights = {
+def model(value: float, batches: int = 0) -> Weights:
+    return {
         "w": np.full((2, 2), value, dtype=np.float32),
         "batches": np.array(batches, dtype=np.int64),
     }
-    return ClientUpdate(client, "site", weights=weights, examples=examples)
 
 
 class Part(nn.Module):
@@ -55,42 +55,71 @@ class Part(nn.Module):
         self.register_buffer("batches", torch.tensor(0))
 
 
-def aggregated(settings: StrategySettings, given: list[ClientUpdate]) -> Weights:
+def intake_of(settings: StrategySettings, examples: dict[int, int]) -> Intake:
+    shares = shares_of({client: settings.weight(count) for client, count in examples.items()})
+    return Intake(model(0.0), {}, shares, examples, each=False)
+
+
+def aggregated(settings: StrategySettings, given: dict[int, tuple[int, Weights]]) -> Weights:
+    """The new weights; by client, the number of its images and its model."""
+    intake = intake_of(settings, {client: count for client, (count, _) in given.items()})
+    for client, (_, weights) in given.items():
+        intake.take(client, weights, {})
     aggregator = Aggregator(settings, Part(), len(given), seed=0)
-    before = update(0, 1, 0.0).weights
-    return aggregator.aggregate(1, before, given, InProcessGrid(client_app, 1))
+    return aggregator.aggregate(1, intake, InProcessGrid(client_app, 1))
 
 
 @pytest.mark.parametrize(("weighting", "mean"), [("examples", 2.5), ("uniform", 2.0)])
 def test_the_mean_by_examples_and_uniform(weighting: str, mean: float) -> None:
     """10 and 30 images, weights 1 and 3: (10 * 1 + 30 * 3) / 40 = 2.5; (1 + 3) / 2 = 2."""
     settings = FedAvgSettings(weighting=weighting)  # type: ignore[arg-type]
-    new = aggregated(settings, [update(0, 10, 1.0), update(1, 30, 3.0)])
+    new = aggregated(settings, {0: (10, model(1.0)), 1: (30, model(3.0))})
     assert np.array_equal(new["w"], np.full((2, 2), mean))
 
 
 def test_types_survive_and_counters_stay_counters() -> None:
     new = aggregated(
-        FedAvgSettings("examples"), [update(0, 1, 1.0, batches=7), update(1, 2, 2.0, batches=5)]
+        FedAvgSettings("examples"), {0: (1, model(1.0, batches=7)), 1: (2, model(2.0, batches=5))}
     )
     assert new["w"].dtype == np.float32
     assert new["batches"].dtype == np.int64
     assert new["batches"] == 7
 
 
-def test_bits_do_not_depend_on_the_order_of_replies() -> None:
+def test_bits_do_not_depend_on_the_order_of_replies_nor_on_who_adds_up() -> None:
+    settings = FedAvgSettings("examples")
     generator = np.random.default_rng(0)
-    given = [update(client, client + 1, generator.normal()) for client in range(4)]
-    results = [
-        aggregated(FedAvgSettings("examples"), list(order))["w"].tobytes()
-        for order in permutations(given)
-    ]
-    assert len(set(results)) == 1
+    given = {client: (client + 1, model(generator.normal())) for client in range(4)}
+    results = {
+        aggregated(settings, dict(order))["w"].tobytes() for order in permutations(given.items())
+    }
+    for cut in (1, 2, 3):
+        intake = intake_of(settings, {client: count for client, (count, _) in given.items()})
+        for clients in (range(cut, 4), range(cut)):
+            total = ExactSum(to_tensors(model(0.0)))
+            for client in clients:
+                weights = to_tensors(given[client][1])
+                total.add(total.part(weights, intake.shares[client]))
+            intake.take_sum(clients, from_tensors(total.totals), {})
+        aggregator = Aggregator(settings, Part(), 4, seed=0)
+        new = aggregator.aggregate(1, intake, InProcessGrid(client_app, 1))
+        results.add(new["w"].tobytes())
+    assert len(results) == 1
+
+
+def test_a_round_without_a_client_is_the_mean_of_the_others() -> None:
+    settings = FedAvgSettings("examples")
+    intake = intake_of(settings, {0: 10, 1: 30, 2: 60})
+    for client, value in ((0, 1.0), (1, 3.0)):
+        intake.take(client, model(value), {})
+    new = Aggregator(settings, Part(), 3, seed=0).aggregate(1, intake, InProcessGrid(client_app, 1))
+    assert np.array_equal(new["w"], np.full((2, 2), 2.5))
 
 
 class TestJudging:
-    expected = update(0, 1, 0.0).weights
-    expected_extra: ClassVar[Weights] = {}
+    def intake(self, extra: Weights | None = None) -> Intake:
+        """Of a round in which client 3, which has five images, takes part alone."""
+        return Intake(model(0.0), extra or {}, {3: 1.0}, {3: 5}, each=True)
 
     def reply(self, status: dict[str, str], weights: Weights | None, examples: int = 5) -> Message:
         content = RecordDict({wire.key(wire.STATUS, 3): ConfigRecord({"device": "cpu", **status})})
@@ -102,15 +131,18 @@ class TestJudging:
             )
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
-    def judged(self, reply: Message | None) -> ClientUpdate:
-        (found,) = updates([Cohort(SEAT, [3])], [reply], self.expected, self.expected_extra)
+    def judged(self, reply: Message | None, intake: Intake | None = None) -> ClientUpdate:
+        (found,) = updates(Cohort(SEAT, [3]), reply, intake or self.intake(), summed=False)
         return found
 
     def test_a_good_one_counts(self) -> None:
-        found = self.judged(self.reply({"status": "ok"}, update(3, 1, 1.5).weights))
+        intake = self.intake()
+        found = self.judged(self.reply({"status": "ok"}, model(1.5)), intake)
         assert found.accepted
         assert (found.client, found.examples, found.site) == (3, 5, "supernode-0")
-        assert np.array_equal(found.weights["w"], np.full((2, 2), 1.5))
+        assert intake.accepted == [3]
+        assert np.array_equal(intake.mean()["w"], np.full((2, 2), 1.5))
+        assert np.array_equal(intake.moved[3]["w"].numpy(), np.full((2, 2), 1.5))
 
     @pytest.mark.parametrize(
         ("weights", "examples", "reason"),
@@ -132,16 +164,19 @@ class TestJudging:
             (
                 {"w": np.zeros((2, 2), np.float32), "batches": np.array(1)},
                 -4,
-                "trained on -4 images",
+                "trained on -4 images, and has 5",
             ),
+            (model(1e6), 5, "training diverged: w grew by more than 65,536 times in a round"),
         ],
     )
     def test_a_bad_one_does_not_and_says_why(
         self, weights: Weights, examples: int, reason: str
     ) -> None:
-        found = self.judged(self.reply({"status": "ok"}, weights, examples))
+        intake = self.intake()
+        found = self.judged(self.reply({"status": "ok"}, weights, examples), intake)
         assert not found.accepted
         assert reason in found.reason
+        assert not intake.accepted
 
     @pytest.mark.parametrize(
         ("extra", "reason"),
@@ -155,11 +190,10 @@ class TestJudging:
     def test_what_a_method_sends_beside_the_weights_is_judged_too(
         self, extra: Weights, reason: str
     ) -> None:
-        reply = self.reply({"status": "ok"}, update(3, 1, 1.5).weights)
+        reply = self.reply({"status": "ok"}, model(1.5))
         sent = ArrayRecord({name: Array(value) for name, value in extra.items()})
         reply.content[wire.key(wire.EXTRA, 3)] = sent
-        wanted: Weights = {"c": np.zeros(2, np.float32)}
-        (found,) = updates([Cohort(SEAT, [3])], [reply], self.expected, wanted)
+        found = self.judged(reply, self.intake({"c": np.zeros(2, np.float32)}))
         assert reason in found.reason
         assert found.accepted == (not reason)
 
@@ -177,7 +211,7 @@ class TestJudging:
     def test_a_reply_of_another_form_does_not_stop_the_round(
         self, kind: str, record: ConfigRecord | MetricRecord | ArrayRecord
     ) -> None:
-        reply = self.reply({"status": "ok"}, update(3, 1, 1.5).weights)
+        reply = self.reply({"status": "ok"}, model(1.5))
         del reply.content[wire.key(kind, 3)]
         reply.content[wire.key(kind, 3)] = record
         assert "its reply cannot be read" in self.judged(reply).reason
@@ -200,3 +234,46 @@ class TestJudging:
         assert self.judged(None).reason == "no answer before the round's timeout"
         forgotten = Message(RecordDict(), dst_node_id=1, message_type=MessageType.TRAIN)
         assert self.judged(forgotten).reason == "missing from its cohort's reply"
+
+
+class TestASum:
+    def reply(self, *statuses: str, weights: Weights | None = None, examples: int = 5) -> Message:
+        """A worker's answer for clients 0, 1, ... of five images each, whose models are 1.5."""
+        content, total = RecordDict(), ExactSum(to_tensors(model(0.0)))
+        for client, status in enumerate(statuses):
+            words = {"status": status, "reason": "OSError: disk", "device": "cpu"}
+            content[wire.key(wire.STATUS, client)] = ConfigRecord(dict(words))
+            if status == "ok":
+                counts = MetricRecord({"examples": examples if client else 5, "seconds": 0.1})
+                content[wire.key(wire.METRICS, client)] = counts
+                total.add(total.part(to_tensors(model(1.5)), 0.5))
+        sums = from_tensors(total.totals) if weights is None else weights
+        content[wire.key(wire.ARRAYS, wire.SUM)] = to_record(sums)
+        return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
+
+    def judged(self, reply: Message) -> tuple[list[str], Intake]:
+        intake = Intake(model(0.0), {}, {0: 0.5, 1: 0.5}, {0: 5, 1: 5}, each=False)
+        found = updates(Cohort(SEAT, [0, 1]), reply, intake, summed=True)
+        return [update.reason for update in found], intake
+
+    def test_it_counts_for_those_in_it(self) -> None:
+        reasons, intake = self.judged(self.reply("ok", "failed"))
+        assert reasons == ["", "OSError: disk"]
+        assert intake.accepted == [0]
+        assert np.array_equal(intake.mean()["w"], np.full((2, 2), 1.5))
+
+    @pytest.mark.parametrize(
+        ("weights", "examples", "reason"),
+        [
+            ({"w": np.zeros((2, 2), np.int64)}, 5, "other names"),
+            (model(1.0), 5, "w is float32(2, 2), not int64(2, 2)"),
+            (None, 7, "its worker's sum holds client 1: it says it trained on 7 images, and has 5"),
+        ],
+    )
+    def test_nobody_in_it_counts_if_it_cannot(
+        self, weights: Weights | None, examples: int, reason: str
+    ) -> None:
+        reasons, intake = self.judged(self.reply("ok", "ok", weights=weights, examples=examples))
+        assert all(reasons)
+        assert reason in reasons[0]
+        assert not intake.accepted

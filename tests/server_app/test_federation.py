@@ -102,12 +102,20 @@ class TestRepeats:
         self, train: Train
     ) -> None:
         one, again = train(), train()
-        two = train("federation.workers=2")
-        three = train("federation.workers=3", "federation.message_megabytes=1e-6")
+        two, three = train("federation.workers=2"), train("federation.workers=3")
         assert sha256(one) == sha256(again) == sha256(two) == sha256(three)
         assert {row["site"] for row in rows(three, "clients.csv")} == {
             "supernode-0", "supernode-1", "supernode-2",
         }  # fmt: skip
+
+    def test_so_does_a_strategy_that_looks_at_each_client_however_many_share_a_message(
+        self, train: Train
+    ) -> None:
+        words = ["strategy=fedmedian", "rounds=2"]
+        one = train(*words)
+        two = train(*words, "federation.workers=2")
+        apart = train(*words, "federation.workers=2", "federation.message_megabytes=1e-6")
+        assert sha256(one) == sha256(two) == sha256(apart)
 
     def test_another_seed_gives_others(self, train: Train) -> None:
         assert sha256(train("rounds=1")) != sha256(train("rounds=1", "seed=1"))
@@ -124,7 +132,7 @@ class TestMemory:
         words = [f"method={method}", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
         one = train(*words)
         two = train(*words, "federation.workers=2")
-        three = train(*words, "federation.workers=3", "federation.message_megabytes=1e-6")
+        three = train(*words, "federation.workers=3")
         assert sha256(one) == sha256(two) == sha256(three)
         sites = {(r["client"], r["site"]) for r in rows(three, "clients.csv")}
         assert len(sites) > len({client for client, _ in sites})

@@ -1,7 +1,7 @@
 """Every aggregation in ``conf/strategy``, found by itself: what goes through it, what does not."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -14,10 +14,11 @@ from server_app.aggregation import Aggregator
 from server_app.choices import choices
 from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.replies import ClientUpdate
+from server_app.intake import Intake
 from server_app.strategies.base import StrategySettings
 from server_app.strategies.dp_adaptive import QuantileClipping
 from server_app.weights import Weights
+from task.averaging import shares_of
 from task.errors import ConfigError
 from tests.conftest import model_for, norm_for
 
@@ -74,11 +75,21 @@ def weights(value: float | Sequence[float], statistics: bool = True) -> Weights:
 
 def updates(
     values: Sequence[float | Sequence[float]], statistics: bool = True
-) -> list[ClientUpdate]:
-    return [
-        ClientUpdate(client, "site", weights=weights(value, statistics), examples=10 * (client + 1))
-        for client, value in enumerate(values)
-    ]
+) -> dict[int, Weights]:
+    return {client: weights(value, statistics) for client, value in enumerate(values)}
+
+
+def aggregated(
+    aggregator: Aggregator, server_round: int, before: Weights, given: Mapping[int, Weights]
+) -> Weights:
+    """The new weights; client k has 10 * (k + 1) images, and clients come in the order given."""
+    rule = aggregator.settings
+    examples = {client: 10 * (client + 1) for client in given}
+    shares = shares_of({client: rule.weight(count) for client, count in examples.items()})
+    intake = Intake(before, {}, shares, examples, each=not rule.linear)
+    for client, sent in given.items():
+        intake.take(client, sent, {})
+    return aggregator.aggregate(server_round, intake, InProcessGrid(client_app, 1))
 
 
 VALUES = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 100.0]
@@ -93,8 +104,7 @@ def after(
     found = [weights(1.0, statistics)]
     for server_round in range(1, rounds + 1):
         given = updates(values, statistics)
-        grid = InProcessGrid(client_app, 1)
-        found.append(aggregator.aggregate(server_round, found[-1], given, grid))
+        found.append(aggregated(aggregator, server_round, found[-1], given))
     return found[1:]
 
 
@@ -116,12 +126,11 @@ class TestEveryStrategy:
     def test_the_same_updates_give_the_same_bits_in_any_order(self, strategy: str) -> None:
         statistics = strategy not in PRIVATE
         results = set()
-        for order in (VALUES, VALUES[::-1]):
-            given = dict(zip(VALUES, updates(VALUES, statistics), strict=True))
+        given = updates(VALUES, statistics)
+        for order in (list(given), list(given)[::-1]):
             aggregator = Aggregator(settings(strategy), Layer(statistics), CLIENTS, seed=0)
-            grid = InProcessGrid(client_app, 1)
-            shuffled = [given[value] for value in order]
-            new = aggregator.aggregate(1, weights(1.0, statistics), shuffled, grid)
+            shuffled = {client: given[client] for client in order}
+            new = aggregated(aggregator, 1, weights(1.0, statistics), shuffled)
             results.add(b"".join(value.tobytes() for value in new.values()))
         assert len(results) == 1
 
@@ -136,10 +145,10 @@ class TestEveryStrategy:
         if strategy in PRIVATE:
             return
         given = updates(VALUES)
-        for update in given:
-            update.weights["bn.running_var"] = np.full(3, update.examples - 50, np.float32)
+        for client, sent in given.items():
+            sent["bn.running_var"] = np.full(3, 10 * client - 40, np.float32)
         aggregator = Aggregator(settings(strategy), Layer(), CLIENTS, seed=0)
-        new = aggregator.aggregate(1, weights(1.0), given, InProcessGrid(client_app, 1))
+        new = aggregated(aggregator, 1, weights(1.0), given)
         assert new["bn.running_var"].min() >= 0
         assert new["bn.num_batches_tracked"] == 100
 
@@ -163,9 +172,8 @@ class TestAdaptive:
         aggregator = Aggregator(
             settings("fedavgm", "strategy.server_momentum=0"), Layer(), 2, seed=0
         )
-        grid = InProcessGrid(client_app, 1)
-        aggregator.aggregate(1, weights(1.0), updates([2.0, 2.0]), grid)
-        new = aggregator.aggregate(2, weights(7.0), updates([9.0, 9.0]), grid)
+        aggregated(aggregator, 1, weights(1.0), updates([2.0, 2.0]))
+        new = aggregated(aggregator, 2, weights(7.0), updates([9.0, 9.0]))
         assert new["w"] == pytest.approx(np.full(3, 9.0))
 
     def test_fedadagrad_by_hand(self) -> None:
@@ -198,14 +206,17 @@ class TestRobust:
         values = [0.1, 0.2, 0.3, 0.35, 0.4, 0.6, 0.9, 100.0]
         (new,) = after("krum", values)
         assert any(
-            all(np.array_equal(new[name], sent.weights[name]) for name in ("w", "bn.running_var"))
-            for sent in updates(values)
+            all(
+                new[name] == pytest.approx(sent[name], rel=1e-6) for name in ("w", "bn.running_var")
+            )
+            for sent in updates(values).values()
         )
 
     def test_krum_tells_close_models_far_from_0_apart(self) -> None:
-        """Distances of 1e-3 between numbers near 1e4, lost in float32, decide in float64."""
+        """Distances of 1e-3 between numbers near 1e4 are lost in float32, unless from the start."""
         values = [1e4 + step for step in (0.0, 1e-3, 2e-3, 3e-3, 4e-3, 0.5, 0.7, 0.9)]
-        (new,) = after("krum", values)
+        aggregator = Aggregator(settings("krum"), Layer(), CLIENTS, seed=0)
+        new = aggregated(aggregator, 1, weights(1e4), updates(values))
         assert new["w"][0] in np.array(values[:5], np.float32)
 
     @pytest.mark.parametrize(("strategy", "least"), [("krum", 5), ("multikrum", 5), ("bulyan", 7)])
@@ -222,7 +233,7 @@ class TestRobust:
         """Sampled 8, six came, the attacker among them: at most five may be averaged."""
         aggregator = Aggregator(settings("multikrum", *words), Layer(), CLIENTS, seed=0)
         given = updates([0.0, 1.0, 2.0, 3.0, 4.0, 100.0])
-        new = aggregator.aggregate(1, weights(1.0), given, InProcessGrid(client_app, 1))
+        new = aggregated(aggregator, 1, weights(1.0), given)
         assert new["w"].max() <= 4
 
     def test_a_trimmed_mean_that_trims_nobody_is_refused(self) -> None:
@@ -252,9 +263,7 @@ class TestPrivate:
         again, _ = after(strategy, rounds=2)
         assert np.array_equal(first["w"], again["w"])
         other = Aggregator(settings(strategy), Layer(False), CLIENTS, seed=1)
-        grid = InProcessGrid(client_app, 1)
-        given = updates(VALUES, False)
-        new = other.aggregate(1, weights(1.0, False), given, grid)
+        new = aggregated(other, 1, weights(1.0, False), updates(VALUES, False))
         assert not np.array_equal(new["w"], first["w"])
         assert not np.array_equal(second["w"], first["w"])
 
@@ -265,10 +274,7 @@ class TestPrivate:
         zeros: Weights = {"w": np.zeros(20_000, np.float32)}
         for accepted, deviation in ((8, 0.125), (2, 0.5)):
             aggregator = Aggregator(settings("dp_fixed", *words), Wide(), 8, seed=0)
-            given = [
-                ClientUpdate(c, "site", weights=zeros, examples=c + 1) for c in range(accepted)
-            ]
-            new = aggregator.aggregate(1, zeros, given, InProcessGrid(client_app, 1))
+            new = aggregated(aggregator, 1, zeros, dict.fromkeys(range(accepted), zeros))
             assert new["w"].std() == pytest.approx(deviation, rel=0.05)
 
     @pytest.mark.parametrize("strategy", PRIVATE)
@@ -293,7 +299,7 @@ class TestPrivate:
         before = weights(0.0, False)
         for server_round in range(1, 60):
             given = updates([length * 3**-0.5] * 4, False)
-            aggregator.aggregate(server_round, before, given, InProcessGrid(client_app, 1))
+            aggregated(aggregator, server_round, before, given)
         assert aggregator._strategy.clipping_norm == pytest.approx(length, rel=0.3)
 
     def test_adaptive_noise_follows_the_norm_that_clipped(self) -> None:
@@ -302,8 +308,7 @@ class TestPrivate:
         words = ("strategy.noise_multiplier=0.1", "strategy.clipping_lr=3")
         aggregator = Aggregator(settings("dp_adaptive", *words), Wide(), 8, seed=0)
         zeros: Weights = {"w": np.zeros(20_000, np.float32)}
-        given = [ClientUpdate(c, "site", weights=zeros, examples=1) for c in range(8)]
-        new = aggregator.aggregate(1, zeros, given, InProcessGrid(client_app, 1))
+        new = aggregated(aggregator, 1, zeros, dict.fromkeys(range(8), zeros))
         assert new["w"].std() == pytest.approx(0.1008 / 8, rel=0.05)
         assert isinstance(aggregator._strategy, QuantileClipping)
         assert aggregator._strategy.clipping_norm < 0.5
@@ -357,6 +362,6 @@ def test_tensors_are_not_shared_with_what_was_sent() -> None:
     for strategy in STRATEGIES:
         if strategy not in PRIVATE:
             aggregator = Aggregator(settings(strategy), Layer(), CLIENTS, seed=0)
-            aggregator.aggregate(1, before, updates(VALUES), InProcessGrid(client_app, 1))
+            aggregated(aggregator, 1, before, updates(VALUES))
     expected: dict[str, Tensor] = copies
     assert all(np.array_equal(before[name], value.numpy()) for name, value in expected.items())

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
-from server_app.strategies.base import StrategySettings, Wide
+from server_app.strategies.base import StrategySettings
+from server_app.weights import from_record, to_record
 from task.errors import refuse
 
 
@@ -24,7 +27,6 @@ class PrivateSettings(StrategySettings):
         noise_multiplier: the noise's deviation over the sensitivity; 0 clips alone.
     """
 
-    averages: ClassVar = False
     private: ClassVar = True
 
     noise_multiplier: float
@@ -33,15 +35,17 @@ class PrivateSettings(StrategySettings):
         if self.noise_multiplier < 0:
             refuse(self, "noise_multiplier", "must be at least 0")
 
-    def prepare(self, weights: Wide) -> Wide:
-        """Move the first number by far less than float32 can tell.
+    def prepare(self, moved: ArrayRecord) -> ArrayRecord:
+        """Move the first number by far less than the weights can tell.
 
         Flower divides by the length of an update: one of length 0, from a client that sends back
         what it was sent, would end the run.
         """
-        first = next(iter(weights.values()))
-        first.flat[0] += 1e-9 * max(1.0, abs(float(first.flat[0])))
-        return weights
+        weights = from_record(moved)
+        name, first = next(iter(weights.items()))
+        nudge = np.zeros_like(first)
+        nudge.flat[0] = 1e-9
+        return to_record({**weights, name: np.add(first, nudge)})
 
     def ready(self, strategy: Strategy, updates: int) -> None:
         assert hasattr(strategy, "num_sampled_clients")

@@ -19,7 +19,6 @@ class RobustSettings(StrategySettings):
         participants_needed: by f: so many at least.
     """
 
-    averages: ClassVar = False
     participants_needed: ClassVar[tuple[int, int]]
 
     num_malicious: int

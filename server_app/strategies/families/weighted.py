@@ -18,6 +18,9 @@ class WeightedSettings(StrategySettings):
             (its Algorithm 1).
     """
 
+    linear: ClassVar = True
+    averages: ClassVar = True
+
     weighting: Literal["examples", "uniform"]
 
     def weight(self, examples: int) -> float:
@@ -32,8 +35,6 @@ class AdaptiveSettings(WeightedSettings):
         server_lr: the server's learning rate, the paper's eta.
         tau: the degree of adaptivity; added to the root of the second moment.
     """
-
-    statistics_alike: ClassVar = False
 
     server_lr: float
     tau: float

@@ -6,11 +6,13 @@ steps of rate 0.1, client i has gone a share r_i = 1 - (1 - 0.1 a_i)^10 of the w
 FedAvg's fixed point is the mean of the b_i weighted by r_i: 0.972 * 4 / (0.651 + 0.972) = 2.395.
 """
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import Contribution, LocalRound, Method
+from task.methods.base import Contribution, LocalRound, Method, Tensors
 from task.methods.fedavg import FedAvg
 from task.methods.feddyn import FedDyn
 from task.methods.scaffold import Scaffold
@@ -40,6 +42,16 @@ def local(method: Method, model: Point, client: int, this: LocalRound) -> Contri
     return Contribution(0.5, weights, outcome.extra)
 
 
+def together(given: Sequence[Contribution]) -> Contribution:
+    """Clients that all have the same part in the objective."""
+
+    def mean(values: Sequence[Tensors]) -> dict[str, Tensor]:
+        return {name: torch.stack([v[name] for v in values]).mean(dim=0) for name in values[0]}
+
+    weights, extra = mean([c.weights for c in given]), mean([c.extra for c in given])
+    return Contribution(sum(c.share for c in given), weights, extra)
+
+
 def final(method: Method, rounds: int, absent: int = 0) -> float:
     """The global w; every `absent`-th round takes client 0 alone."""
     model = Point()
@@ -54,8 +66,9 @@ def final(method: Method, rounds: int, absent: int = 0) -> float:
             broadcast = half.broadcast() if half else {}
             this = LocalRound(server_round, client, torch.Generator(), memories[client], broadcast)
             given.append(local(method, model, client, this))
-        after = {"w": torch.stack([c.weights["w"] for c in given]).mean()}
-        weights = half.update(weights, after, given) if half else after
+        everyone = together(given)
+        after = dict(everyone.weights)
+        weights = half.update(weights, after, everyone) if half else after
     return weights["w"].item()
 
 
