@@ -200,10 +200,12 @@ class TestFailures:
         )
 
     def test_a_failed_clients_images_do_not_weigh(self, train: Train) -> None:
-        """With every client but one failing, the global model is that client's."""
+        """With every client but one failing, the global model is that client's, to 2^-44."""
         alone = train(*faulty([1, 2, 3], [1], "raise"), "rounds=1")
         uniform = train(*faulty([1, 2, 3], [1], "raise"), "rounds=1", "strategy.weighting=uniform")
-        assert sha256(alone) == sha256(uniform)
+        other = load_file(uniform / "model.safetensors")
+        for name, value in load_file(alone / "model.safetensors").items():
+            assert value == pytest.approx(other[name], rel=0, abs=2**-44)
 
     def test_a_client_without_data(self, train: Train) -> None:
         directory = train("partition.name=starved")
