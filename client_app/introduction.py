@@ -34,7 +34,6 @@ def introduce(request: Request, context: Context) -> RecordDict:
     }  # fmt: skip
     try:
         able["device"] = request.worker.device.type
-        _ = request.worker.trainer  # now, so that the first round need not wait for it
         if request.site is not None:
             able |= own_client(request.worker, request.site)
     except (CodeMismatchError, ConfigError, DataError, DeviceError, SiteError) as reason:

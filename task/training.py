@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
-from task.config import LocalConfig, Sgd
+from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
 from task.seeding import torch_generator
+from task.sgd import LocalSgd
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LocalTrainer:
         self.method = method
         self.config = config
         self.augmentation = config.augmenter()
-        self.optimizer = make_optimizer(self.model, config.optim)
+        self.optimizer = LocalSgd(trained_parameters(model).values(), config.optim)
 
     def train(
         self,
@@ -70,7 +71,7 @@ class LocalTrainer:
         if len(positions) < 2:
             raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
         self.model.load_state_dict(weights)
-        self.optimizer.state.clear()
+        self.optimizer.reset()
         self.model.train()
         key = (self.config.seed, "local", server_round, client)
         this = LocalRound(
@@ -103,7 +104,7 @@ class LocalTrainer:
         x, y = self.method.batch(x, y)
         out = self.model(x)
         terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.clear()
         objective(terms).backward()
         self.method.gradients(self.model)
         self.optimizer.step()
@@ -134,17 +135,6 @@ def objective(terms: Mapping[str, Term]) -> Tensor:
     for part in parts[1:]:
         total = total + part
     return total
-
-
-def make_optimizer(model: nn.Module, optim: Sgd) -> torch.optim.SGD:
-    """SGD over the parameters that the method leaves trainable."""
-    return torch.optim.SGD(
-        trained_parameters(model).values(),
-        lr=optim.lr,
-        momentum=optim.momentum,
-        weight_decay=optim.weight_decay,
-        nesterov=optim.nesterov,
-    )
 
 
 class LossMeter:

@@ -1,0 +1,61 @@
+"""Stochastic gradient descent, reset in place for each client."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.optim.sgd import sgd
+
+from task.config import Sgd
+
+
+class LocalSgd:
+    """PyTorch's SGD in its functional form, over the parameters that a method leaves trainable.
+
+    `torch.optim.SGD` is the same arithmetic, and imports PyTorch's compiler on its way: four
+    seconds of each worker's start.
+
+    Args:
+        parameters: what is trained.
+        settings: learning rate, momentum and weight decay.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], settings: Sgd) -> None:
+        self._parameters = list(parameters)
+        self._settings = settings
+        # One kernel for all parameters where a kernel's launch counts; on CPUs each for itself,
+        # which is the same speed and rounds as the definition does.
+        self._fused = bool(self._parameters) and self._parameters[0].is_cuda
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the momentum: each client and round begins without."""
+        self._momentum: list[Tensor | None] = [None] * len(self._parameters)
+
+    def clear(self) -> None:
+        """Drop the gradients of the last batch."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move each parameter that has a gradient."""
+        at = [i for i, parameter in enumerate(self._parameters) if parameter.grad is not None]
+        parameters: list[Tensor] = [self._parameters[i] for i in at]
+        gradients = [value.grad for value in parameters if value.grad is not None]
+        momentum = [self._momentum[i] for i in at]
+        sgd(
+            parameters,
+            gradients,
+            momentum,
+            lr=self._settings.lr,
+            momentum=self._settings.momentum,
+            weight_decay=self._settings.weight_decay,
+            dampening=0,
+            nesterov=self._settings.nesterov,
+            maximize=False,
+            foreach=False,
+            fused=self._fused,
+        )
+        for i, buffer in zip(at, momentum, strict=True):
+            self._momentum[i] = buffer

@@ -1,0 +1,55 @@
+"""Our SGD against PyTorch's class, and what it is there to avoid."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from task.config import Sgd
+from task.sgd import LocalSgd
+
+
+def network() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("momentum", "weight_decay", "nesterov"),
+    [(0.0, 0.0, False), (0.9, 1e-2, False), (0.9, 0.0, True)],
+)
+def test_it_takes_the_steps_of_pytorchs_class(
+    momentum: float, weight_decay: float, nesterov: bool
+) -> None:
+    """In the second step one layer has no gradient: it stays, and keeps its momentum."""
+    ours, theirs = network(), network()
+    settings = Sgd(lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+    steppers = (
+        LocalSgd(ours.parameters(), settings),
+        torch.optim.SGD(
+            theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
+        ),
+    )
+    for step in range(4):
+        x = torch.randn(5, 3)
+        for model, stepper in zip((ours, theirs), steppers, strict=True):
+            stepper.clear() if isinstance(stepper, LocalSgd) else stepper.zero_grad()
+            out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
+            out.square().sum().backward()
+            stepper.step()
+        assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
+
+
+def test_training_does_not_import_the_compiler() -> None:
+    """It takes seconds, in every worker and for every message of a deployed site."""
+    program = """
+import sys
+from server_app.composition import compose_experiment
+from task.worker import Worker
+worker = Worker(compose_experiment(["num_clients=4", "local_epochs=1"]).local())
+worker.train(worker.initial_weights(), 1, 0)
+worker.test(worker.initial_weights())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
