@@ -21,7 +21,8 @@ def prepare_process() -> None:
     keep_freed_memory()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    # As `torch.use_deterministic_algorithms`, which imports PyTorch's compiler to tell it, too.
+    torch.set_deterministic_debug_mode("error")
     # A check for reads of fresh memory that deterministic mode brings, at the price of filling it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 

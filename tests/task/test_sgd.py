@@ -25,19 +25,19 @@ def test_it_takes_the_steps_of_pytorchs_class(
     """In the second step one layer has no gradient: it stays, and keeps its momentum."""
     ours, theirs = network(), network()
     settings = Sgd(lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-    steppers = (
-        LocalSgd(ours.parameters(), settings),
-        torch.optim.SGD(
-            theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
-        ),
+    stepper = LocalSgd(ours.parameters(), settings)
+    reference = torch.optim.SGD(
+        theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
     )
     for step in range(4):
         x = torch.randn(5, 3)
-        for model, stepper in zip((ours, theirs), steppers, strict=True):
-            stepper.clear() if isinstance(stepper, LocalSgd) else stepper.zero_grad()
+        stepper.clear()
+        reference.zero_grad()
+        for model in (ours, theirs):
             out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
             out.square().sum().backward()
-            stepper.step()
+        stepper.step()
+        reference.step()
         assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
 
 
