@@ -4,6 +4,7 @@ import functools
 import signal
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -69,13 +70,17 @@ def train(
     ] = None,
 ) -> None:
     """Run one experiment."""
-    # Imported here because torch and Flower take seconds that --help need not wait for.
-    from server_app.composition import compose_experiment  # noqa: PLC0415
-    from server_app.train import train_experiment  # noqa: PLC0415
+    # Imported here because Hydra, torch and Flower take seconds that --help need not wait for.
+    from server_app.composition import checked, compose_config  # noqa: PLC0415
+    from server_app.engines.superlink import SuperLink  # noqa: PLC0415
 
     words = overrides or []
     try:
-        train_experiment(compose_experiment(words), words)
+        config = compose_config(words)
+        with SuperLink() if config.engine == "flower" else nullcontext() as superlink:
+            from server_app.train import train_experiment  # noqa: PLC0415  (torch, meanwhile)
+
+            train_experiment(checked(config), words, superlink)
     except KeyboardInterrupt:
         raise InterruptedRunError from None  # typer would make a success of it
 

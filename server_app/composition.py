@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,33 +14,54 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from server_app.choices import CONF, choices
-from server_app.experiment import Experiment
 from server_app.quoting import quoted
-from task.combination import PLUS
 from task.errors import ConfigError
-from task.registry import first_error
+from task.registry import PLUS, first_error
+
+if TYPE_CHECKING:
+    from server_app.experiment import Experiment
 
 PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
 
 
-def compose_experiment(overrides: Sequence[str]) -> Experiment:
+def compose_experiment(overrides: Sequence[str]) -> "Experiment":
     """Compose ``conf/config.yaml`` with Hydra overrides and check every value.
 
     Raises:
         ConfigError: an override cannot be read, or a key, choice or value is not allowed.
     """
-    words = [_legible(word) for word in overrides]
-    values = dict(map(_key_and_value, words))
-    try:
-        config = _composed(words)
-    except MissingConfigException as error:
-        raise _unknown_choice(error, values) from None
-    except (ConfigCompositionException, OmegaConfBaseException) as error:
-        raise _unknown_key(error, values) from None
+    return checked(compose_config(overrides))
+
+
+def checked(config: DictConfig) -> "Experiment":
+    """The experiment that a composed configuration describes.
+
+    Raises:
+        ConfigError: a value is not allowed.
+    """
+    # Imported here because it brings torch, which takes seconds that Flower can start in.
+    from server_app.experiment import Experiment  # noqa: PLC0415
+
     try:
         return Experiment.model_validate(OmegaConf.to_container(config, resolve=True))
     except ValidationError as error:
         raise first_error(error) from None
+
+
+def compose_config(overrides: Sequence[str]) -> DictConfig:
+    """Compose ``conf/config.yaml`` with Hydra overrides; its values are not checked yet.
+
+    Raises:
+        ConfigError: an override cannot be read, or a key or choice is not allowed.
+    """
+    words = [_legible(word) for word in overrides]
+    values = dict(map(_key_and_value, words))
+    try:
+        return _composed(words)
+    except MissingConfigException as error:
+        raise _unknown_choice(error, values) from None
+    except (ConfigCompositionException, OmegaConfBaseException) as error:
+        raise _unknown_key(error, values) from None
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:

@@ -6,6 +6,7 @@ from pathlib import Path
 from server_app.composition import local_paths
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
+from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.progress import show_progress
 from server_app.quoting import quoted
@@ -16,8 +17,15 @@ from task.errors import ConfigError, RunError
 from task.worker import build_model
 
 
-def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
+def train_experiment(
+    experiment: Experiment, overrides: Sequence[str], superlink: SuperLink | None = None
+) -> Path:
     """Run an experiment composed from `overrides`; its run directory.
+
+    Args:
+        experiment: what to run.
+        overrides: what it was composed from.
+        superlink: started, if not yet ready; only ``engine=inprocess`` needs none.
 
     Raises:
         ConfigError, DataError, DeviceError: the settings do not fit together, or the data cannot
@@ -31,10 +39,10 @@ def train_experiment(experiment: Experiment, overrides: Sequence[str]) -> Path:
     paths = local_paths(experiment.data)
     place += [f"data.{key}={quoted(path)}" for key, path in paths.items()]
     try:
-        if experiment.engine == "inprocess":
+        if superlink is None:
             run_inprocess(experiment, [*overrides, *place])
         else:
-            run_flower(experiment, [*overrides, *place], directory)
+            run_flower(experiment, [*overrides, *place], directory, superlink)
     except KeyboardInterrupt:
         close_record(directory, "failed", "interrupted")
         raise

@@ -14,7 +14,6 @@ from task.methods.base import LocalRound, Method, Outcome, ServerHalf, Tensors, 
 from task.models.base import Output
 
 PACKAGE = "task.methods"
-PLUS = "+"
 
 
 @dataclass
@@ -81,9 +80,9 @@ def create_method(settings: dict[str, Any]) -> Method:
         ConfigError: a name or setting is unknown or out of range, or the methods do not combine.
     """
     name = settings.get("name")
-    if not isinstance(name, str) or PLUS not in name:
+    if not isinstance(name, str) or registry.PLUS not in name:
         return registry.create("method", PACKAGE, Method, settings)
-    names = name.split(PLUS)
+    names = name.split(registry.PLUS)
     for member in names:
         registry.check_name("method", PACKAGE, member)
     if len(set(names)) < len(names):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from task import registry
-from task.combination import PLUS, create_method
+from task.combination import create_method
 from task.data.augmentations.base import Augmentation
 from task.data.partitions.base import Partition
 from task.data.sources.base import Source
@@ -85,7 +85,7 @@ class LocalConfig(Strict):
 
     def methods(self) -> list[str]:
         """The names of the local methods, one unless they are combined."""
-        return str(self.method["name"]).split(PLUS)
+        return str(self.method["name"]).split(registry.PLUS)
 
     def local_method(self) -> Method:
         """The local method."""

@@ -14,6 +14,8 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from task.errors import ConfigError
 
+PLUS = "+"  # joins the names of several methods
+
 T = TypeVar("T")
 
 

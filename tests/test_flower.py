@@ -37,6 +37,7 @@ def superlink(runs: Path) -> Iterator[SuperLink]:
         patch.setenv("UNIVARFL_RUNS", str(runs))
         patch.setenv("UNIVARFL_MEMORY", str(runs.with_name("memory")))
         with SuperLink() as superlink:
+            superlink.wait_until_ready()
             yield superlink
 
 
@@ -190,6 +191,7 @@ def test_an_interrupted_run_says_so_and_takes_everything_with_it(tmp_path: Path)
 
 def test_no_superlink_stays_behind() -> None:
     with SuperLink() as superlink:
+        superlink.wait_until_ready()
         process, home = superlink.process, superlink.home
         assert process.poll() is None
         assert home.exists()

@@ -32,32 +32,35 @@ class EngineError(RuntimeError):
     """Flower ended the run without a word from our ServerApp."""
 
 
-def run_flower(experiment: Experiment, overrides: Sequence[str], directory: Path) -> None:
+def run_flower(
+    experiment: Experiment, overrides: Sequence[str], directory: Path, superlink: SuperLink
+) -> None:
     """Run the experiment through Flower, and print its progress until it has ended.
 
     Args:
         experiment: the checked configuration.
         overrides: the words for the ServerApp to compose it from.
         directory: the run directory that the ServerApp will make.
+        superlink: where to run it; started, if not yet ready.
 
     Raises:
         EngineError, SuperLinkError: Flower did not get as far as the ServerApp's first word.
     """
     print("starting Flower and its workers, which takes a while ...", flush=True)
-    with SuperLink() as superlink:
-        config = superlink.home / "run.toml"
-        config.write_text(f"overrides = {json.dumps(shlex.join(overrides))}\n")
-        output = superlink.home / "run.log"
-        command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
-        federation = federation_config(experiment, visible_gpus(experiment))
-        with output.open("w") as stream:
-            client = superlink.popen([*command, "--federation-config", federation], stream)
-        for line in follow(directory / "run.log", client):
-            print(line, flush=True)
-        if unfinished(directory):
-            directory.mkdir(exist_ok=True)
-            log = Path(shutil.copy(output, directory / "flower.log"))
-            raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
+    config = superlink.home / "run.toml"
+    config.write_text(f"overrides = {json.dumps(shlex.join(overrides))}\n")
+    output = superlink.home / "run.log"
+    command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
+    federation = federation_config(experiment, visible_gpus(experiment))
+    superlink.wait_until_ready()
+    with output.open("w") as stream:
+        client = superlink.popen([*command, "--federation-config", federation], stream)
+    for line in follow(directory, client):
+        print(line, flush=True)
+    if unfinished(directory):
+        directory.mkdir(exist_ok=True)
+        log = Path(shutil.copy(output, directory / "flower.log"))
+        raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
 
 
 def visible_gpus(experiment: Experiment) -> int:
@@ -79,12 +82,13 @@ def federation_config(experiment: Experiment, gpus: int) -> str:
     )
 
 
-def follow(log: Path, client: subprocess.Popen[bytes]) -> Iterator[str]:
-    """The run's log as a person reads it, line by line, until Flower's client has ended."""
+def follow(directory: Path, client: subprocess.Popen[bytes]) -> Iterator[str]:
+    """The run's log as a person reads it, until its record is closed or Flower's client ends."""
+    log = directory / "run.log"
     position = 0
     running = True
     while running:
-        running = client.poll() is None
+        running = client.poll() is None and unfinished(directory)
         if log.exists():
             with log.open() as file:
                 file.seek(position)

@@ -22,17 +22,22 @@ from typing import IO, ClassVar, Self
 
 import psutil
 
+from task.errors import RunError
+
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 CONNECTION = "univarfl"
 
 
-class SuperLinkError(RuntimeError):
+class SuperLinkError(RunError):
     """The SuperLink could not be started; the text says why."""
 
 
 class SuperLink:
-    """A context manager around a ``flower-superlink --simulation`` process."""
+    """A context manager around a ``flower-superlink --simulation`` process.
+
+    It starts with the context, and is ready some seconds later.
+    """
 
     options: ClassVar[Sequence[str]] = ("--simulation",)
 
@@ -58,11 +63,6 @@ class SuperLink:
                  "--host", "127.0.0.1", "--port", str(port)],
                 log,
             )  # fmt: skip
-        try:
-            self._wait_until_healthy(f"http://{self.address}/health")
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
         return self
 
     def __exit__(
@@ -85,6 +85,9 @@ class SuperLink:
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_TELEMETRY_ENABLED": "0",
             "RAY_DEDUP_LOGS": "0",
+            # Ray would start a worker per core that no client can use: Flower asks for others.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_enable_worker_prestart": "0",
         }
         program = shutil.which(command[0], path=environment["PATH"])
         if program is None:
@@ -101,13 +104,19 @@ class SuperLink:
         self._processes.append(process)
         return process
 
-    def _wait_until_healthy(self, url: str) -> None:
+    def wait_until_ready(self) -> None:
+        """Return once runs can be submitted.
+
+        Raises:
+            SuperLinkError: it ended, or took too long.
+        """
+        url = f"http://{self.address}/health"
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise SuperLinkError(f"flower-superlink ended at once: {last_line(self.log)}")
             try:
-                with urllib.request.urlopen(url, timeout=1):  # noqa: S310  (our own http address)
+                with urllib.request.urlopen(url, timeout=1):
                     return
             except (urllib.error.URLError, TimeoutError, ConnectionError):
                 time.sleep(0.1)
