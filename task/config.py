@@ -32,6 +32,13 @@ class Sgd(Strict):
     nesterov: bool
 
 
+class Runtime(Strict):
+    """How a training step is computed; see `task.runtime`."""
+
+    precision: Literal["auto", "float32", "bfloat16"]
+    compiled: bool
+
+
 class LocalConfig(Strict):
     """What local training is made of.
 
@@ -50,6 +57,7 @@ class LocalConfig(Strict):
     model: Settings
     method: Settings
     optim: Sgd
+    runtime: Runtime
 
     @model_validator(mode="after")
     def _components_fit(self) -> "LocalConfig":

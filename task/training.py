@@ -11,6 +11,7 @@ from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
+from task.runtime import Forward
 from task.seeding import torch_generator
 from task.sgd import LocalSgd
 
@@ -43,6 +44,7 @@ class LocalTrainer:
         self.config = config
         self.augmentation = config.augmenter()
         self.optimizer = LocalSgd(trained_parameters(model).values(), config.optim)
+        self.forward = Forward(model, config.runtime, config.batch_size)
 
     def train(
         self,
@@ -102,8 +104,9 @@ class LocalTrainer:
         """One batch: forward, backward, step. The method has been started on the client."""
         rows = len(x)
         x, y = self.method.batch(x, y)
-        out = self.model(x)
-        terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
+        with self.forward.autocast:
+            out = self.forward(x)
+            terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
         self.optimizer.clear()
         objective(terms).backward()
         self.method.gradients(self.model)

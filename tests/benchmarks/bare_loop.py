@@ -6,10 +6,10 @@ and optimizer reused. It scores nothing, samples nobody, checks nothing and reco
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -30,6 +30,23 @@ class Work(NamedTuple):
     epochs: int
     batch_size: int
     rounds: int
+
+    def arrays(self) -> dict[str, Any]:
+        """The work as NumPy can save it."""
+        clients = {f"client_{i}": part.numpy() for i, part in enumerate(self.clients)}
+        numbers = {"epochs": self.epochs, "batch_size": self.batch_size, "rounds": self.rounds}
+        return {**clients, **numbers, "images": self.images.numpy(), "labels": self.labels.numpy()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any]) -> "Work":
+        """The work that `arrays` gave."""
+        clients = sum(name.startswith("client_") for name in arrays)
+        return cls(
+            torch.from_numpy(arrays["images"]),
+            torch.from_numpy(arrays["labels"]),
+            [torch.from_numpy(arrays[f"client_{i}"]) for i in range(clients)],
+            *(int(arrays[name]) for name in ("epochs", "batch_size", "rounds")),
+        )
 
 
 class Bare:

@@ -1,19 +1,25 @@
-"""Our round against the bare loop of the same work, side by side: ratios of medians.
+"""Our round against the bare loop of the same work, and against others, side by side.
 
-    uv run python -m tests.benchmarks.rounds [REPEATS]     (about 4 minutes each, two cores)
+    uv run python -m tests.benchmarks.rounds [REPEATS]     (about 5 minutes each, two cores)
 
 Ten clients of 500 made images of 32x32, `cnn`, two local epochs, batch 64, crop and flip,
 federated averaging, five rounds; the first is left out, as processes warm up in it. Ours holds
-images back for validation and scores them each round, which the bare loop does not. Measures;
-asserts nothing.
+images back for validation and scores them each round, which the others do not. The others are
+Flower as its quickstarts use it, a SuperNode per client, and of pfl, fluke and FedLab those that
+are installed (``uv pip install pfl fluke-fl fedlab``), each as its users would write it for speed.
+Measures; asserts nothing.
 """
 
 import csv
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +28,11 @@ from PIL import Image
 
 from server_app.composition import compose_experiment
 from task.data.federated import federate
+from tests.benchmarks import quickstart
 from tests.benchmarks.bare_loop import CLASSES, Work, run
 
 ROUNDS, CLIENTS, IMAGES = 5, 10, 5560
+PEERS = {"pfl": "with_pfl", "fluke-fl": "with_fluke", "fedlab": "with_fedlab"}
 EXPERIMENT = (
     "method=fedavg", "partition=iid", f"num_clients={CLIENTS}", f"rounds={ROUNDS}",
     "local_epochs=2", "batch_size=64", f"evaluate_every={ROUNDS}", "data.image_size=32",
@@ -32,11 +40,11 @@ EXPERIMENT = (
 )  # fmt: skip
 
 
-def make(root: Path) -> list[str]:
-    """Write the images; the overrides that name them."""
+def make(root: Path, count: int = IMAGES) -> list[str]:
+    """Write images; the overrides that name them."""
     generator = np.random.default_rng(0)
-    for index in range(IMAGES):
-        path = root / f"class_{index % CLASSES}" / f"{index:04}.png"
+    for index in range(count):
+        path = root / f"class_{index % CLASSES}" / f"{index:05}.png"
         path.parent.mkdir(exist_ok=True)
         Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
     return ["data=folder", f"data.root={root}", *EXPERIMENT]
@@ -51,6 +59,16 @@ def ours(words: Sequence[str], *more: str) -> list[float]:
         with (directory / "rounds.csv").open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
     return [float(row["value"]) for row in rows]
+
+
+def peer(module: str, work: Work) -> list[float]:
+    """The seconds of each round of another simulator, in a process of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "work.npz"
+        np.savez(path, **work.arrays())
+        command = [sys.executable, "-m", "tests.benchmarks.peers", module, str(path)]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return list(json.loads(said.splitlines()[-1]))
 
 
 def main(words: Sequence[str]) -> None:
@@ -71,7 +89,11 @@ def main(words: Sequence[str]) -> None:
             "bare, 2 processes of 1 thread": lambda: run(work, 2, 1),
             "the same, keeping freed memory": lambda: run(work, 2, 1, tuned=True),
             "ours, Flower and Ray, 2 workers": lambda: ours(overrides, "federation.workers=2"),
+            "Flower, quickstart style, 2 clients at a time": lambda: quickstart.run(work),
         }
+        for package, module in PEERS.items():
+            with suppress(PackageNotFoundError):
+                contestants[f"{package} {version(package)}"] = partial(peer, module, work)
         seconds: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(int(words[0]) if words else 3):
             for name, contestant in contestants.items():

@@ -1,0 +1,1 @@
+"""Other simulators of federated learning at the work of the bare loop."""

@@ -1,0 +1,1 @@
+"""Federated averaging as Flower's quickstarts write it."""

@@ -1,0 +1,101 @@
+"""Rounds of 10 to 1,000 clients: seconds against the bare loop's, and the server's memory.
+
+    uv run python -m tests.benchmarks.scale seconds        (10 minutes, two cores)
+    uv run python -m tests.benchmarks.scale memory PICTURE (10 minutes; writes the picture)
+
+``seconds``: 50,000 made images of 32x32 among all clients, `cnn`, two local epochs, batch 64, crop
+and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
+it two bare processes that train the same number of such clients. The first of two rounds is left
+out. ``memory``: one round of clients of eight images each by aggregation, peak of the server and of
+the largest worker less those at ten clients. Measures; asserts nothing.
+"""
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+from server_app.composition import compose_experiment
+from server_app.participation import participants
+from task.data.federated import federate
+from task.worker import Worker
+from tests.benchmarks.bare_loop import Work, run
+from tests.benchmarks.processes import MEGABYTE, watch
+from tests.benchmarks.rounds import make, ours
+
+CLIENTS, RHOS, ROUNDS = (10, 100, 1000), ("1.0", "0.1"), 2
+AGGREGATIONS = ("fedavg", "fedmedian", "fedtrimmedavg", "krum")
+
+
+def seconds(place: Path) -> None:
+    """Print the table of rounds."""
+    words = [*make(place, 50_000), f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}"]
+    print("| clients | rho | participants | ours, s/round | bare, s/round | ratio |")
+    print("|---|---|---|---|---|---|")
+    for clients in CLIENTS:
+        for rho in RHOS:
+            more = [f"num_clients={clients}", f"rho={rho}", "federation.workers=2"]
+            experiment = compose_experiment([*words, *more])
+            data = federate(experiment.local())
+            sampled = participants(clients, experiment.rho, experiment.seed, 1)
+            work = Work(
+                torch.from_numpy(np.array(data.dataset.images)),
+                torch.from_numpy(data.dataset.labels),
+                [torch.from_numpy(data.clients[client].train) for client in sampled],
+                epochs=2, batch_size=64, rounds=ROUNDS,
+            )  # fmt: skip
+            found = statistics.median(ours([*words, *more])[1:])
+            bare = statistics.median(run(work, 2, 1, tuned=True)[1:])
+            ratio = f"{found:.2f} | {bare:.2f} | {found / bare:.2f}"
+            print(f"| {clients} | {rho} | {len(sampled)} | {ratio} |", flush=True)
+
+
+def memory(place: Path, picture: Path) -> None:
+    """Print the table of peaks, and plot the server's."""
+    words = [*make(place, 9_000), "rounds=1", "local_epochs=1", "federation.workers=2"]
+    model = Worker(compose_experiment(words).local()).model_bytes / MEGABYTE
+    print(f"a model takes {model:.2f} MB\n")
+    print("| aggregation | participants | server, MB | over 10 clients, models each | worker, MB |")
+    print("|---|---|---|---|---|")
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for aggregation in AGGREGATIONS:
+        found = []
+        for clients in CLIENTS:
+            more = [f"num_clients={clients}", f"strategy={aggregation}"]
+
+            peaks = watch([*words, *more])
+            found.append(peaks["server"][0].own)
+            grown = (found[-1] - found[0]) / model / max(1, clients - CLIENTS[0])
+            worker = max(peak.own for peak in peaks["worker"])
+            print(
+                f"| {aggregation} | {clients} | {found[-1]:.0f} | {grown:.2f} | {worker:.0f} |",
+                flush=True,
+            )
+        style = "-" if aggregation == "fedavg" else "--"
+        axes.plot(CLIENTS, found, style, marker="o", label=aggregation)
+    bound = [found[0] + 3 * model * (clients - CLIENTS[0]) for clients in CLIENTS]
+    axes.plot(CLIENTS, bound, color="black", linewidth=1, label="3 models a participant")
+    axes.set(xlabel="participants of a round", ylabel="the server's own memory, MB")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(picture, dpi=120)
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure what is asked for."""
+    with tempfile.TemporaryDirectory() as place:
+        if words[0] == "seconds":
+            seconds(Path(place))
+        else:
+            memory(Path(place), Path(words[1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
