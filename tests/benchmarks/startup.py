@@ -1,0 +1,74 @@
+"""From typing ``univarfl train`` to the end of the first round: when what began.
+
+    uv run python -m tests.benchmarks.startup [OVERRIDE ...]        (two minutes)
+
+Runs it three times with one round, everything on disk already read once, and prints the median
+second of each milestone: the start of the processes that Flower and Ray are made of, and what the
+run prints. Measures; asserts nothing.
+"""
+
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+
+import psutil
+
+REPEATS = 3
+PROCESSES = {
+    "Flower's SuperLink is started": "flower-superlink",
+    "it is ready, and the experiment is checked": "bin/flwr run",
+    "Flower starts the run": "flwr-simulation",
+    "Ray starts": "gcs_server",
+    "Ray starts the workers": "default_worker.py",
+}
+LINES = {"the workers have their model and data": "ready (", "round 1 is over": "round 1/1"}
+
+
+def timeline(words: Sequence[str]) -> dict[str, float]:
+    """The seconds of each milestone from the start of the command."""
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as place:
+        command = ["univarfl", "train", "rounds=1", *words, f"output_dir={place}"]
+        started = time.time()
+        train = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        reader = threading.Thread(target=read, args=(train, started, found))
+        reader.start()
+        while train.poll() is None:
+            with contextlib.suppress(psutil.Error):
+                for process in psutil.Process(train.pid).children(recursive=True):
+                    said = " ".join(process.cmdline())
+                    for milestone, name in PROCESSES.items():
+                        if name in said:
+                            found.setdefault(milestone, process.create_time() - started)
+            time.sleep(0.05)
+        reader.join()
+        found["the command ends"] = time.time() - started
+    return found
+
+
+def read(train: "subprocess.Popen[str]", started: float, found: dict[str, float]) -> None:
+    """Note when the awaited lines are printed."""
+    assert train.stdout is not None
+    for line in train.stdout:
+        for milestone, words in LINES.items():
+            if words in line:
+                found[milestone] = time.time() - started
+
+
+def main(words: Sequence[str]) -> None:
+    """Print the table."""
+    runs = [timeline(words) for _ in range(REPEATS)]
+    print("| | second, median (least to most) |\n|---|---|")
+    for milestone in [*PROCESSES, *LINES, "the command ends"]:
+        seconds = [run[milestone] for run in runs if milestone in run]
+        middle = statistics.median(seconds)
+        print(f"| {milestone} | {middle:.1f} ({min(seconds):.1f} to {max(seconds):.1f}) |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
