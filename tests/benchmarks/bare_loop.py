@@ -116,10 +116,13 @@ def run(work: Work, processes: int, threads: int, tuned: bool = False) -> list[f
     """
     context = get_context("spawn")
     members = []
+    processes = min(processes, len(work.clients))
     for index in range(processes):
         here, there = context.Pipe()
         share = range(index, len(work.clients), processes)
-        member = context.Process(target=serve, args=(there, work, share, threads, tuned))
+        member = context.Process(
+            target=serve, args=(there, work, share, threads, tuned), daemon=True
+        )
         member.start()
         members.append((here, member))
     weights = Cnn(3, CLASSES, FEATURES).state_dict()

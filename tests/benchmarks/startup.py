@@ -1,13 +1,15 @@
-"""From typing ``univarfl train`` to the end of the first round: when what began.
+"""From typing ``univarfl train`` to the end of the first round, and a deployed client's message.
 
     uv run python -m tests.benchmarks.startup [OVERRIDE ...]        (two minutes)
 
 Runs it three times with one round, everything on disk already read once, and prints the median
 second of each milestone: the start of the processes that Flower and Ray are made of, and what the
-run prints. Measures; asserts nothing.
+run prints. Then what a SuperNode's fresh process does for each message: it imports the ClientApp,
+prepares model and data, and trains. Measures; asserts nothing.
 """
 
 import contextlib
+import json
 import statistics
 import subprocess
 import sys
@@ -26,6 +28,25 @@ PROCESSES = {
     "Ray starts": "gcs_server",
     "Ray starts the workers": "default_worker.py",
 }
+MESSAGE = """
+import json, sys, time
+began = time.perf_counter()
+import client_app.app
+from server_app.composition import compose_experiment
+from task.worker import Worker
+imported = time.perf_counter()
+local = compose_experiment(sys.argv[1:]).local()
+composed = time.perf_counter()
+worker = Worker(local)
+prepared = time.perf_counter()
+worker.train(worker.initial_weights(), 1, 0)
+trained = time.perf_counter()
+worker.train(worker.initial_weights(), 1, 0)
+again = time.perf_counter() - trained
+seconds = [imported - began, prepared - composed, trained - prepared, again]
+print(json.dumps(seconds))
+"""
+STEPS = ("imports", "model and data", "a client's first training", "a client's second training")
 LINES = {"the workers have their model and data": "ready (", "round 1 is over": "round 1/1"}
 
 
@@ -60,14 +81,24 @@ def read(train: "subprocess.Popen[str]", started: float, found: dict[str, float]
                 found[milestone] = time.time() - started
 
 
+def message(words: Sequence[str]) -> list[float]:
+    """The seconds of each of the `STEPS` in a fresh process."""
+    command = [sys.executable, "-c", MESSAGE, *words]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return list(json.loads(said))
+
+
 def main(words: Sequence[str]) -> None:
-    """Print the table."""
+    """Print both tables."""
     runs = [timeline(words) for _ in range(REPEATS)]
     print("| | second, median (least to most) |\n|---|---|")
     for milestone in [*PROCESSES, *LINES, "the command ends"]:
         seconds = [run[milestone] for run in runs if milestone in run]
         middle = statistics.median(seconds)
         print(f"| {milestone} | {middle:.1f} ({min(seconds):.1f} to {max(seconds):.1f}) |")
+    print("\n| a fresh process | seconds, median |\n|---|---|")
+    for step, seconds in zip(STEPS, zip(*(message(words) for _ in range(REPEATS))), strict=True):
+        print(f"| {step} | {statistics.median(seconds):.1f} |")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from server_app.composition import compose_experiment
 from task.config import LocalConfig
 from task.training import LocalResult
 from task.worker import Worker
-from tests.conftest import model_for
+from tests.conftest import Train, model_for, sha256
 from tests.task.methods.test_contract import METHODS
 
 WORDS = ("num_clients=10", "partition=iid", "local_epochs=1", "batch_size=32")
@@ -48,6 +48,12 @@ def test_every_method_trains_in_bfloat16(method: str) -> None:
 def test_bfloat16_repeats() -> None:
     one, again = trained("runtime.precision=bfloat16"), trained("runtime.precision=bfloat16")
     assert all(map(torch.equal, one.weights.values(), again.weights.values()))
+
+
+def test_bfloat16_gives_the_same_bits_with_any_number_of_workers(train: Train) -> None:
+    words = ["runtime.precision=bfloat16", "rounds=1"]
+    assert sha256(train(*words)) == sha256(train(*words, "federation.workers=2"))
+    assert sha256(train(*words)) != sha256(train("rounds=1"))
 
 
 def test_without_a_compiler_training_goes_on_with_one_warning() -> None:
