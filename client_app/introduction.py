@@ -31,9 +31,11 @@ def introduce(request: Request, context: Context) -> RecordDict:
     seat = {"seat": node.get(PARTITION_ID_KEY, 0), "seats": node.get(NUM_PARTITIONS_KEY, 1)}
     able: Facts = {
         "device": "none", "site": "", "data": "", "train": 0, "validation": 0, "error": "",
+        "compiled": False,
     }  # fmt: skip
     try:
         able["device"] = request.worker.device.type
+        able["compiled"] = request.worker.trainer.forward.compiled
         if request.site is not None:
             able |= own_client(request.worker, request.site)
     except (CodeMismatchError, ConfigError, DataError, DeviceError, SiteError) as reason:

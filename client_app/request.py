@@ -66,7 +66,7 @@ class Request:
             round=whole(config["round"], "round"),
             clients=wholes(config["clients"], "clients"),
             accepted=wholes(config["accepted"], "accepted"),
-            shares=cast(list[float], config["shares"]),
+            shares=parts(config["shares"], config["clients"]),
             data=cast(str, config["data"]),
             weights=tensors(message, wire.ARRAYS),
             broadcast=tensors(message, wire.BROADCAST),
@@ -125,6 +125,22 @@ def wholes(value: object, what: str) -> list[int]:
     if not isinstance(value, list):
         raise RequestError(f"the request's {what} must be a list")
     return [whole(number, what) for number in value]
+
+
+def parts(value: object, clients: object) -> list[float]:
+    """A part of the whole for each of the clients, or nothing.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    if (
+        not isinstance(value, list)
+        or not isinstance(clients, list)
+        or len(value) not in (0, len(clients))
+        or not all(isinstance(part, float) and 0 < part <= 1 for part in value)
+    ):
+        raise RequestError("the request's shares must be a part of 1 for each client, or none")
+    return value
 
 
 def tensors(message: Message, name: str) -> dict[str, Tensor]:

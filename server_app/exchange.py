@@ -56,7 +56,7 @@ def request(
 
 
 class Exchange:
-    """Messages on their way. Between sending and `replies` the server is free to work."""
+    """Messages on their way. Until it asks for their replies the server is free to work."""
 
     def __init__(self, grid: Grid, messages: Sequence[Message], timeout: float) -> None:
         self._grid = grid
@@ -71,12 +71,15 @@ class Exchange:
         pause = SHORTEST_PAUSE
         while self._waiting:
             pulled = list(self._grid.pull_messages(sorted(self._waiting)))
-            if time.monotonic() >= self._deadline:
+            arrived = time.monotonic()
+            if arrived >= self._deadline:
                 break
             for reply in pulled:
                 message_id = reply.metadata.reply_to_message_id
-                self._waiting.discard(message_id)
-                yield places.pop(message_id), reply
+                if message_id in self._waiting:
+                    self._waiting.discard(message_id)
+                    yield places.pop(message_id), reply
+            self._deadline += time.monotonic() - arrived  # the server's own work, not the clients'
             if not pulled:
                 time.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_PAUSE)

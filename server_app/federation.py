@@ -105,6 +105,7 @@ class Federation:
                     "site": seat.name,
                     "device": seat.device,
                     "runtime": seat.runtime,
+                    "compiled": seat.compiled,
                     "host": seat.host,
                 }
                 for seat in self.seats
@@ -116,6 +117,12 @@ class Federation:
         warning = hidden_gpu_warning(self.seats, experiment.device, torch.cuda.is_available())
         if warning:
             logger.warning(warning)
+        without = sum(not seat.compiled for seat in self.seats)
+        if experiment.runtime.compiled and without:
+            logger.warning(
+                "runtime.compiled: on %d of %d workers the compiler failed; their logs say why",
+                without, len(self.seats),
+            )  # fmt: skip
 
     def _round(self, server_round: int) -> dict[str, dict[str, float]]:
         started = time.perf_counter()

@@ -57,6 +57,7 @@ class GlobalModel:
             shares_of({client: self._counts[client] for client in sampled}),
             {client: self._sizes[client] for client in sampled},
             each=not self.adds_up,
+            mean=self.adds_up or self._server_half is not None,
         )
 
     @property

@@ -27,6 +27,7 @@ INTRODUCTION = {
     "device": str,
     "cuda": bool,
     "runtime": str,
+    "compiled": bool,
     "host": str,
     "error": str,
 }
@@ -45,6 +46,7 @@ class Seat:
         index: its place among the SuperNodes, from 0; a site's is its client's number.
         device: what its clients are trained on.
         runtime: ``ray`` or ``process``.
+        compiled: whether it trains through the compiler.
         host: its machine's name.
         site: the site's name; empty for a simulated worker, which serves any client.
         data: the version of the site's images.
@@ -57,6 +59,7 @@ class Seat:
     device: str
     runtime: str
     host: str
+    compiled: bool = False
     site: str = ""
     data: str = ""
     train: int = 0
@@ -120,6 +123,7 @@ def _seat(node_id: int, record: ConfigRecord) -> Seat:
         index=cast(int, record["seat"]),
         device=cast(str, record["device"]),
         runtime=cast(str, record["runtime"]),
+        compiled=cast(bool, record["compiled"]),
         host=cast(str, record["host"]),
         site=cast(str, record["site"]),
         data=cast(str, record["data"]),
@@ -145,6 +149,13 @@ def _check(introductions: list[ConfigRecord], device: Device) -> None:
             )
         if record["error"]:
             raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
+        if record["site"] and not (
+            cast(int, record["train"]) > 1 and cast(int, record["validation"]) >= 0
+        ):
+            raise HandshakeError(
+                f"site {record['site']!s} says that it trains on {record['train']!s} images and "
+                f"validates on {record['validation']!s}"
+            )
     sites = [record["site"] for record in introductions if record["site"]]
     twice = sorted({str(site) for site in sites if sites.count(site) > 1})
     if twice:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from flwr.app import ArrayRecord
+from numpy.typing import NDArray
 from torch import Tensor
 
 from server_app.weights import Weights, from_tensors, to_record, to_tensors
@@ -13,6 +14,10 @@ from task.averaging import ExactSum
 
 class Intake:
     """One round's accepted updates: their sum and, where the strategy looks at each, each of them.
+
+    Args:
+        each: whether the strategy looks at each.
+        mean: whether the mean is needed.
 
     Attributes:
         before: the global weights that the clients started from; updates have their names, shapes
@@ -34,13 +39,16 @@ class Intake:
         shares: Mapping[int, float],
         examples: Mapping[int, int],
         each: bool,
+        mean: bool,
     ) -> None:
         self.before, self.broadcast = before, broadcast
         self.shares, self.examples = shares, examples
         self.accepted: list[int] = []
         self.moved: dict[int, ArrayRecord] = {}
         self._each = each
-        self._weights = ExactSum(to_tensors(before))
+        # What is only looked at may hold anything; the sum bounds how far numbers grow.
+        self._summed = [name for name, value in before.items() if mean or not is_float(value)]
+        self._weights = ExactSum(to_tensors(chosen(before, self._summed)))
         self._extra = ExactSum(to_tensors(broadcast))
 
     def take(self, client: int, weights: Weights, extra: Weights) -> None:
@@ -50,17 +58,19 @@ class Intake:
             TrainingError: a number grew too large.
         """
         share = self.shares[client]
-        part = self._weights.part(to_tensors(weights), share)
-        self._extra.add(self._extra.part(to_tensors(extra), share))
-        self._weights.add(part)
-        self.accepted.append(client)
+        part = self._weights.part(to_tensors(chosen(weights, self._summed)), share)
+        part_extra = self._extra.part(to_tensors(extra), share)
         if self._each:
-            moved = {
-                name: (value.astype(np.float64) - start.astype(np.float64)).astype(value.dtype)
-                for name, start in self.before.items()
-                if np.issubdtype((value := weights[name]).dtype, np.floating)
-            }
-            self.moved[client] = to_record(moved)
+            self.moved[client] = to_record(
+                {
+                    name: distance(weights[name], start)
+                    for name, start in self.before.items()
+                    if is_float(start)
+                }
+            )
+        self._weights.add(part)
+        self._extra.add(part_extra)
+        self.accepted.append(client)
 
     def take_sum(self, clients: Sequence[int], weights: Weights, extra: Weights) -> None:
         """Take in the totals of an `ExactSum` of several clients, and of what came beside."""
@@ -69,7 +79,7 @@ class Intake:
         self.accepted += clients
 
     def mean(self) -> Weights:
-        """The accepted clients' weighted mean, float64, and the largest of integers."""
+        """The accepted clients' weighted mean, float64, if needed, and the largest of integers."""
         return from_tensors(self._weights.mean(self._share()))
 
     def mean_extra(self) -> dict[str, Tensor]:
@@ -78,3 +88,18 @@ class Intake:
 
     def _share(self) -> float:
         return math.fsum(self.shares[client] for client in self.accepted)
+
+
+def is_float(value: NDArray[np.generic]) -> bool:
+    """Whether an array holds weights or statistics, and no counter."""
+    return bool(np.issubdtype(value.dtype, np.floating))
+
+
+def chosen(weights: Weights, names: Sequence[str]) -> Weights:
+    """Some of the arrays."""
+    return {name: weights[name] for name in names}
+
+
+def distance(value: NDArray[np.generic], start: NDArray[np.generic]) -> NDArray[np.generic]:
+    """How far a value is from the start, rounded once."""
+    return np.asarray(value.astype(np.float64) - start.astype(np.float64), dtype=value.dtype)

@@ -25,13 +25,15 @@ def train_experiment(
     Args:
         experiment: what to run.
         overrides: what it was composed from.
-        superlink: started, if not yet ready; only ``engine=inprocess`` needs none.
+        superlink: for ``engine=flower``; started, if not yet ready.
 
     Raises:
         ConfigError, DataError, DeviceError: the settings do not fit together, or the data cannot
             be used; nothing was run.
         RunError: the run failed; its record, if it got as far, has status ``failed``.
     """
+    if (superlink is None) != (experiment.engine == "inprocess"):
+        raise ValueError(f"engine={experiment.engine} with superlink={superlink}")
     show_progress()
     check_together(experiment)
     directory = plan_run_directory(experiment)

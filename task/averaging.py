@@ -20,8 +20,8 @@ class ExactSum:
     grow with its participants, and the same seed gives the same bits with any number of workers.
 
     A tensor's unit is 2^-46 of the largest number in it at the start of the round, or of 1 if that
-    is larger: finer than float32 wherever it matters. In return no number may grow beyond 2^16
-    times that in one round. Integers, such as batch norm's counters, are not added: the largest
+    is larger: finer than float32 wherever it matters. In return no number may be beyond 2^16 times
+    that at the round's end. Integers, such as batch norm's counters, are not added: the largest
     stays.
 
     Args:
@@ -73,12 +73,11 @@ class ExactSum:
     def _fixed(self, name: str, value: Tensor, share: float) -> Tensor:
         power = self._exponents[name]
         if power is None:
-            return value
+            return value.long()
         wide = value.double()
-        if not bool((wide.abs() < 2.0 ** (power + GROWTH_BITS)).all()):
-            raise TrainingError(
-                f"training diverged: {name} grew by more than {2**GROWTH_BITS:,} times in a round"
-            )
+        limit = 2.0 ** (power + GROWTH_BITS)
+        if not bool((wide.abs() < limit).all()):
+            raise TrainingError(f"training diverged: {name} holds numbers beyond {limit:,.0f}")
         return (wide * share * 2.0 ** (FRACTION_BITS - power)).round().long()
 
 

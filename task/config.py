@@ -31,11 +31,17 @@ class Sgd(Strict):
     weight_decay: Annotated[float, Field(ge=0)]
     nesterov: bool
 
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> "Sgd":
+        if self.nesterov and not self.momentum:
+            raise ConfigError("optim.nesterov", True, "needs optim.momentum above 0")
+        return self
+
 
 class Runtime(Strict):
     """How a training step is computed; see `task.runtime`."""
 
-    precision: Literal["auto", "float32", "bfloat16"]
+    precision: Literal["float32", "bfloat16"]
     compiled: bool
 
 
@@ -71,6 +77,17 @@ class LocalConfig(Strict):
                 "model=resnet18, model=resnet50 or model=resnet56"
             )
             raise ConfigError("method", self.method["name"], allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _runtime_fits(self) -> "LocalConfig":
+        for name, member in zip(self.methods(), self.local_method().members(), strict=True):
+            if self.runtime.compiled and member.varies_network:
+                allowed = (
+                    f"method={name} changes the network with each batch, and each variant would be "
+                    "compiled anew; leave it out"
+                )
+                raise ConfigError("runtime.compiled", True, allowed)
         return self
 
     def source(self) -> Source:

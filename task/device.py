@@ -33,8 +33,8 @@ def keep_freed_memory() -> None:
 
     Left to itself, glibc gives large blocks back to the system at once, and each batch's
     activations are paged in and zeroed anew: at 96x96 that is half of a step. So no block is mapped
-    apart, the heap is not trimmed, and threads share the one heap that can grow at will. Elsewhere
-    than on Linux with glibc, nothing is changed.
+    apart, the heap is trimmed only from 2 GB on, and new threads share the one heap that can grow
+    at will. Elsewhere than on Linux with glibc, nothing is changed.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):

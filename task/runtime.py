@@ -26,39 +26,41 @@ class Forward:
 
     Attributes:
         autocast: the context of the forward pass and of all losses.
+        compiled: whether full batches go through the compiler.
     """
 
     def __init__(self, model: nn.Module, runtime: Runtime, batch_size: int) -> None:
         device = next(model.parameters()).device
-        narrow = {"auto": device.type == "cuda", "float32": False, "bfloat16": True}
-        self.autocast = torch.autocast(
-            device.type, torch.bfloat16, enabled=narrow[runtime.precision]
-        )
+        narrow = runtime.precision == "bfloat16"
+        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=narrow)
+        self.compiled = False
         self._model = model
         self._rows = batch_size
-        self._compiled = compiled(model) if runtime.compiled else None
-        self._has_compiled = False
+        self._of_full_batches: Callable[[Tensor], Output] = model
 
     def __call__(self, x: Tensor) -> Output:
         """The model's output for [n, C, H, W]."""
-        if self._compiled is None or len(x) != self._rows:
-            out: Output = self._model(x)
-            return out
+        return (self._of_full_batches if len(x) == self._rows else self._model)(x)
+
+    def compile(self, x: Tensor) -> None:
+        """Compile for batches like `x`, or warn and stay without.
+
+        The model's statistics move; its parameters have gradients afterwards.
+        """
+        found = compiled(self._model)
         try:
-            out = self._compiled(x)
+            with self.autocast:
+                total = found(x).logits.float().sum()
+            total.backward()  # type: ignore[no-untyped-call]
         except Exception as error:
-            if self._has_compiled:
-                raise
-            self._compiled = None
             reason = str(error).strip().split("\n")[0]
             warnings.warn(
                 f"runtime.compiled: the compiler failed ({type(error).__name__}: {reason}); "
                 "training goes on without it",
                 stacklevel=2,
             )
-            out = self._model(x)
-        self._has_compiled = True
-        return out
+        else:
+            self._of_full_batches, self.compiled = found, True
 
 
 def compiled(model: nn.Module) -> Callable[[Tensor], Output]:

@@ -44,6 +44,11 @@ class LocalSgd:
         parameters: list[Tensor] = [self._parameters[i] for i in at]
         gradients = [value.grad for value in parameters if value.grad is not None]
         momentum = [self._momentum[i] for i in at]
+        if self._fused and self._settings.momentum:  # the fused kernel takes all of them or none
+            momentum = [
+                torch.zeros_like(gradient) if buffer is None else buffer
+                for buffer, gradient in zip(momentum, gradients, strict=True)
+            ]
         sgd(
             parameters,
             gradients,

@@ -46,6 +46,14 @@ class LocalTrainer:
         self.optimizer = LocalSgd(trained_parameters(model).values(), config.optim)
         self.forward = Forward(model, config.runtime, config.batch_size)
 
+    def compile(self, images: DeviceImages) -> None:
+        """Compile the step where the runtime has it so; until then it is not."""
+        if self.config.runtime.compiled:
+            rows = torch.zeros(self.config.batch_size, dtype=torch.int64, device=images.device)
+            self.model.train()
+            self.forward.compile(images[rows][0])
+            self.optimizer.clear()
+
     def train(
         self,
         weights: Mapping[str, Tensor],

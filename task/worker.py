@@ -50,9 +50,15 @@ class Worker:
             build_model(config, self.data.dataset), torch_generator(config.seed, "method")
         )
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
-        self.trainer = LocalTrainer(self.model, self.method, config)
         state = self.model.state_dict()
         self._initial = {name: value.to("cpu", copy=True) for name, value in state.items()}
+
+    @functools.cached_property
+    def trainer(self) -> LocalTrainer:
+        """The trainer, made and compiled when first asked for: a server has no use for it."""
+        made = LocalTrainer(self.model, self.method, self.config)
+        made.compile(self.images)
+        return made
 
     @property
     def model_bytes(self) -> int:

@@ -37,11 +37,14 @@ def run_flower(
 ) -> None:
     """Run the experiment through Flower, and print its progress until it has ended.
 
+    The SuperLink ends with it: nothing of the run is alive when this returns, and its record can be
+    closed.
+
     Args:
         experiment: the checked configuration.
         overrides: the words for the ServerApp to compose it from.
         directory: the run directory that the ServerApp will make.
-        superlink: where to run it; started, if not yet ready.
+        superlink: where to run it; started, if not yet ready; ended afterwards.
 
     Raises:
         EngineError, SuperLinkError: Flower did not get as far as the ServerApp's first word.
@@ -52,15 +55,18 @@ def run_flower(
     output = superlink.home / "run.log"
     command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
     federation = federation_config(experiment, visible_gpus(experiment))
-    superlink.wait_until_ready()
-    with output.open("w") as stream:
-        client = superlink.popen([*command, "--federation-config", federation], stream)
-    for line in follow(directory, client):
-        print(line, flush=True)
-    if unfinished(directory):
-        directory.mkdir(exist_ok=True)
-        log = Path(shutil.copy(output, directory / "flower.log"))
-        raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
+    try:
+        superlink.wait_until_ready()
+        with output.open("w") as stream:
+            client = superlink.popen([*command, "--federation-config", federation], stream)
+        for line in follow(directory, client):
+            print(line, flush=True)
+        if unfinished(directory):
+            directory.mkdir(exist_ok=True)
+            log = Path(shutil.copy(output, directory / "flower.log"))
+            raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
+    finally:
+        superlink.end()
 
 
 def visible_gpus(experiment: Experiment) -> int:

@@ -71,7 +71,12 @@ class SuperLink:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End it, and every process of its runs; once is enough."""
         stop(self._processes)
+        self._processes.clear()
         self._scratch.cleanup()
 
     def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:

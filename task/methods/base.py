@@ -103,6 +103,7 @@ class Method:
         residual: whether it needs a network of residual blocks.
         memory: whether ``finish`` keeps something for the client's next round.
         server_half: whether ``server`` gives one, so that aggregation must be a mean.
+        varies_network: whether the network computes something else in each batch.
         bounds_gradients: whether its ``gradients`` limits them, and so comes after all others'.
     """
 
@@ -110,6 +111,7 @@ class Method:
     residual: ClassVar[bool] = False
     memory: ClassVar[bool] = False
     server_half: ClassVar[bool] = False
+    varies_network: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 

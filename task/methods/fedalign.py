@@ -45,10 +45,15 @@ def spectral_norm(matrices: Tensor, iterations: int) -> Tensor:
 
 
 def lipschitz_gap(stage_input: Tensor, narrow: Tensor, full: Tensor, iterations: int) -> Tensor:
-    """Eq. 5's L_Lip: the mean squared difference of the two spectral norms, a scalar."""
-    student = spectral_norm(transmitting_matrix(stage_input, narrow), iterations)
-    teacher = spectral_norm(transmitting_matrix(stage_input, full), iterations)
-    return F.mse_loss(student, teacher)
+    """Eq. 5's L_Lip: the mean squared difference of the two spectral norms, a scalar.
+
+    In float32 whatever the runtime: it is the difference of two numbers that lie close.
+    """
+    with torch.autocast(stage_input.device.type, enabled=False):
+        before = stage_input.float()
+        student = spectral_norm(transmitting_matrix(before, narrow.float()), iterations)
+        teacher = spectral_norm(transmitting_matrix(before, full.float()), iterations)
+        return F.mse_loss(student, teacher)
 
 
 @dataclass

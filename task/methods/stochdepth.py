@@ -34,6 +34,7 @@ class StochDepth(Method):
     """
 
     residual: ClassVar = True
+    varies_network: ClassVar = True
 
     keep_rate: float
 

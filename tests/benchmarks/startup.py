@@ -97,8 +97,9 @@ def main(words: Sequence[str]) -> None:
         middle = statistics.median(seconds)
         print(f"| {milestone} | {middle:.1f} ({min(seconds):.1f} to {max(seconds):.1f}) |")
     print("\n| a fresh process | seconds, median |\n|---|---|")
-    for step, seconds in zip(STEPS, zip(*(message(words) for _ in range(REPEATS))), strict=True):
-        print(f"| {step} | {statistics.median(seconds):.1f} |")
+    messages = [message(words) for _ in range(REPEATS)]
+    for step, *times in zip(STEPS, *messages, strict=True):
+        print(f"| {step} | {statistics.median(times):.1f} |")
 
 
 if __name__ == "__main__":

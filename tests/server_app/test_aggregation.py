@@ -57,7 +57,7 @@ class Part(nn.Module):
 
 def intake_of(settings: StrategySettings, examples: dict[int, int]) -> Intake:
     shares = shares_of({client: settings.weight(count) for client, count in examples.items()})
-    return Intake(model(0.0), {}, shares, examples, each=False)
+    return Intake(model(0.0), {}, shares, examples, each=False, mean=True)
 
 
 def aggregated(settings: StrategySettings, given: dict[int, tuple[int, Weights]]) -> Weights:
@@ -119,7 +119,7 @@ def test_a_round_without_a_client_is_the_mean_of_the_others() -> None:
 class TestJudging:
     def intake(self, extra: Weights | None = None) -> Intake:
         """Of a round in which client 3, which has five images, takes part alone."""
-        return Intake(model(0.0), extra or {}, {3: 1.0}, {3: 5}, each=True)
+        return Intake(model(0.0), extra or {}, {3: 1.0}, {3: 5}, each=True, mean=True)
 
     def reply(self, status: dict[str, str], weights: Weights | None, examples: int = 5) -> Message:
         content = RecordDict({wire.key(wire.STATUS, 3): ConfigRecord({"device": "cpu", **status})})
@@ -166,7 +166,7 @@ class TestJudging:
                 -4,
                 "trained on -4 images, and has 5",
             ),
-            (model(1e6), 5, "training diverged: w grew by more than 65,536 times in a round"),
+            (model(1e6), 5, "training diverged: w holds numbers beyond 65,536"),
         ],
     )
     def test_a_bad_one_does_not_and_says_why(
@@ -252,7 +252,7 @@ class TestASum:
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message) -> tuple[list[str], Intake]:
-        intake = Intake(model(0.0), {}, {0: 0.5, 1: 0.5}, {0: 5, 1: 5}, each=False)
+        intake = Intake(model(0.0), {}, {0: 0.5, 1: 0.5}, {0: 5, 1: 5}, each=False, mean=True)
         found = updates(Cohort(SEAT, [0, 1]), reply, intake, summed=True)
         return [update.reason for update in found], intake
 

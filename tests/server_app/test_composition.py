@@ -80,6 +80,17 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("method=foo", f"method=foo: choose one of {METHODS}, or join several by +"),
         ("data=foo", f"data=foo: choose one of {DATA}"),
         ("roundz=3", "roundz=3: unknown key; did you mean rounds?"),
+        (
+            "optim.nesterov=true optim.momentum=0",
+            "optim.nesterov=True: needs optim.momentum above 0",
+        ),
+        (
+            "method=stochdepth model=resnet56 runtime=compiled",
+            (
+                "runtime.compiled=True: method=stochdepth changes the network with each batch, and "
+                "each variant would be compiled anew; leave it out"
+            ),
+        ),
         ("xyzzy=3", "xyzzy=3: unknown key; 'univarfl train --help' tells the keys"),
         ("+foo=1", "foo=1: unknown key"),
         (

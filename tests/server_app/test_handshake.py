@@ -72,6 +72,13 @@ def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_sho
     ) in str(caught.value)
 
 
+@pytest.mark.parametrize("counts", [{"train": 0}, {"train": -5}, {"validation": -1}])
+def test_a_site_with_impossible_counts_is_refused(counts: dict[str, int]) -> None:
+    claims = {"site": "ward", "train": 9, "validation": 1, **counts}
+    with pytest.raises(HandshakeError, match=r"site ward says that it trains on -?\d+ images"):
+        meet(InProcessGrid(introducing(**claims), 1), RUN, "auto", 60)
+
+
 def test_a_client_that_cannot_train_says_why() -> None:
     broken = EXPERIMENT.replace('"image_size":32', '"image_size":16')
     with pytest.raises(HandshakeError, match=r"data.image_size=16: model cnn needs 32 pixels"):

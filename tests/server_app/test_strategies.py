@@ -86,7 +86,7 @@ def aggregated(
     rule = aggregator.settings
     examples = {client: 10 * (client + 1) for client in given}
     shares = shares_of({client: rule.weight(count) for client, count in examples.items()})
-    intake = Intake(before, {}, shares, examples, each=not rule.linear)
+    intake = Intake(before, {}, shares, examples, each=not rule.linear, mean=rule.linear)
     for client, sent in given.items():
         intake.take(client, sent, {})
     return aggregator.aggregate(server_round, intake, InProcessGrid(client_app, 1))
@@ -218,6 +218,11 @@ class TestRobust:
         aggregator = Aggregator(settings("krum"), Layer(), CLIENTS, seed=0)
         new = aggregated(aggregator, 1, weights(1e4), updates(values))
         assert new["w"][0] in np.array(values[:5], np.float32)
+
+    @pytest.mark.parametrize("strategy", ["krum", "multikrum", "bulyan", "fedmedian"])
+    def test_numbers_of_any_size_are_borne_not_refused(self, strategy: str) -> None:
+        (new,) = after(strategy, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1e30])
+        assert new["w"].max() <= 6
 
     @pytest.mark.parametrize(("strategy", "least"), [("krum", 5), ("multikrum", 5), ("bulyan", 7)])
     def test_too_few_participants_are_refused_before_training(

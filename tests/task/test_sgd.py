@@ -41,6 +41,23 @@ def test_it_takes_the_steps_of_pytorchs_class(
         assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
 
 
+def test_the_fused_kernel_bears_a_parameter_whose_first_gradient_comes_late() -> None:
+    """As on a GPU, with a block that is dropped from the first batch."""
+    ours, theirs = network(), network()
+    settings = Sgd(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=False)
+    fused, plain = LocalSgd(ours.parameters(), settings), LocalSgd(theirs.parameters(), settings)
+    fused._fused = True
+    for step in range(3):
+        x = torch.randn(5, 3)
+        for model, stepper in ((ours, fused), (theirs, plain)):
+            stepper.clear()
+            out = model[2](x.new_ones(5, 4)) if step == 0 else model(x)
+            out.square().sum().backward()
+            stepper.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
 def test_training_does_not_import_the_compiler() -> None:
     """It takes seconds, in every worker and for every message of a deployed site."""
     program = """

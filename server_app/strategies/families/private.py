@@ -36,7 +36,7 @@ class PrivateSettings(StrategySettings):
             refuse(self, "noise_multiplier", "must be at least 0")
 
     def prepare(self, moved: ArrayRecord) -> ArrayRecord:
-        """Move the first number by far less than the weights can tell.
+        """Move the first number by next to nothing.
 
         Flower divides by the length of an update: one of length 0, from a client that sends back
         what it was sent, would end the run.
