@@ -7,7 +7,7 @@ import logging
 import time
 from functools import partial
 
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from client_app.discretion import told
 from client_app.memory import ClientMemory
@@ -20,27 +20,28 @@ logger = logging.getLogger("univarfl.client")
 
 
 def train_cohort(request: Request) -> RecordDict:
-    """Train each client: weights, metrics and status, or a status that says why not."""
-    reply = RecordDict()
+    """Train each client: its arrays and its row, which says why if there are none."""
+    rows: list[dict[str, wire.Cell]] = []
     outbox = Sum(request) if request.shares else Apart()
     for place, (client, accepted) in enumerate(zip(request.clients, request.accepted, strict=True)):
         started = time.perf_counter()
-        status = {"status": "ok", "reason": "", "device": request.worker.device.type}
+        row: dict[str, wire.Cell] = {
+            "client": client, "device": request.worker.device.type, "status": "ok", "reason": "",
+            "examples": 0, "seconds": 0.0,
+        }  # fmt: skip
         try:
             result = train_client(request, client, accepted)
             outbox.put(place, client, result)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
             reason = told(error, one_line(error), request.node_config)
-            status |= {"status": "failed", "reason": reason}
+            row |= {"status": "failed", "reason": reason}
         else:
             losses = {f"{wire.LOSS_PREFIX}{name}": value for name, value in result.losses.items()}
             seconds = time.perf_counter() - started
-            metrics = MetricRecord({"examples": result.examples, "seconds": seconds, **losses})
-            reply[wire.key(wire.METRICS, client)] = metrics
-        reply[wire.key(wire.STATUS, client)] = ConfigRecord(dict(status))
-    reply.update(outbox.records())
-    return reply
+            row |= {"examples": result.examples, "seconds": seconds, **losses}
+        rows.append(row)
+    return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows)), **outbox.records()})
 
 
 class Apart:
@@ -109,11 +110,11 @@ def train_client(request: Request, client: int, accepted: int) -> LocalResult:
 def evaluate_cohort(request: Request) -> RecordDict:
     """Score the global weights on each client's validation images."""
     scores = request.worker.validate(request.weights, request.clients)
-    reply = RecordDict()
-    for client, score in zip(request.clients, scores, strict=True):
-        counts = {"examples": score.examples, "correct": score.correct, "loss": score.loss}
-        reply[wire.key(wire.METRICS, client)] = MetricRecord(dict(counts))
-    return reply
+    rows: list[dict[str, wire.Cell]] = [
+        {"client": client, "examples": of.examples, "correct": of.correct, "loss": of.loss}
+        for client, of in zip(request.clients, scores, strict=True)
+    ]
+    return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
 
 
 def one_line(error: Exception) -> str:

@@ -25,7 +25,7 @@ from task import wire
 from task.methods.base import trained_parameters
 from task.seeding import derived_seed
 
-ALIKE = MetricRecord({WEIGHT: 1.0})
+METRICS, ALIKE = "metrics", MetricRecord({WEIGHT: 1.0})
 
 
 class Aggregator:
@@ -102,7 +102,7 @@ class Aggregator:
         list(self._strategy.configure_train(server_round, to_record(start), ConfigRecord(), grid))
         messages = [
             Message(
-                RecordDict({wire.ARRAYS: self.settings.prepare(update), wire.METRICS: ALIKE}),
+                RecordDict({wire.ARRAYS: self.settings.prepare(update), METRICS: ALIKE}),
                 dst_node_id=place,
                 message_type=MessageType.TRAIN,
             )

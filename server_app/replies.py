@@ -15,6 +15,8 @@ from task import wire
 from task.errors import TrainingError
 from task.evaluation import Score
 
+Row = Mapping[str, wire.Cell]
+
 
 class ReplyError(ValueError):
     """A reply cannot be taken in; the text says why."""
@@ -65,16 +67,21 @@ def updates(
     failure = whole_failure(reply)
     if reply is None or failure:
         return [ClientUpdate(client, cohort.seat.name, reason=failure) for client in cohort.clients]
+    try:
+        rows = _rows(reply.content)
+    except Exception as error:
+        reason = refusal(error)
+        return [ClientUpdate(client, cohort.seat.name, reason=reason) for client in cohort.clients]
     found = []
     for client in cohort.clients:
         try:
-            update = _update(cohort, client, reply.content, intake)
+            update = _update(cohort, client, rows.get(client), intake)
             if update.accepted and not summed:
                 _take(client, reply.content, intake)
         except Exception as error:
             update = ClientUpdate(client, cohort.seat.name, reason=refusal(error))
         found.append(update)
-    return _with_sum(found, reply.content, intake) if summed else found
+    return _with_sum(found, rows, reply.content, intake) if summed else found
 
 
 def scores(
@@ -88,20 +95,29 @@ def scores(
         if reply is None or failure:
             failures.append(f"validation on {cohort.seat.name}: {failure}")
             continue
+        try:
+            rows = _rows(reply.content)
+        except Exception as error:
+            failures.append(f"validation on {cohort.seat.name}: {refusal(error)}")
+            continue
         for client in cohort.clients:
             try:
-                found[client] = _score(reply.content, client)
+                found[client] = _score(rows[client])
             except Exception as error:
                 failures.append(f"validation of client {client}: {refusal(error)}")
     return dict(sorted(found.items())), failures
 
 
-def _score(content: RecordDict, client: int) -> Score:
-    metrics = content.metric_records[wire.key(wire.METRICS, client)]
+def _rows(content: RecordDict) -> Mapping[int, Row]:
+    """A reply's table, by client."""
+    return wire.rows(content.config_records[wire.CLIENTS])
+
+
+def _score(row: Row) -> Score:
     score = Score(
-        examples=cast(int, metrics["examples"]),
-        correct=cast(int, metrics["correct"]),
-        loss=cast(float, metrics["loss"]),
+        examples=cast(int, row["examples"]),
+        correct=cast(int, row["correct"]),
+        loss=cast(float, row["loss"]),
     )
     if not 0 <= score.correct <= score.examples:
         raise ValueError(f"{score.correct} of {score.examples} images correct")
@@ -124,20 +140,16 @@ def whole_failure(reply: Message | None) -> str:
     return ""
 
 
-def _update(cohort: Cohort, client: int, content: RecordDict, intake: Intake) -> ClientUpdate:
-    """What a client's status and metrics say."""
+def _update(cohort: Cohort, client: int, row: Row | None, intake: Intake) -> ClientUpdate:
+    """What a client's row says."""
     site = cohort.seat.name
-    status = content.config_records.get(wire.key(wire.STATUS, client))
-    if status is None:
+    if row is None:
         return ClientUpdate(client, site, reason="missing from its cohort's reply")
-    device = cast(str, status["device"])
-    if status["status"] != "ok":
-        return ClientUpdate(client, site, device, reason=str(status["reason"]) or "it did not say")
-    metrics = content.metric_records.get(wire.key(wire.METRICS, client))
-    if metrics is None:
-        return ClientUpdate(client, site, device, reason="its reply lacks metrics")
-    if metrics.get("examples") != intake.examples[client]:
-        counted = f"{metrics.get('examples')} images, and has {intake.examples[client]}"
+    device = str(row["device"])
+    if row["status"] != "ok":
+        return ClientUpdate(client, site, device, reason=str(row["reason"]) or "it did not say")
+    if row["examples"] != intake.examples[client]:
+        counted = f"{row['examples']} images, and has {intake.examples[client]}"
         return ClientUpdate(client, site, device, reason=f"it says it trained on {counted}")
     prefix = wire.LOSS_PREFIX
     return ClientUpdate(
@@ -145,10 +157,10 @@ def _update(cohort: Cohort, client: int, content: RecordDict, intake: Intake) ->
         site=site,
         device=device,
         examples=intake.examples[client],
-        seconds=float(cast(float, metrics["seconds"])),
+        seconds=float(row["seconds"]),
         losses={
-            name.removeprefix(prefix): float(cast(float, value))
-            for name, value in metrics.items()
+            name.removeprefix(prefix): float(value)
+            for name, value in row.items()
             if name.startswith(prefix)
         },
     )
@@ -161,7 +173,9 @@ def _take(client: int, content: RecordDict, intake: Intake) -> None:
     intake.take(client, weights, extra)
 
 
-def _with_sum(found: list[ClientUpdate], content: RecordDict, intake: Intake) -> list[ClientUpdate]:
+def _with_sum(
+    found: list[ClientUpdate], rows: Mapping[int, Row], content: RecordDict, intake: Intake
+) -> list[ClientUpdate]:
     """Take in a worker's sum of the clients that it trained; if it cannot count, none of them does.
 
     A client that its worker calls trained and that was refused here is in the sum, too.
@@ -171,8 +185,7 @@ def _with_sum(found: list[ClientUpdate], content: RecordDict, intake: Intake) ->
         return found
     try:
         for update in found:
-            status = content.config_records.get(wire.key(wire.STATUS, update.client))
-            if not update.accepted and status is not None and status.get("status") == "ok":
+            if not update.accepted and rows.get(update.client, {}).get("status") == "ok":
                 raise ReplyError(f"its worker's sum holds client {update.client}: {update.reason}")
         weights, extra = _sent(content, wire.SUM)
         check(weights, intake.before, summed=True)

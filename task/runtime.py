@@ -51,7 +51,7 @@ class Forward:
         try:
             with self.autocast:
                 total = found(x).logits.float().sum()
-            total.backward()  # type: ignore[no-untyped-call]
+            total.backward()
         except Exception as error:
             reason = str(error).strip().split("\n")[0]
             warnings.warn(

@@ -5,20 +5,26 @@ and ``REQUEST`` (``run``, its id; ``experiment``, a `LocalConfig` as JSON; ``fin
 ``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0;
 ``data``, the version of a site's images as it introduced itself; ``shares``, for each client its
 weight in the round's mean, where the worker is to add up its clients; else empty).
-Its reply holds, for each client of the cohort, a record of each kind below under
-``key(kind, client)``; where the worker adds up, the arrays are under ``key(kind, SUM)``, int64, as
-`task.averaging.ExactSum` has them.
+Its reply holds one record ``CLIENTS``, a table with a row for each client of the cohort, and the
+arrays of each under ``key(kind, client)``; where the worker adds up, one sum under
+``key(kind, SUM)``, int64, as `task.averaging.ExactSum` has them. A record costs Flower
+milliseconds, a row of a table next to nothing.
 """
+
+from collections.abc import Mapping, Sequence
+from math import isnan, nan
+from typing import Any
 
 ARRAYS = "arrays"
 BROADCAST = "broadcast"
 REQUEST = "request"
 INTRODUCTION = "introduction"
 
-METRICS = "metrics"
-STATUS = "status"
+CLIENTS = "clients"
 EXTRA = "extra"
 SUM = "sum"
+
+Cell = str | int | float
 
 LOSS_PREFIX = "loss/"
 
@@ -30,3 +36,29 @@ IN_PROCESS = "in-process"  # in a node's settings: it is simulated in the server
 def key(kind: str, client: int | str) -> str:
     """Where a client's record of one kind, or that of the `SUM`, stands in its cohort's reply."""
     return f"{kind}/{client}"
+
+
+def columns(rows: Sequence[Mapping[str, Cell]]) -> dict[str, Any]:
+    """A table as a record holds it: a list for each column, NaN where a row has no such number."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name, nan) for row in rows] for name in names}
+
+
+def rows(table: Mapping[str, object]) -> dict[int, dict[str, Cell]]:
+    """The rows that `columns` made a table of, by their ``client``.
+
+    Raises:
+        ValueError: they do not make a table.
+    """
+    lists = {name: column for name, column in table.items() if isinstance(column, list)}
+    if len(lists) < len(table) or len({len(column) for column in lists.values()}) != 1:
+        raise ValueError("its table has columns of different lengths")
+    found = {}
+    for place, client in enumerate(lists["client"]):
+        row = {name: column[place] for name, column in lists.items()}
+        found[client] = {
+            name: cell
+            for name, cell in row.items()
+            if not (isinstance(cell, float) and isnan(cell))
+        }
+    return found

@@ -237,7 +237,7 @@ class TestDiscretion:
         self, clinic: tuple[Path, InProcessGrid, list[int]]
     ) -> None:
         reply = self.ask(clinic, MessageType.TRAIN, client=3)
-        status = reply.content.config_records[wire.key(wire.STATUS, 3)]
+        status = wire.rows(reply.content.config_records[wire.CLIENTS])[3]
         assert status["reason"] == "RequestError: client 3 is not trained here"
 
     @pytest.mark.parametrize("client", ["0/../../secret", -1, 1.5])

@@ -149,7 +149,7 @@ class TestCohort:
             {wire.IN_PROCESS: True},
         )
         reply = train_cohort(asked)
-        status = reply.config_records[wire.key(wire.STATUS, 1)]
+        status = wire.rows(reply.config_records[wire.CLIENTS])[1]
         if status["status"] != "ok":
             return str(status["reason"]), b""
         arrays = reply.array_records[wire.key(wire.ARRAYS, 1)]

@@ -11,7 +11,6 @@ from flwr.app import (
     ConfigRecord,
     Message,
     MessageType,
-    MetricRecord,
     RecordDict,
 )
 from torch import Tensor, nn
@@ -122,13 +121,17 @@ class TestJudging:
         return Intake(model(0.0), extra or {}, {3: 1.0}, {3: 5}, each=True, mean=True)
 
     def reply(self, status: dict[str, str], weights: Weights | None, examples: int = 5) -> Message:
-        content = RecordDict({wire.key(wire.STATUS, 3): ConfigRecord({"device": "cpu", **status})})
+        row: dict[str, wire.Cell] = {
+            "client": 3,
+            "device": "cpu",
+            "reason": "",
+            "seconds": 0.1,
+            "examples": examples,
+        }
+        content = RecordDict({wire.CLIENTS: ConfigRecord(wire.columns([row | status]))})
         if weights is not None:
             arrays = ArrayRecord({name: Array(value) for name, value in weights.items()})
             content[wire.key(wire.ARRAYS, 3)] = arrays
-            content[wire.key(wire.METRICS, 3)] = MetricRecord(
-                {"examples": examples, "seconds": 0.1}
-            )
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message | None, intake: Intake | None = None) -> ClientUpdate:
@@ -198,29 +201,34 @@ class TestJudging:
         assert found.accepted == (not reason)
 
     @pytest.mark.parametrize(
-        ("kind", "record"),
+        ("name", "record"),
         [
-            (wire.STATUS, ConfigRecord({"status": "ok"})),
-            (wire.STATUS, ConfigRecord({"status": "failed", "device": "cpu"})),
-            (wire.METRICS, MetricRecord({"examples": 5})),
-            (wire.METRICS, MetricRecord({"examples": 5, "seconds": [0.1]})),
-            (wire.ARRAYS, ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"x")})),
-            (wire.ARRAYS, ArrayRecord({"w": Array("float32", (2, 2), "other", b"")})),
+            (wire.CLIENTS, ConfigRecord({"status": ["ok"]})),
+            (wire.CLIENTS, ConfigRecord({"client": 3, "status": "ok"})),
+            (wire.CLIENTS, ConfigRecord({"client": [3], "status": ["ok", "ok"]})),
+            (wire.CLIENTS, ConfigRecord({"client": [3], "status": ["ok"], "device": ["cpu"]})),
+            (wire.key(wire.ARRAYS, 3), ArrayRecord({"w": Array("float32", (2, 2), "other", b"")})),
+            (
+                wire.key(wire.ARRAYS, 3),
+                ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"x")}),
+            ),
         ],
     )
     def test_a_reply_of_another_form_does_not_stop_the_round(
-        self, kind: str, record: ConfigRecord | MetricRecord | ArrayRecord
+        self, name: str, record: ConfigRecord | ArrayRecord
     ) -> None:
         reply = self.reply({"status": "ok"}, model(1.5))
-        del reply.content[wire.key(kind, 3)]
-        reply.content[wire.key(kind, 3)] = record
+        del reply.content[name]
+        assert "its reply cannot be read" in self.judged(reply).reason
+        reply.content[name] = record
         assert "its reply cannot be read" in self.judged(reply).reason
 
     def test_scores_that_cannot_be_are_left_out(self) -> None:
-        content = RecordDict()
-        for client, correct in ((1, 4), (2, 9), (3, -1)):
-            counts = MetricRecord({"examples": 5, "correct": correct, "loss": 1.0})
-            content[wire.key(wire.METRICS, client)] = counts
+        rows = [
+            {"client": client, "examples": 5, "correct": correct, "loss": 1.0}
+            for client, correct in ((1, 4), (2, 9), (3, -1))
+        ]
+        content = RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
         reply = Message(content, dst_node_id=1, message_type=MessageType.EVALUATE)
         found, failures = scores([Cohort(SEAT, [1, 2, 3, 4])], [reply])
         assert list(found) == [1]
@@ -232,21 +240,27 @@ class TestJudging:
         failed = self.judged(self.reply({"status": "failed", "reason": "OSError: disk"}, None))
         assert failed.reason == "OSError: disk"
         assert self.judged(None).reason == "no answer before the round's timeout"
-        forgotten = Message(RecordDict(), dst_node_id=1, message_type=MessageType.TRAIN)
+        table = ConfigRecord(wire.columns([{"client": 2, "status": "ok"}]))
+        content = RecordDict({wire.CLIENTS: table})
+        forgotten = Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
         assert self.judged(forgotten).reason == "missing from its cohort's reply"
 
 
 class TestASum:
     def reply(self, *statuses: str, weights: Weights | None = None, examples: int = 5) -> Message:
         """A worker's answer for clients 0, 1, ... of five images each, whose models are 1.5."""
-        content, total = RecordDict(), ExactSum(to_tensors(model(0.0)))
+        rows, total = [], ExactSum(to_tensors(model(0.0)))
         for client, status in enumerate(statuses):
-            words = {"status": status, "reason": "OSError: disk", "device": "cpu"}
-            content[wire.key(wire.STATUS, client)] = ConfigRecord(dict(words))
+            row: dict[str, wire.Cell] = {"client": client, "device": "cpu", "status": status}
+            row |= {
+                "reason": "OSError: disk",
+                "seconds": 0.1,
+                "examples": examples if client else 5,
+            }
             if status == "ok":
-                counts = MetricRecord({"examples": examples if client else 5, "seconds": 0.1})
-                content[wire.key(wire.METRICS, client)] = counts
                 total.add(total.part(to_tensors(model(1.5)), 0.5))
+            rows.append(row)
+        content = RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
         sums = from_tensors(total.totals) if weights is None else weights
         content[wire.key(wire.ARRAYS, wire.SUM)] = to_record(sums)
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)

@@ -74,7 +74,7 @@ def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_sho
 
 @pytest.mark.parametrize("counts", [{"train": 0}, {"train": -5}, {"validation": -1}])
 def test_a_site_with_impossible_counts_is_refused(counts: dict[str, int]) -> None:
-    claims = {"site": "ward", "train": 9, "validation": 1, **counts}
+    claims: dict[str, str | int] = {"site": "ward", "train": 9, "validation": 1, **counts}
     with pytest.raises(HandshakeError, match=r"site ward says that it trains on -?\d+ images"):
         meet(InProcessGrid(introducing(**claims), 1), RUN, "auto", 60)
 
