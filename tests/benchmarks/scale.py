@@ -1,13 +1,14 @@
 """Rounds of 10 to 1,000 clients: seconds against the bare loop's, and the server's memory.
 
-    uv run python -m tests.benchmarks.scale seconds        (10 minutes, two cores)
+    uv run python -m tests.benchmarks.scale seconds        (15 minutes, two cores)
     uv run python -m tests.benchmarks.scale memory PICTURE (10 minutes; writes the picture)
 
 ``seconds``: 50,000 made images of 32x32 among all clients, `cnn`, two local epochs, batch 64, crop
 and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
 it two bare processes that train the same number of such clients and keep freed memory as ours do.
-The first round is left out, and the last, which scores every client's validation images. ``memory``: one round of clients of eight images each by aggregation, peak of the server and of
-the largest worker less those at ten clients. Measures; asserts nothing.
+The first round is left out, and the last, which scores every client's validation images.
+``memory``: one round of clients of eight images each by aggregation, peak of the server and of the
+largest worker, and what the server's grew by over ten clients. Measures; asserts nothing.
 """
 
 import statistics
