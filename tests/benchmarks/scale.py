@@ -7,7 +7,7 @@
 and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
 it two bare processes that train the same number of such clients and keep freed memory as ours do.
 The first round is left out, and the last, which scores every client's validation images.
-``memory``: one round of clients of eight images each by aggregation, peak of the server and of the
+``memory``: one round of clients of a dozen images each at 1,000 by aggregation, peak of the server and of the
 largest worker, and what the server's grew by over ten clients. Measures; asserts nothing.
 """
 
@@ -58,7 +58,7 @@ def seconds(place: Path) -> None:
 
 def memory(place: Path, picture: Path) -> None:
     """Print the table of peaks, and plot the server's."""
-    words = [*make(place, 9_000), "rounds=1", "local_epochs=1", "federation.workers=2"]
+    words = [*make(place, 12_000), "rounds=1", "local_epochs=1", "federation.workers=2"]
     model = Worker(compose_experiment(words).local()).model_bytes / MEGABYTE
     print(f"a model takes {model:.2f} MB\n")
     print("| aggregation | participants | server, MB | over 10 clients, models each | worker, MB |")
