@@ -1,13 +1,13 @@
 """Rounds of 10 to 1,000 clients: seconds against the bare loop's, and the server's memory.
 
-    uv run python -m tests.benchmarks.scale seconds        (15 minutes, two cores)
-    uv run python -m tests.benchmarks.scale memory PICTURE (10 minutes; writes the picture)
+    uv run python -m tests.benchmarks.scale seconds [CLIENTS ...]  (15 minutes, two cores)
+    uv run python -m tests.benchmarks.scale memory PICTURE         (10 minutes; writes the picture)
 
 ``seconds``: 50,000 made images of 32x32 among all clients, `cnn`, two local epochs, batch 64, crop
 and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
 it two bare processes that train the same number of such clients and keep freed memory as ours do.
 The first round is left out, and the last, which scores every client's validation images.
-``memory``: one round of clients of a dozen images each at 1,000 by aggregation, peak of the server and of the
+``memory``: one round of the first 12,000 images by aggregation; the peak of the server and of the
 largest worker, and what the server's grew by over ten clients. Measures; asserts nothing.
 """
 
@@ -33,12 +33,12 @@ CLIENTS, RHOS, ROUNDS = (10, 100, 1000), ("0.1", "1.0"), 3
 AGGREGATIONS = ("fedavg", "fedmedian", "fedtrimmedavg", "krum")
 
 
-def seconds(place: Path) -> None:
+def seconds(place: Path, counts: Sequence[int]) -> None:
     """Print the table of rounds."""
     words = [*make(place, 50_000), f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}"]
     print("| clients | rho | participants | ours, s/round | bare, s/round | ratio |")
     print("|---|---|---|---|---|---|")
-    for clients in CLIENTS:
+    for clients in counts:
         for rho in RHOS:
             more = [f"num_clients={clients}", f"rho={rho}", "federation.workers=2"]
             experiment = compose_experiment([*words, *more])
@@ -93,7 +93,7 @@ def main(words: Sequence[str]) -> None:
     """Measure what is asked for."""
     with tempfile.TemporaryDirectory() as place:
         if words[0] == "seconds":
-            seconds(Path(place))
+            seconds(Path(place), [int(word) for word in words[1:]] or CLIENTS)
         else:
             memory(Path(place), Path(words[1]))
 
