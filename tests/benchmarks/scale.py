@@ -1,7 +1,7 @@
 """Rounds of 10 to 1,000 clients: seconds against the bare loop's, and the server's memory.
 
     uv run python -m tests.benchmarks.scale seconds [CLIENTS ...]  (15 minutes, two cores)
-    uv run python -m tests.benchmarks.scale memory PICTURE         (10 minutes; writes the picture)
+    uv run python -m tests.benchmarks.scale memory PICTURE [AGGREGATION ...]   (10 minutes; writes the picture)
 
 ``seconds``: 50,000 made images of 32x32 among all clients, `cnn`, two local epochs, batch 64, crop
 and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
@@ -56,7 +56,7 @@ def seconds(place: Path, counts: Sequence[int]) -> None:
             print(f"| {clients} | {rho} | {len(sampled)} | {ratio} |", flush=True)
 
 
-def memory(place: Path, picture: Path) -> None:
+def memory(place: Path, picture: Path, aggregations: Sequence[str]) -> None:
     """Print the table of peaks, and plot the server's."""
     words = [*make(place, 12_000), "rounds=1", "local_epochs=1", "federation.workers=2"]
     model = Worker(compose_experiment(words).local()).model_bytes / MEGABYTE
@@ -64,7 +64,7 @@ def memory(place: Path, picture: Path) -> None:
     print("| aggregation | participants | server, MB | over 10 clients, models each | worker, MB |")
     print("|---|---|---|---|---|")
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for aggregation in AGGREGATIONS:
+    for aggregation in aggregations:
         found = []
         for clients in CLIENTS:
             more = [f"num_clients={clients}", f"strategy={aggregation}"]
@@ -95,7 +95,7 @@ def main(words: Sequence[str]) -> None:
         if words[0] == "seconds":
             seconds(Path(place), [int(word) for word in words[1:]] or CLIENTS)
         else:
-            memory(Path(place), Path(words[1]))
+            memory(Path(place), Path(words[1]), words[2:] or AGGREGATIONS)
 
 
 if __name__ == "__main__":
