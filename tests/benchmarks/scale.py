@@ -1,7 +1,7 @@
 """Rounds of 10 to 1,000 clients: seconds against the bare loop's, and the server's memory.
 
     uv run python -m tests.benchmarks.scale seconds [CLIENTS ...]  (15 minutes, two cores)
-    uv run python -m tests.benchmarks.scale memory PICTURE [AGGREGATION ...]   (10 minutes; writes the picture)
+    uv run python -m tests.benchmarks.scale memory PICTURE [AGGREGATION ...]     (15 minutes)
 
 ``seconds``: 50,000 made images of 32x32 among all clients, `cnn`, two local epochs, batch 64, crop
 and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
