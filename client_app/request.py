@@ -137,7 +137,7 @@ def parts(value: object, clients: object) -> list[float]:
         not isinstance(value, list)
         or not isinstance(clients, list)
         or len(value) not in (0, len(clients))
-        or not all(isinstance(part, float) and 0 < part <= 1 for part in value)
+        or not all(isinstance(part, float) and 0 <= part <= 1 for part in value)
     ):
         raise RequestError("the request's shares must be a part of 1 for each client, or none")
     return value

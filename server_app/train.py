@@ -32,10 +32,10 @@ def train_experiment(
             be used; nothing was run.
         RunError: the run failed; its record, if it got as far, has status ``failed``.
     """
-    if (superlink is None) != (experiment.engine == "inprocess"):
-        raise ValueError(f"engine={experiment.engine} with superlink={superlink}")
     show_progress()
     check_together(experiment)
+    if (superlink is None) != (experiment.engine == "inprocess"):
+        raise ValueError(f"engine={experiment.engine} with superlink={superlink}")
     directory = plan_run_directory(experiment)
     place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
     paths = local_paths(experiment.data)
