@@ -23,7 +23,7 @@ def train_cohort(request: Request) -> RecordDict:
     """Train each client: its arrays and its row, which says why if there are none."""
     rows: list[dict[str, wire.Cell]] = []
     outbox = Sum(request) if request.shares else Apart()
-    for place, (client, accepted) in enumerate(zip(request.clients, request.accepted, strict=True)):
+    for client, accepted in zip(request.clients, request.accepted, strict=True):
         started = time.perf_counter()
         row: dict[str, wire.Cell] = {
             "client": client, "device": request.worker.device.type, "status": "ok", "reason": "",
@@ -31,7 +31,7 @@ def train_cohort(request: Request) -> RecordDict:
         }  # fmt: skip
         try:
             result = train_client(request, client, accepted)
-            outbox.put(place, client, result)
+            outbox.put(client, result)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
             reason = told(error, one_line(error), request.node_config)
@@ -50,7 +50,7 @@ class Apart:
     def __init__(self) -> None:
         self._records: dict[str, ArrayRecord] = {}
 
-    def put(self, place: int, client: int, result: LocalResult) -> None:
+    def put(self, client: int, result: LocalResult) -> None:
         """Take a client's result."""
         self._records[wire.key(wire.ARRAYS, client)] = ArrayRecord(result.weights)
         if result.extra:
@@ -65,20 +65,20 @@ class Sum:
     """The trained models' weighted sum."""
 
     def __init__(self, request: Request) -> None:
-        self._shares = request.shares
+        self._shares = dict(zip(request.clients, request.shares, strict=True))
         self._sums = {
             wire.ARRAYS: ExactSum(request.weights),
             wire.EXTRA: ExactSum(request.broadcast),
         }
 
-    def put(self, place: int, client: int, result: LocalResult) -> None:
+    def put(self, client: int, result: LocalResult) -> None:
         """Take a client's result.
 
         Raises:
             TrainingError: a number grew too large.
         """
         results = {wire.ARRAYS: result.weights, wire.EXTRA: result.extra}
-        share = self._shares[place]
+        share = self._shares[client]
         parts = {kind: self._sums[kind].part(values, share) for kind, values in results.items()}
         for kind, part in parts.items():
             self._sums[kind].add(part)

@@ -80,7 +80,10 @@ class Aggregator:
         else:
             names = self._trained + self._statistics
             start = {name: np.zeros_like(before[name]) for name in names}
-            each = [chosen(intake.moved[client], names) for client in sorted(intake.accepted)]
+            each = [
+                ArrayRecord({name: intake.moved[client][name] for name in names})
+                for client in sorted(intake.accepted)
+            ]
             new = {
                 name: before[name] + value.astype(np.float64)
                 for name, value in ask(start, each).items()
@@ -113,11 +116,6 @@ class Aggregator:
         if arrays is None:
             raise RuntimeError(f"{type(self._strategy).__name__} returned no weights")
         return from_record(arrays)
-
-
-def chosen(record: ArrayRecord, names: Sequence[str]) -> ArrayRecord:
-    """Some of a record's arrays, not copied."""
-    return ArrayRecord({name: record[name] for name in names})
 
 
 @contextmanager

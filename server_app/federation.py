@@ -161,10 +161,10 @@ class Federation:
         """Whether a worker adds up what it trains. A site does not: its model is judged."""
         return self.model.adds_up and not seat.site
 
-    def _clients_a_message(self) -> int | None:
-        """How many models may share a reply; None where only their sum is sent."""
+    def _clients_a_message(self) -> int:
+        """How many clients may share a reply; any number where only their sum is sent."""
         if self.model.adds_up:
-            return None
+            return self.experiment.num_clients
         limit = self.experiment.federation.message_megabytes * MEGABYTE
         return max(1, int(limit // self.model.reply_bytes))
 
@@ -182,7 +182,7 @@ class Federation:
         self, server_round: int, clients: Sequence[int], tested: bool
     ) -> dict[str, dict[str, float]]:
         """Scores of the global model; the server tests it while the clients validate it."""
-        cohorts = assign(clients, self.validation_sizes, self.seats)
+        cohorts = assign(clients, self.validation_sizes, self.seats, len(clients))
         exchange = self._send(MessageType.EVALUATE, server_round, cohorts)
         test = self._test().means() if tested else {}
         by_client, failures = scores(cohorts, exchange.replies())

@@ -33,10 +33,7 @@ class Cohort:
 
 
 def assign(
-    clients: Sequence[int],
-    sizes: Sequence[int],
-    seats: Sequence[Seat],
-    most: int | None = None,
+    clients: Sequence[int], sizes: Sequence[int], seats: Sequence[Seat], most: int
 ) -> list[Cohort]:
     """Share clients out over workers so that these finish together.
 
@@ -48,7 +45,7 @@ def assign(
         clients: who takes part.
         sizes: indexed by client, how much work each is.
         seats: the workers.
-        most: clients per message; None for no limit.
+        most: clients per message.
     """
     shares: list[list[int]] = [[] for _ in seats]
     loads = [0] * len(seats)
@@ -58,7 +55,7 @@ def assign(
         shares[least].append(client)
         loads[least] += sizes[client]
     return [
-        Cohort(seat, share[start : start + (most or len(share))])
+        Cohort(seat, share[start : start + most])
         for seat, share in zip(seats, shares, strict=True)
-        for start in range(0, len(share), most or len(share) or 1)
+        for start in range(0, len(share), most)
     ]

@@ -89,6 +89,6 @@ def exponent(value: Tensor) -> int:
 
 
 def shares_of(weights: Mapping[int, float]) -> dict[int, float]:
-    """Each client's part of the sum of all weights."""
-    whole = math.fsum(weights.values())
+    """Each client's part of the sum of all weights; 0 where nobody weighs anything."""
+    whole = math.fsum(weights.values()) or 1.0
     return {client: weight / whole for client, weight in weights.items()}

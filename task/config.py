@@ -77,11 +77,7 @@ class LocalConfig(Strict):
                 "model=resnet18, model=resnet50 or model=resnet56"
             )
             raise ConfigError("method", self.method["name"], allowed)
-        return self
-
-    @model_validator(mode="after")
-    def _runtime_fits(self) -> "LocalConfig":
-        for name, member in zip(self.methods(), self.local_method().members(), strict=True):
+        for name, member in zip(self.methods(), method.members(), strict=True):
             if self.runtime.compiled and member.varies_network:
                 allowed = (
                     f"method={name} changes the network with each batch, and each variant would be "

@@ -12,7 +12,7 @@ milliseconds, a row of a table next to nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import nan
 from typing import Any
 
 ARRAYS = "arrays"
@@ -53,12 +53,7 @@ def rows(table: Mapping[str, object]) -> dict[int, dict[str, Cell]]:
     lists = {name: column for name, column in table.items() if isinstance(column, list)}
     if len(lists) < len(table) or len({len(column) for column in lists.values()}) != 1:
         raise ValueError("its table has columns of different lengths")
-    found = {}
-    for place, client in enumerate(lists["client"]):
-        row = {name: column[place] for name, column in lists.items()}
-        found[client] = {
-            name: cell
-            for name, cell in row.items()
-            if not (isinstance(cell, float) and isnan(cell))
-        }
-    return found
+    return {
+        client: {name: column[place] for name, column in lists.items()}
+        for place, client in enumerate(lists["client"])
+    }

@@ -88,16 +88,20 @@ class Bare:
 
     def pixels(self, batch: Tensor) -> Tensor:
         """A batch, cropped at random out of its padded images, flipped, normalised."""
-        images = F.pad(self.work.images[batch], (0, 0, *[PADDING] * 4))
-        count, height, width, _ = images.shape
-        size = height - 2 * PADDING
-        top, left = torch.randint(2 * PADDING + 1, (2, count, 1))
-        across = torch.arange(size)
-        flipped = torch.where(torch.rand(count, 1) < 0.5, size - 1 - across, across)
-        rows = torch.arange(count).unsqueeze(1) * height + top + across
-        places = rows.unsqueeze(2) * width + (left + flipped).unsqueeze(1)
-        cut = images.view(-1, 3)[places.view(-1)].view(count, size, size, 3)
+        cut = cropped(F.pad(self.work.images[batch], (0, 0, *[PADDING] * 4)))
         return cut.permute(0, 3, 1, 2).float().mul_(1 / 63.75).sub_(2)
+
+
+def cropped(padded: Tensor) -> Tensor:
+    """Padded images [n, H, W, C], each cut to size at a place of its own, half of them flipped."""
+    count, height, width, channels = padded.shape
+    size = height - 2 * PADDING
+    top, left = torch.randint(2 * PADDING + 1, (2, count, 1))
+    across = torch.arange(size)
+    flipped = torch.where(torch.rand(count, 1) < 0.5, size - 1 - across, across)
+    rows = torch.arange(count).unsqueeze(1) * height + top + across
+    places = rows.unsqueeze(2) * width + (left + flipped).unsqueeze(1)
+    return padded.reshape(-1, channels)[places.view(-1)].view(count, size, size, channels)
 
 
 def serve(

@@ -18,16 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
-import torch
 
 from server_app.composition import compose_experiment
 from server_app.participation import participants
 from task.data.federated import federate
 from task.worker import Worker
-from tests.benchmarks.bare_loop import Work, run
+from tests.benchmarks.bare_loop import run
 from tests.benchmarks.processes import MEGABYTE, watch
-from tests.benchmarks.rounds import make, ours
+from tests.benchmarks.rounds import bare_work, make, ours
 
 CLIENTS, RHOS, ROUNDS = (10, 100, 1000), ("0.1", "1.0"), 3
 AGGREGATIONS = ("fedavg", "fedmedian", "fedtrimmedavg", "krum")
@@ -44,12 +42,7 @@ def seconds(place: Path, counts: Sequence[int]) -> None:
             experiment = compose_experiment([*words, *more])
             data = federate(experiment.local())
             sampled = participants(clients, experiment.rho, experiment.seed, 1)
-            work = Work(
-                torch.from_numpy(np.array(data.dataset.images)),
-                torch.from_numpy(data.dataset.labels),
-                [torch.from_numpy(data.clients[client].train) for client in sampled],
-                epochs=2, batch_size=64, rounds=ROUNDS,
-            )  # fmt: skip
+            work = bare_work(data, sampled, ROUNDS)
             found = statistics.median(ours([*words, *more])[1:-1])
             bare = statistics.median(run(work, 2, 1, tuned=True)[1:-1])
             ratio = f"{found:.2f} | {bare:.2f} | {found / bare:.2f}"
@@ -67,9 +60,7 @@ def memory(place: Path, picture: Path, aggregations: Sequence[str]) -> None:
     for aggregation in aggregations:
         found = []
         for clients in CLIENTS:
-            more = [f"num_clients={clients}", f"strategy={aggregation}"]
-
-            peaks = watch([*words, *more])
+            peaks = watch([*words, f"num_clients={clients}", f"strategy={aggregation}"])
             found.append(peaks["server"][0].own)
             grown = (found[-1] - found[0]) / model / max(1, clients - CLIENTS[0])
             worker = max(peak.own for peak in peaks["worker"])

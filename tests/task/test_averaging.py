@@ -74,3 +74,8 @@ def test_numbers_may_grow_by_16_bits_and_no_further() -> None:
 )
 def test_the_exponent_bounds_every_number(value: list[float], power: int) -> None:
     assert exponent(torch.tensor(value)) == power
+
+
+def test_shares_are_parts_of_the_whole_and_0_of_nothing() -> None:
+    assert shares_of({3: 1.0, 5: 3.0}) == {3: 0.25, 5: 0.75}
+    assert shares_of({3: 0.0}) == {3: 0.0}

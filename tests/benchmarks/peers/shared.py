@@ -5,7 +5,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from task.models.cnn import Cnn
-from tests.benchmarks.bare_loop import CLASSES, FEATURES, PADDING, Work
+from tests.benchmarks.bare_loop import CLASSES, FEATURES, PADDING, Work, cropped
 
 
 class Logits(nn.Module):
@@ -29,12 +29,4 @@ def tensors(work: Work, positions: Tensor) -> tuple[Tensor, Tensor]:
 def crop_and_flip(images: Tensor) -> Tensor:
     """A batch of such images, each cropped and flipped by itself as in the bare loop."""
     padded = F.pad(images.permute(0, 2, 3, 1), (0, 0, *[PADDING] * 4), value=-2)
-    count, height, width, channels = padded.shape
-    size = height - 2 * PADDING
-    top, left = torch.randint(2 * PADDING + 1, (2, count, 1))
-    across = torch.arange(size)
-    flipped = torch.where(torch.rand(count, 1) < 0.5, size - 1 - across, across)
-    rows = torch.arange(count).unsqueeze(1) * height + top + across
-    places = rows.unsqueeze(2) * width + (left + flipped).unsqueeze(1)
-    cut = padded.reshape(-1, channels)[places.view(-1)]
-    return cut.view(count, size, size, channels).permute(0, 3, 1, 2)
+    return cropped(padded).permute(0, 3, 1, 2)
