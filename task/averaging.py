@@ -74,11 +74,13 @@ class ExactSum:
         power = self._exponents[name]
         if power is None:
             return value.long()
-        wide = value.double()
-        limit = 2.0 ** (power + GROWTH_BITS)
-        if not bool((wide.abs() < limit).all()):
+        units = value.to(torch.float64, copy=True).mul_(2.0 ** (FRACTION_BITS - power))
+        least, most = units.aminmax() if units.numel() else (0, 0)
+        limit = 2.0 ** (FRACTION_BITS + GROWTH_BITS)
+        if not (-limit < float(least) and float(most) < limit):
+            limit = 2.0 ** (power + GROWTH_BITS)
             raise TrainingError(f"training diverged: {name} holds numbers beyond {limit:,.0f}")
-        return (wide * share * 2.0 ** (FRACTION_BITS - power)).round().long()
+        return units.mul_(share).round_().long()
 
 
 def exponent(value: Tensor) -> int:

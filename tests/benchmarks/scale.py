@@ -1,12 +1,12 @@
 """Rounds of 10 to 1,000 clients: seconds against the bare loop's, and the server's memory.
 
-    uv run python -m tests.benchmarks.scale seconds [CLIENTS ...]  (15 minutes, two cores)
+    uv run python -m tests.benchmarks.scale seconds [CLIENTS ...]  (20 minutes, two cores)
     uv run python -m tests.benchmarks.scale memory PICTURE [AGGREGATION ...]     (15 minutes)
 
 ``seconds``: 50,000 made images of 32x32 among all clients, `cnn`, two local epochs, batch 64, crop
 and flip, through Flower and Ray with two workers, every client or a tenth of them a round; beside
 it two bare processes that train the same number of such clients and keep freed memory as ours do.
-The first round is left out, and the last, which scores every client's validation images.
+Of six rounds the first is left out, and the last, which scores every client's validation images.
 ``memory``: one round of the first 12,000 images by aggregation; the peak of the server and of the
 largest worker, and what the server's grew by over ten clients. Measures; asserts nothing.
 """
@@ -27,7 +27,7 @@ from tests.benchmarks.bare_loop import run
 from tests.benchmarks.processes import MEGABYTE, watch
 from tests.benchmarks.rounds import bare_work, make, ours
 
-CLIENTS, RHOS, ROUNDS = (10, 100, 1000), ("0.1", "1.0"), 3
+CLIENTS, RHOS, ROUNDS = (10, 100, 1000), ("0.1", "1.0"), 6
 AGGREGATIONS = ("fedavg", "fedmedian", "fedtrimmedavg", "krum")
 
 
