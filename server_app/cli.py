@@ -11,7 +11,7 @@ from typing import Annotated
 import click
 import typer
 
-from server_app.choices import choices
+from server_app.choices import SWEEPS, choices, names_in
 from task.errors import ConfigError, DataError, DeviceError, RunError
 
 BAD_INPUT = 2
@@ -83,6 +83,126 @@ def train(
             train_experiment(checked(config), words, superlink)
     except KeyboardInterrupt:
         raise InterruptedRunError from None  # typer would make a success of it
+
+
+def sweep_help() -> str:
+    """The help of ``univarfl sweep``, with the tables that ``conf/sweep/`` offers."""
+    return f"""Run an experiment for every combination of values, whichever are not done yet.
+
+\b
+A value may be several, in the grammar of Hydra's multirun; -m may stand before them or not:
+  univarfl sweep method=fedavg,univarfl alpha=0.05,1.0 seed=0,1,2
+  univarfl sweep method=univarfl rho=0.1,0.5,1.0 'seed=range(5)' output_dir=runs/rho
+  univarfl sweep sweep=univarfl_table1 seed=0 --dry-run
+\b
+Started again, it runs what is missing or has failed: a run counts as done if output_dir holds a
+completed one of the same settings by the same code, whoever ran it. So a sweep can be interrupted,
+given more seeds, or started twice at once. Runs are in-process unless engine=flower is said; the
+results are the same, bit for bit.
+\b
+Tables of the papers ('univarfl papers' tells what they cost):
+  sweep={" | ".join(names_in(SWEEPS))}
+\b
+Beside the runs it leaves sweeps/TIME.csv, with each cell's status, and a log of what runs printed.
+Exit codes: 0 every cell is done, 1 a cell failed or cannot be run, 2 bad input, 130 interrupted.
+"""
+
+
+@application.command(help=sweep_help())
+def sweep(
+    overrides: Annotated[list[str], typer.Argument(metavar="KEY=VALUE[,VALUE...]...")],
+    multirun: Annotated[bool, typer.Option("-m", "--multirun", hidden=True)] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, show_default=False, help="Runs at a time; as many as cores and memory allow."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Check and list the cells; run none.")] = False,
+) -> None:
+    """Run every cell that is not done."""
+    from server_app.sweep.forking import warm_up  # noqa: PLC0415
+
+    try:
+        if not dry_run:
+            warm_up()
+        from server_app.sweep.cells import cells_of  # noqa: PLC0415
+        from server_app.sweep.schedule import Sweep  # noqa: PLC0415
+
+        cells = cells_of(overrides)
+        if dry_run:
+            for cell in cells:
+                print(cell.label + (f"  refused: {cell.refusal}" if cell.refusal else ""))
+            return
+        Sweep(cells, jobs).run()
+    except KeyboardInterrupt:
+        raise InterruptedRunError from None
+
+
+REPORT_HELP = """Tables, pictures and a page of the runs in a directory.
+
+\b
+  univarfl report runs
+  univarfl report runs/digits --target 0.9 --target 0.95 --baseline fedprox
+\b
+Made from the records alone: accuracy as mean ± deviation over seeds (last round, mean of the last
+five, best by validation), the papers' numbers beside runs of exactly their settings, other metrics,
+rounds to a target, and paired differences on the same seeds; as CSV, Markdown and LaTeX, pictures
+as PNG and SVG, and all of it in one index.html that needs no network. Records that cannot be read,
+and runs without a result, are named and left out.
+"""
+
+
+@application.command(help=REPORT_HELP)
+def report(
+    directory: Annotated[Path, typer.Argument(help="Of runs, or of one run.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Where to write; DIRECTORY/report unless told.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(min=0, max=1, help="An accuracy to be reached.", show_default=False),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The method to subtract; fedavg unless told.", show_default=False),
+    ] = None,
+) -> None:
+    """Report on runs."""
+    from server_app.progress import show_progress  # noqa: PLC0415
+    from server_app.report.write import report as write_report  # noqa: PLC0415
+
+    show_progress()
+    write_report(directory, to or directory / "report", target or [], baseline)
+
+
+PAPERS_HELP = """The papers' tables that can be repeated: what is expected, and what it costs.
+
+\b
+  univarfl papers
+  univarfl papers univarfl_table1 feduv_table2
+\b
+A line for each number: its sweep (univarfl sweep sweep=NAME), data set, method and settings, the
+published test accuracy, and an estimate of what one run takes: operations of its local training,
+and hours of one process of this machine, from a step timed now. Each number is of three such runs.
+"""
+
+
+@application.command(help=PAPERS_HELP)
+def papers(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP]...", show_default=False)
+    ] = None,
+) -> None:
+    """List the papers' tables."""
+    from server_app.papers import papers as table_of  # noqa: PLC0415
+
+    print(table_of(names or []).to_markdown(index=False))
 
 
 DATA_HELP = """Prepare a data set, and show how it is divided among the clients.

@@ -54,7 +54,7 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: an override cannot be read, or a key or choice is not allowed.
     """
-    words = [_legible(word) for word in overrides]
+    words = [legible(word) for word in overrides]
     values = dict(map(_key_and_value, words))
     try:
         return _composed(words)
@@ -94,7 +94,7 @@ def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _legible(word: str) -> str:
+def legible(word: str) -> str:
     """An override that Hydra can read: a value that it cannot, such as a path, becomes a string."""
     parser = OverridesParser.create()
     key, _, value = word.partition("=")

@@ -1,10 +1,12 @@
 """The whole configuration of a run, checked."""
 
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from server_app.participation import participant_count
+from server_app.published import Table
 from server_app.strategies.base import StrategySettings
 from task import registry
 from task.config import LocalConfig, Settings, Strict
@@ -19,6 +21,19 @@ class FederationConfig(Strict):
     message_megabytes: Annotated[float, Field(gt=0, le=2000)]
 
 
+class Watch(Strict):
+    """Where a run's metrics go beside its record."""
+
+    tensorboard: bool
+    mlflow: str | None
+
+    @model_validator(mode="after")
+    def _installed(self) -> "Watch":
+        if self.mlflow is not None and find_spec("mlflow") is None:
+            raise ConfigError("watch.mlflow", self.mlflow, "needs MLflow: uv sync --extra mlflow")
+        return self
+
+
 class Experiment(LocalConfig):
     """Local training plus what the server alone decides. See ``conf/config.yaml`` for the keys."""
 
@@ -29,6 +44,8 @@ class Experiment(LocalConfig):
     engine: Literal["flower", "inprocess"]
     output_dir: str | None
     run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")] | None
+    watch: Watch
+    published: list[Table]
     strategy: Settings
     federation: FederationConfig
 

@@ -20,7 +20,7 @@ from server_app.recorder import Recorder
 from server_app.replies import ClientUpdate, scores, updates
 from server_app.weights import to_tensors
 from task import wire
-from task.evaluation import Score
+from task.evaluation import Quality, Score
 from task.worker import shared_worker
 
 MEGABYTE = 1_000_000
@@ -53,7 +53,8 @@ class Federation:
         self._describe_data()
         self.model = GlobalModel(self.experiment, self.worker, self.train_sizes)
         rounds_started = time.perf_counter()
-        self.recorder.round(0, {"test": self._test().means()})
+        first = self._test()
+        self.recorder.round(0, {"test": first.means}, recall=first.recall)
         for server_round in range(1, self.experiment.rounds + 1):
             final = self._round(server_round)
         self.recorder.save_model(self.model.weights)
@@ -134,9 +135,11 @@ class Federation:
         last = server_round == experiment.rounds
         validated = list(range(experiment.num_clients)) if last else sampled
         tested = last or server_round % experiment.evaluate_every == 0
-        found = {"train": train_means(trained), **self._score(server_round, validated, tested)}
-        found["train"]["seconds"] = round(time.perf_counter() - started, 3)
-        self.recorder.round(server_round, found, trained)
+        validation, quality = self._score(server_round, validated, tested)
+        train = train_means(trained)
+        train["seconds"] = round(time.perf_counter() - started, 3)
+        found = {"train": train, "validation": validation, "test": dict(quality.means)}
+        self.recorder.round(server_round, found, trained, quality.recall)
         logger.info(round_line(server_round, experiment.rounds, found, len(sampled)))
         self.patience.watch(server_round, trained, self.model.least_updates)
         return found
@@ -180,19 +183,19 @@ class Federation:
 
     def _score(
         self, server_round: int, clients: Sequence[int], tested: bool
-    ) -> dict[str, dict[str, float]]:
-        """Scores of the global model; the server tests it while the clients validate it."""
+    ) -> tuple[dict[str, float], Quality]:
+        """The global model's validation and test; the server does its own meanwhile."""
         cohorts = assign(clients, self.validation_sizes, self.seats, len(clients))
         exchange = self._send(MessageType.EVALUATE, server_round, cohorts)
-        test = self._test().means() if tested else {}
+        quality = self._test() if tested else Quality({}, {})
         by_client, failures = scores(cohorts, exchange.replies())
         for failure in failures:
             logger.warning("round %d, %s", server_round, failure)
         total = sum(by_client.values(), start=Score(0, 0, 0.0))
         validation = {**total.means(), "clients": len(by_client)}
-        return {"validation": validation, "test": test}
+        return validation, quality
 
-    def _test(self) -> Score:
+    def _test(self) -> Quality:
         return self.worker.test(to_tensors(self.model.weights))
 
     def _send(

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,15 @@ from safetensors.numpy import save_file
 
 from server_app.experiment import Experiment
 from server_app.replies import ClientUpdate
+from server_app.watching.base import Audience
+from server_app.watching.mlflow import MLflow
+from server_app.watching.tensorboard import TensorBoard
 from server_app.weights import Weights
 from task.errors import ConfigError, system_reason
 from task.fingerprint import fingerprint
 
-FORMAT = 1
+FORMAT = 2  # 1 had no classes.csv, and of the test set only accuracy and loss
+WATCHERS = (TensorBoard, MLflow)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
     "univarfl",
@@ -39,7 +44,10 @@ ROUND_COLUMNS = ("round", "split", "metric", "value")
 CLIENT_COLUMNS = (
     "round", "client", "site", "status", "reason", "examples", "seconds", "device",
 )  # fmt: skip
+CLASS_COLUMNS = ("round", "class", "examples", "recall")
 CLIENT_LOSSES = ("ce", "l_he", "l_v")  # always there; a method's other terms follow
+
+NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")
 
@@ -89,6 +97,7 @@ class Recorder:
         self._log.setFormatter(logging.Formatter(LOG_FORMAT))
         logger.addHandler(self._log)
         self._write_rows("rounds.csv", [ROUND_COLUMNS])
+        self._write_rows("classes.csv", [CLASS_COLUMNS])
         terms = [term for member in experiment.local_method().members() for term in member.terms]
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
         self._write_rows("clients.csv", [[*CLIENT_COLUMNS, *self._client_losses]])
@@ -105,6 +114,8 @@ class Recorder:
             "started": timestamp(),
         }
         self.update()
+        self._audience = Audience(kind for kind in WATCHERS if kind.wanted(experiment))
+        self._audience.begin(directory, self.summary)
 
     def update(self, **entries: Any) -> None:
         """Put entries into ``run.json``."""
@@ -116,10 +127,15 @@ class Recorder:
         server_round: int,
         scores: Mapping[str, Mapping[str, float]],
         updates: Iterable[ClientUpdate] = (),
+        recall: Mapping[int, tuple[int, float]] = NO_RECALL,
     ) -> None:
-        """Record one round: metrics by split, and each participant."""
+        """Record one round: metrics by split, each participant, and each class of the test set."""
         rows = [client_row(server_round, update, self._client_losses) for update in updates]
         self._write_rows("clients.csv", rows)
+        self._write_rows(
+            "classes.csv",
+            [(server_round, label, examples, value) for label, (examples, value) in recall.items()],
+        )
         self._write_rows(
             "rounds.csv",
             [
@@ -128,6 +144,7 @@ class Recorder:
                 for metric, value in metrics.items()
             ],
         )
+        self._audience.round(server_round, scores)
 
     def save_model(self, weights: Weights) -> None:
         """Write the final global model; equal weights give an equal file."""
@@ -139,6 +156,7 @@ class Recorder:
 
     def close(self, status: str, reason: str = "") -> None:
         """Say how the run ended, last of all."""
+        self._audience.end(status)
         self.update(status=status, reason=reason, ended=timestamp())
         logger.removeHandler(self._log)
         self._log.close()

@@ -4,9 +4,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from task.config import LocalConfig
@@ -15,7 +13,7 @@ from task.data.dataset import ImageDataset
 from task.data.federated import Site, federate, federate_site
 from task.device import choose_device, prepare_process
 from task.errors import ConfigError
-from task.evaluation import Score, evaluate
+from task.evaluation import Quality, Score, assess, evaluate
 from task.methods.base import Tensors
 from task.seeding import derived_seed, torch_generator
 from task.training import LocalResult, LocalTrainer
@@ -82,22 +80,22 @@ class Worker:
 
     def validate(self, weights: Mapping[str, Tensor], clients: Sequence[int]) -> list[Score]:
         """Score the weights on each client's validation images."""
-        return self._score(weights, [self.data.clients[client].validation for client in clients])
+        self._load(weights)
+        sets = [self.images.index(self.data.clients[client].validation) for client in clients]
+        return evaluate(self.model, self.images, sets)
 
-    def test(self, weights: Mapping[str, Tensor]) -> Score:
-        """Score the weights on the held-out test set."""
-        return self._score(weights, [self.data.dataset.test])[0]
+    def test(self, weights: Mapping[str, Tensor]) -> Quality:
+        """Every metric of the weights on the held-out test set."""
+        self._load(weights)
+        return assess(self.model, self.images, self.images.index(self.data.dataset.test))
 
     def initial_weights(self) -> dict[str, Tensor]:
         """The global model before the first round, drawn from the experiment's seed."""
         return {name: value.clone() for name, value in self._initial.items()}
 
-    def _score(
-        self, weights: Mapping[str, Tensor], sets: Sequence[NDArray[np.int64]]
-    ) -> list[Score]:
+    def _load(self, weights: Mapping[str, Tensor]) -> None:
         prepare_process()
         self.model.load_state_dict(weights)
-        return evaluate(self.model, self.images, [self.images.index(part) for part in sets])
 
 
 def build_model(config: LocalConfig, dataset: ImageDataset) -> nn.Module:

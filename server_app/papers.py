@@ -1,0 +1,108 @@
+"""``univarfl papers``: the tables that ``conf/sweep/`` repeats, their numbers and their cost."""
+
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from server_app.choices import SWEEPS, names_in
+from server_app.composition import compose_experiment
+from server_app.experiment import Experiment
+from server_app.published import beside
+from server_app.sweep.cells import cells_of
+from task.device import choose_device, prepare_process
+from task.errors import ConfigError
+from task.methods.base import LocalRound
+from task.models.cnn import Cnn
+from task.seeding import torch_generator
+
+# Training images and classes of each data set, as its source says (task/data/sources).
+SIZES = {
+    "cifar10": (50_000, 10), "cifar100": (50_000, 100), "stl10": (5_000, 10),
+    "tiny_imagenet": (100_000, 200), "imagenet200": (260_000, 200), "pacs": (8_871, 7),
+    "office_home": (13_768, 65), "ham10000": (8_060, 7),
+}  # fmt: skip
+SHARE_TRAINED_ON = 0.9  # the rest of a client's images is for validation
+FORWARD_AND_BACKWARD = 3  # the backward pass computes two products for each of the forward pass
+ROWS, STEPS = 2, 5
+COUNTED: dict[str, float] = {}
+
+
+def papers(names: Sequence[str]) -> pd.DataFrame:
+    """A row for each number of the tables: what runs give it, its value, and what a run costs.
+
+    Args:
+        names: the sweeps; none for all.
+
+    Raises:
+        ConfigError: there is no such sweep.
+    """
+    options = names_in(SWEEPS)
+    for name in names:
+        if name not in options:
+            raise ConfigError(SWEEPS, name, f"choose one of {', '.join(options)}")
+    rate = flops_per_second(compose_experiment([]))
+    rows = [row for name in names or options for row in rows_of(name, rate)]
+    return pd.DataFrame(rows)
+
+
+def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
+    """The rows of one sweep; of the seeds, one."""
+    for cell in cells_of([f"{SWEEPS}={name}", "seed=0"]):
+        run = cell.experiment
+        assert run is not None
+        config = run.model_dump()
+        flops = training_flops(run)
+        for table, number in beside(config, run.published):
+            varied = " ".join(f"{k}={v}" for k, v in number.at.items() if k != "method")
+            yield {
+                "sweep": name, "table": table, "data": run.data["name"],
+                "method": run.method["name"], "with": varied,
+                "published, %": f"{number.mean:.1f}"
+                + (f" ± {number.sd:.1f}" if number.sd is not None else ""),
+                "PFLOP a run": round(flops / 1e15, 1), "hours a run": round(flops / rate / 3600, 1),
+            }  # fmt: skip
+
+
+def training_flops(run: Experiment) -> float:
+    """About how many floating-point operations the local training of a whole run takes."""
+    images, classes = SIZES[run.data["name"]]
+    passes = images * SHARE_TRAINED_ON * run.local_epochs * run.rounds
+    parts = json.dumps([run.method, run.model, run.data["image_size"], classes], sort_keys=True)
+    return passes * run.participants / run.num_clients * flops_per_image(run, parts)
+
+
+def flops_per_image(run: Experiment, parts: str) -> float:
+    """Operations of one image's training step; counted once for the same `parts`."""
+    if parts not in COUNTED:
+        size, classes = json.loads(parts)[2:]
+        method = run.local_method()
+        model = method.build(run.network().build(3, classes), torch_generator(0, "build"))
+        method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws")))
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            x, y = method.batch(torch.randn(ROWS, 3, size, size), torch.arange(ROWS))
+            method.loss(model(x), x, y)
+        COUNTED[parts] = FORWARD_AND_BACKWARD * counter.get_total_flops() / ROWS
+    return COUNTED[parts]
+
+
+def flops_per_second(experiment: Experiment) -> float:
+    """How many such operations one process of this machine does a second: a cnn's step at 96x96."""
+    prepare_process()
+    device = choose_device(experiment.device)
+    network = Cnn(3, 10, 256).to(device).to(memory_format=torch.channels_last)
+    x = torch.randn(64, 3, 96, 96, device=device).to(memory_format=torch.channels_last)
+    seconds = []
+    with FlopCounterMode(display=False) as counter:
+        network(x)
+    for _ in range(STEPS):
+        started = time.perf_counter()
+        network(x).logits.sum().backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - started)
+    return float(FORWARD_AND_BACKWARD * counter.get_total_flops() / statistics.median(seconds))

@@ -1,0 +1,59 @@
+"""A paper's numbers, as ``conf/experiment/`` has them, and which of them a run can stand beside."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from task.config import Strict
+
+Settings = Mapping[str, str | int | float | bool]
+
+
+class Cell(Strict):
+    """One number of a table.
+
+    Attributes:
+        at: the settings that tell it from the table's others, by dotted key of the configuration;
+            ``method`` stands for ``method.name``.
+        mean: test accuracy of the global model, %.
+        sd: its standard deviation over seeds, if the paper gives one.
+    """
+
+    at: Settings
+    mean: Annotated[float, Field(ge=0, le=100)]
+    sd: Annotated[float, Field(ge=0)] | None = None
+
+
+class Table(Strict):
+    """A table of a paper, or the part of it that is one data set's.
+
+    Attributes:
+        name: as it is cited.
+        at: the settings that all its cells share, in which an experiment may be changed.
+        cells: its numbers.
+    """
+
+    name: str
+    at: Settings
+    cells: list[Cell]
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """What a configuration has under a dotted key; None if nothing."""
+    value: Any = config
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value["name"] if isinstance(value, Mapping) and "name" in value else value
+
+
+def beside(config: Mapping[str, Any], tables: list[Table]) -> list[tuple[str, Cell]]:
+    """The published numbers of the very settings that `config` has, each with its table's name."""
+    return [
+        (table.name, cell)
+        for table in tables
+        for cell in table.cells
+        if all(value_at(config, key) == value for key, value in {**table.at, **cell.at}.items())
+    ]

@@ -1,0 +1,1 @@
+"""``univarfl report``: tables, pictures and a page, made from runs' records alone."""

@@ -1,0 +1,1 @@
+"""``univarfl sweep``: many runs, whichever of them are not done yet."""

@@ -1,0 +1,130 @@
+"""The cells of a sweep: what Hydra's multirun makes of its words, each checked before any runs."""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from server_app.choices import CONF, SWEEPS, names_in
+from server_app.composition import compose_experiment, legible
+from server_app.experiment import Experiment
+from task.errors import ConfigError
+from task.fingerprint import fingerprint
+
+ELSEWHERE = ("output_dir", "run_id", "published", "watch")  # kept where, compared and shown
+SWEEP = f"{SWEEPS}="
+DEFAULTS = ("engine=inprocess",)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep.
+
+    Attributes:
+        words: the overrides that it is composed from.
+        label: those of them that tell it from the others.
+        experiment: what to run; None if it cannot be run.
+        refusal: why it cannot.
+    """
+
+    words: tuple[str, ...]
+    label: str
+    experiment: Experiment | None
+    refusal: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What two cells share that would give the same result; see `identity_of`."""
+        if self.experiment is None:
+            return self.label
+        return identity_of(self.experiment.model_dump(), fingerprint())
+
+
+def identity_of(config: Mapping[str, Any], code: str) -> str:
+    """A hash of the settings that decide a result, and of the code that trains."""
+    settings = {key: value for key, value in config.items() if key not in ELSEWHERE}
+    text = json.dumps([settings, code], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def cells_of(words: Sequence[str]) -> list[Cell]:
+    """Every cell that the words of a sweep mean, in their order, each once.
+
+    Runs are in-process unless the words choose: the result is the same, bit for bit, and several
+    runs at a time use the machine better than one run over several workers.
+
+    Raises:
+        ConfigError: a word cannot be read, or not a single cell can be run.
+    """
+    runs = [run for line in lines_of(words) for run in expand([*DEFAULTS, *line])]
+    found: dict[str, Cell] = {}
+    errors = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        try:
+            cell = Cell(tuple(run), label, checked_cell(run))
+        except ConfigError as error:
+            errors.append(error)
+            cell = Cell(tuple(run), label, None, str(error))
+        found.setdefault(cell.identity, cell)
+    if all(cell.experiment is None for cell in found.values()):
+        raise errors[0]
+    return list(found.values())
+
+
+def checked_cell(words: Sequence[str]) -> Experiment:
+    """The experiment of a cell.
+
+    Raises:
+        ConfigError: it cannot be run, or not by a sweep.
+    """
+    experiment = compose_experiment(words)
+    if experiment.run_id:
+        raise ConfigError(
+            "run_id", experiment.run_id, "a sweep names its runs itself; leave it out"
+        )
+    return experiment
+
+
+def lines_of(words: Sequence[str]) -> list[list[str]]:
+    """The sweeps that the words mean: themselves, or with ``sweep=NAME`` each line of that file.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    names = [word.removeprefix(SWEEP) for word in words if word.startswith(SWEEP)]
+    rest = [word for word in words if not word.startswith(SWEEP)]
+    if not names:
+        return [rest]
+    options = names_in(SWEEPS)
+    if names[-1] not in options:
+        raise ConfigError("sweep", names[-1], f"choose one of {', '.join(options)}")
+    lines = OmegaConf.to_container(OmegaConf.load(CONF / SWEEPS / f"{names[-1]}.yaml"))
+    assert isinstance(lines, list)
+    return [[*shlex.split(line), *rest] for line in lines]
+
+
+def expand(words: Sequence[str]) -> list[list[str]]:
+    """Hydra's multirun: every combination of the words' values; a later word wins.
+
+    Raises:
+        ConfigError: a word cannot be read, or asks for a sweep without an end.
+    """
+    parser = OverridesParser.create()
+    overrides = [parser.parse_override(legible(word)) for word in words]
+    try:
+        return list(BasicSweeper.split_arguments(overrides, None)[0])
+    except HydraException as error:
+        raise ConfigError("sweep", " ".join(words), str(error)) from None
+
+
+def labels(runs: Sequence[Sequence[str]]) -> list[str]:
+    """Each run's words that not every run has; all of them where there is but one run."""
+    common = set.intersection(*map(set, runs)) if len(runs) > 1 else set(DEFAULTS)
+    return [" ".join(word for word in run if word not in common) for run in runs]

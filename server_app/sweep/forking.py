@@ -1,0 +1,12 @@
+"""The server that forks a sweep's runs, which has imported PyTorch once for all of them."""
+
+import multiprocessing
+from multiprocessing import forkserver
+
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def warm_up() -> None:
+    """Start it, so that it imports what runs need while this process still does so itself."""
+    CONTEXT.set_forkserver_preload(["server_app.sweep.job"])
+    forkserver.ensure_running()

@@ -1,0 +1,96 @@
+"""One run of a sweep in a process of its own, which dies with the sweep."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from contextlib import nullcontext, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from server_app.composition import compose_experiment
+from server_app.engines.superlink import SuperLink
+from server_app.quoting import quoted
+from server_app.recorder import close_record, read_record
+from server_app.sweep.cells import Cell
+from server_app.sweep.forking import CONTEXT
+from server_app.train import train_experiment
+
+
+class Job:
+    """A cell's run while it goes on.
+
+    Args:
+        cell: what to run; its experiment is not None.
+        directory: the run directory, which is not there yet.
+        log: where what the run prints goes.
+    """
+
+    def __init__(self, cell: Cell, directory: Path, log: Path) -> None:
+        assert cell.experiment is not None
+        self.cell = cell
+        self.directory = directory
+        self._answer, told = CONTEXT.Pipe(duplex=False)
+        place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
+        self.process: ForkServerProcess = CONTEXT.Process(
+            target=run, args=([*cell.words, *place], log, told)
+        )
+        self.process.start()
+        told.close()
+
+    def rounds(self) -> int:
+        """How many rounds it has behind it."""
+        with suppress(OSError):
+            return (self.directory / "rounds.csv").read_text().count(",train,seconds,")
+        return 0
+
+    def end(self) -> None:
+        """Ask it to stop, as Ctrl-C does."""
+        self.process.terminate()
+
+    def reason(self) -> str:
+        """Why it failed, once it has ended; empty if it did not."""
+        self.process.join()
+        with suppress(EOFError, OSError):
+            return str(self._answer.recv())
+        code = self.process.exitcode or 0
+        reason = f"its process was killed ({signal.Signals(-code).name})" if code < 0 else "it died"
+        with suppress(OSError):
+            close_record(self.directory, "failed", reason)
+        return reason
+
+    def accuracy(self) -> str:
+        """Its result in a few words."""
+        results = read_record(self.directory)["results"]
+        split = "test" if "accuracy" in results["test"] else "validation"
+        return f"{split} {results[split]['accuracy']:.3f}"
+
+
+def run(words: list[str], log: Path, answer: Connection) -> None:
+    """Train in this process, and tell why it failed, or nothing."""
+    with log.open("a") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the sweep too, which tells us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    threading.Thread(target=follow_the_parent, daemon=True).start()
+    try:
+        experiment = compose_experiment(words)
+        with SuperLink() if experiment.engine == "flower" else nullcontext() as superlink:
+            train_experiment(experiment, words, superlink)
+    except KeyboardInterrupt:
+        answer.send("interrupted")
+    except Exception as error:
+        answer.send(str(error) or type(error).__name__)
+    else:
+        answer.send("")
+
+
+def follow_the_parent() -> None:
+    """End this process when the sweep's is gone, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,82 @@
+"""What a person sees of a sweep while it goes on."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from server_app.sweep.cells import Cell
+from server_app.sweep.job import Job
+
+DAY = 24 * 3600.0
+
+
+class Overview:
+    """Counts, time left, and a line for each run that goes on; without a terminal, lines alone."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            speed_estimate_period=DAY,
+            disable=not self._console.is_terminal,
+        )
+        self._whole = self._progress.add_task("", total=sum(map(work, cells)), state="")
+        self._settled = 0.0
+        self._lines: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(escape(text))
+
+    def started(self, cell: Cell) -> None:
+        """Show a run."""
+        assert cell.experiment is not None
+        line = self._progress.add_task(
+            f"  {escape(cell.label)}", total=cell.experiment.rounds, state=""
+        )
+        self._lines[cell.identity] = line
+
+    def ended(self, cell: Cell) -> None:
+        """Show a run no more: its work is done, or will not be."""
+        self._settled += work(cell)
+        if cell.identity in self._lines:
+            self._progress.remove_task(self._lines.pop(cell.identity))
+
+    def show(self, state: str, jobs: Sequence[Job]) -> None:
+        """Show how far everything is."""
+        under_way = 0.0
+        for job in jobs:
+            experiment, rounds = job.cell.experiment, job.rounds()
+            assert experiment is not None
+            self._progress.update(
+                self._lines[job.cell.identity],
+                completed=rounds, state=f"round {rounds}/{experiment.rounds}",
+            )  # fmt: skip
+            under_way += work(job.cell) * rounds / experiment.rounds
+        self._progress.update(self._whole, completed=self._settled + under_way, state=state)
+
+
+def work(cell: Cell) -> float:
+    """How much there is to do for a cell, in passes over a client's data; 0 if it cannot be run."""
+    run = cell.experiment
+    return run.rounds * run.participants * run.local_epochs if run else 0

@@ -1,0 +1,55 @@
+"""MLflow, by its own client: a run's settings, metrics and end go to a tracking server."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from server_app.experiment import Experiment
+from server_app.flattening import flat
+from server_app.watching.base import Scores, Watcher
+
+EXPERIMENT = "univarfl"
+STATUS = {"completed": "FINISHED"}
+
+
+class MLflow(Watcher):
+    """Logs to the tracking URI ``watch.mlflow``, as a run of the MLflow experiment ``univarfl``."""
+
+    package: ClassVar = "mlflow"
+
+    def __init__(self, directory: Path, summary: Mapping[str, Any]) -> None:
+        # Imported here because it takes seconds, and few have it.
+        from mlflow import MlflowClient  # noqa: PLC0415
+        from mlflow.entities import Param  # noqa: PLC0415
+
+        self._client = MlflowClient(tracking_uri=summary["config"]["watch"]["mlflow"])
+        found = self._client.get_experiment_by_name(EXPERIMENT)
+        place = found.experiment_id if found else self._client.create_experiment(EXPERIMENT)
+        self._run = self._client.create_run(place, run_name=directory.name).info.run_id
+        settings = flat({**summary["config"], "published": None})
+        self._client.log_batch(
+            self._run, params=[Param(key, str(value)) for key, value in settings.items()]
+        )
+
+    @classmethod
+    def wanted(cls, experiment: Experiment) -> bool:
+        return experiment.watch.mlflow is not None
+
+    @classmethod
+    def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:
+        return cls(directory, summary)
+
+    def round(self, server_round: int, scores: Scores) -> None:
+        from mlflow.entities import Metric  # noqa: PLC0415
+
+        now = int(1000 * time.time())
+        metrics = [
+            Metric(f"{metric}/{split}", value, now, server_round)
+            for split, of in scores.items()
+            for metric, value in of.items()
+        ]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def end(self, status: str) -> None:
+        self._client.set_terminated(self._run, STATUS.get(status, "FAILED"))

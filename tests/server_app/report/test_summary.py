@@ -1,0 +1,102 @@
+"""Numbers of a report, worked out by hand beside each."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from server_app.report.records import read_runs
+from server_app.report.summary import BEST, LAST, LAST_FIVE, Summary, interval, readings
+from tests.server_app.report.recorded import record
+
+
+def summary(place: Path) -> Summary:
+    return Summary(read_runs(place).runs)
+
+
+def test_the_three_readings(tmp_path: Path) -> None:
+    """Validation is best after rounds 3 and 5; the earlier has test accuracy 0.7."""
+    test = [0.1, 0.2, 0.9, 0.7, 0.4, 0.5, 0.6]
+    validation = [0.0, 0.2, 0.3, 0.8, 0.7, 0.8, 0.1]
+    run = read_runs(record(tmp_path, "a", [], test, validation)).runs[0]
+    assert readings(run) == pytest.approx(
+        {LAST: 0.6, LAST_FIVE: (0.9 + 0.7 + 0.4 + 0.5 + 0.6) / 5, BEST: 0.7}
+    )
+
+
+def test_seeds_become_means_and_deviations_of_the_sample(tmp_path: Path) -> None:
+    """50, 60, 70: mean 60, standard deviation sqrt((100 + 0 + 100) / 2) = 10."""
+    for seed, accuracy in enumerate((0.5, 0.6, 0.7)):
+        record(tmp_path, f"s{seed}", [f"seed={seed}"], [0.1, accuracy])
+    (row,) = summary(tmp_path).accuracies().to_dict("records")
+    assert row["method"] == "univarfl"
+    assert row["seeds"] == 3
+    assert row[LAST] == "60.0 ± 10.0"
+    assert "published" not in row
+
+
+def test_of_equal_runs_the_latest_counts(tmp_path: Path) -> None:
+    record(tmp_path, "a", [], [0.1, 0.2])
+    record(tmp_path, "b", [], [0.1, 0.3])
+    found = summary(tmp_path)
+    assert found.set_aside == 1
+    assert found.accuracies()[LAST].tolist() == ["30.0"]
+
+
+def test_settings_are_those_that_a_person_varied(tmp_path: Path) -> None:
+    """The image size follows from the model here, and is left out."""
+    for alpha in (0.05, 1.0):
+        for model, size in (("cnn", 32), ("resnet56", 8)):
+            words = [f"alpha={alpha}", f"model={model}", f"data.image_size={size}"]
+            record(tmp_path, f"{alpha}-{model}", words, [0.1, 0.5])
+    assert summary(tmp_path).keys == ["model", "alpha"]
+
+
+def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
+    record(tmp_path, "a", ["method=fedprox"], [0.1, 0.5])
+    record(tmp_path, "b", ["method=fedprox", "method.proximal_weight=0.5"], [0.1, 0.6])
+    record(tmp_path, "c", ["method=fedavg"], [0.1, 0.7])
+    assert sorted(summary(tmp_path).accuracies()["method"]) == [
+        "fedavg", "fedprox (proximal_weight=0.01)", "fedprox (proximal_weight=0.5)"
+    ]  # fmt: skip
+
+
+def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
+    """Seeds 0 and 1 are common: +10 and +20, mean 15, sd 7.07, t(1) 12.706: 15 ± 63.5."""
+    for method, seeds in (
+        ("fedavg", {0: 0.5, 1: 0.4, 2: 0.9}),
+        ("univarfl", {0: 0.6, 1: 0.6, 3: 0.1}),
+    ):
+        for seed, accuracy in seeds.items():
+            record(tmp_path, f"{method}{seed}", [f"method={method}", f"seed={seed}"], [0, accuracy])
+    (row,) = summary(tmp_path).differences().to_dict("records")
+    assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 2)
+    assert row["difference"] == "+15.0 ± 7.1"
+    assert row["95% interval"] == "-48.5 to +78.5"
+
+
+def test_rounds_to_a_target(tmp_path: Path) -> None:
+    record(tmp_path, "a", ["method=fedavg", "seed=0"], [0.1, 0.5, 0.8, 0.7])
+    record(tmp_path, "b", ["method=fedavg", "seed=1"], [0.1, 0.2, 0.3, 0.4])
+    (row,) = summary(tmp_path).targets([0.5, 0.8, 0.9]).to_dict("records")
+    assert row["rounds to 50.0 %"] == "1.0 (1 of 2 seeds)"
+    assert row["rounds to 80.0 %"] == "2.0 (1 of 2 seeds)"
+    assert row["rounds to 90.0 %"] == "never (0 of 2 seeds)"
+    (row,) = summary(tmp_path).targets([]).to_dict("records")
+    assert row["target, %"] == "55.0"
+
+
+def test_published_numbers_stand_beside_their_very_settings_only(tmp_path: Path) -> None:
+    paper = ("published=[{name: T1, at: {rho: 1.0}, cells: "
+             "[{at: {method: fedavg, alpha: 0.3}, mean: 28.1, sd: 1.3}]}]")  # fmt: skip
+    record(tmp_path, "a", [paper, "method=fedavg"], [0.1, 0.5])
+    record(tmp_path, "b", [paper, "method=fedavg", "rho=0.5"], [0.1, 0.5])
+    record(tmp_path, "c", [paper, "method=univarfl"], [0.1, 0.5])
+    table = summary(tmp_path).accuracies()
+    assert table.set_index(["method", "rho"])["published"].to_dict() == {
+        ("fedavg", 1.0): "28.1 ± 1.3 (T1)", ("fedavg", 0.5): "", ("univarfl", 1.0): ""
+    }  # fmt: skip
+
+
+def test_one_pair_has_no_interval() -> None:
+    assert interval(pd.Series([1.0])) == ""

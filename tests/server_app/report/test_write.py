@@ -1,0 +1,104 @@
+"""The report as it lies on disk."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from server_app.report.write import report
+from server_app.sweep.ledger import SWEEPS
+from task.errors import ConfigError, RunError
+from tests.server_app.report.recorded import record
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs")
+    for method, gain in (("fedavg", 0.0), ("univarfl", 0.1)):
+        for alpha in (0.05, 1.0):
+            for seed in (0, 1):
+                accuracy = 0.4 + gain + 0.1 * alpha + 0.02 * seed
+                record(
+                    place,
+                    f"{method}-{alpha}-{seed}",
+                    [f"method={method}", f"alpha={alpha}", f"seed={seed}"],
+                    [0.1, accuracy / 2, accuracy],
+                )
+    (place / "broken").mkdir()
+    (place / "broken" / "run.json").write_text("{")
+    (place / SWEEPS).mkdir()
+    (place / SWEEPS / "20260101.csv").write_text(
+        "cell,status,reason,run\nmethod=krum,refused,method=krum: choose one of ...,\n"
+    )
+    report(place, place / "report")
+    return place
+
+
+def test_tables_come_as_csv_markdown_and_latex(runs: Path) -> None:
+    tables = runs / "report" / "tables"
+    frame = pd.read_csv(tables / "accuracy.csv")
+    assert frame[["alpha", "method", "seeds"]].values.tolist() == [
+        [0.05, "fedavg", 2], [0.05, "univarfl", 2], [1.0, "fedavg", 2], [1.0, "univarfl", 2]
+    ]  # fmt: skip
+    assert frame["last round"][0] == "41.5 ± 1.4"
+    names = {path.stem for path in tables.iterdir()}
+    assert names == {
+        "accuracy", "other_metrics", "paired_differences", "rounds_to_a_target", "runs"
+    }  # fmt: skip
+    for name in names:
+        assert {path.suffix for path in tables.glob(f"{name}.*")} == {".csv", ".md", ".tex"}
+    latex = (tables / "accuracy.tex").read_text()
+    assert r"\toprule" in latex
+    assert r"41.5 $\pm$ 1.4" in latex
+    assert "_" not in latex.replace(r"\_", "")
+
+
+def test_pictures_come_as_png_and_svg(runs: Path) -> None:
+    pictures = runs / "report" / "pictures"
+    stems = {path.stem for path in pictures.glob("*.png")}
+    assert stems == {path.stem for path in pictures.glob("*.svg")}
+    kinds = {stem.split("-")[0] for stem in stems}
+    assert kinds == {"accuracy", "loss", "time", "bars", "recall", "alpha"}
+    assert "accuracy-alpha-0.05" in stems
+
+
+def test_the_page_holds_all_of_it_and_fetches_nothing(runs: Path) -> None:
+    page = (runs / "report" / "index.html").read_text()
+    sources = re.findall(r'<(?:img|script|link)[^>]*(?:src|href)="([^"]{0,40})', page)
+    assert len(sources) == 11
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
+    anchors = set(re.findall(r'href="#([^"]+)"', page))
+    assert anchors <= set(re.findall(r'id="([^"]+)"', page))
+    for text in ("41.5 ± 1.4", "broken: run.json is cut short", "cell method=krum: refused"):
+        assert text in page
+    for run in runs.glob("*-*"):
+        assert run.name in page
+
+
+def test_one_run_is_a_report_too(tmp_path: Path) -> None:
+    run = record(tmp_path, "only", [], [0.1, 0.5])
+    report(run, tmp_path / "report")
+    assert "1 completed run," in (tmp_path / "report" / "index.html").read_text()
+    assert not (tmp_path / "report" / "tables" / "paired_differences.csv").exists()
+
+
+def test_what_a_run_is_called_cannot_write_the_page(tmp_path: Path) -> None:
+    run = record(tmp_path, "only", [], [0.1, 0.5])
+    text = (run / "run.json").read_text()
+    (run / "run.json").write_text(text.replace("digit 3", "<script>alert(1)</script>"))
+    report(run, tmp_path / "report")
+    assert "<script>" not in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_a_directory_without_results_is_an_error(tmp_path: Path) -> None:
+    run = record(tmp_path, "only", [], [0.1, 0.5])
+    (run / "rounds.csv").unlink()
+    with pytest.raises(RunError, match="holds no completed run"):
+        report(tmp_path, tmp_path / "report")
+
+
+def test_a_baseline_that_was_not_run_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, "only", [], [0.1, 0.5])
+    with pytest.raises(ConfigError, match="--baseline=fedavg: choose one of univarfl"):
+        report(tmp_path, tmp_path / "report", baseline="fedavg")

@@ -1,0 +1,75 @@
+"""What a sweep's words mean, before anything is run."""
+
+import re
+
+import pytest
+
+from server_app.sweep.cells import cells_of, expand, identity_of
+from task.errors import ConfigError
+from task.fingerprint import fingerprint
+
+
+def test_every_combination_is_a_cell_and_has_the_words_that_tell_it_apart() -> None:
+    cells = cells_of(["method=fedavg,univarfl", "seed=range(2)", "rounds=3", "method.name=fedavg"])
+    assert [cell.label for cell in cells if cell.experiment] == [
+        "method=fedavg seed=0", "method=fedavg seed=1"
+    ]  # fmt: skip
+    experiments = [cell.experiment for cell in cells_of(["method=fedavg,freeze", "alpha=0.05,1.0"])]
+    assert [(e.method["name"], e.alpha) for e in experiments if e] == [
+        ("fedavg", 0.05), ("fedavg", 1.0), ("freeze", 0.05), ("freeze", 1.0)
+    ]  # fmt: skip
+
+
+def test_runs_are_in_process_unless_the_words_choose() -> None:
+    for words, engine in ((["seed=3"], "inprocess"), (["engine=flower"], "flower")):
+        (cell,) = cells_of(words)
+        assert cell.experiment
+        assert cell.experiment.engine == engine
+
+
+def test_joined_methods_are_values_like_any_other() -> None:
+    cells = cells_of(["method=univarfl+fedprox,fedavg"])
+    assert [cell.experiment.method["name"] for cell in cells if cell.experiment] == [
+        "fedprox+univarfl", "fedavg"
+    ]  # fmt: skip
+
+
+def test_a_cell_that_is_written_twice_is_run_once() -> None:
+    assert len(cells_of(["seed=0,0"])) == 1
+    assert len(cells_of(["alpha=0.1,0.10", "output_dir=a"])) == 1
+
+
+def test_a_cell_that_cannot_be_run_stands_beside_those_that_can() -> None:
+    cells = cells_of(["method=fedavg,stochdepth,freeze"])
+    assert [bool(cell.experiment) for cell in cells] == [True, False, True]
+    assert "needs residual blocks" in cells[1].refusal
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method=foo,bar"], "method=foo: choose one of"),
+        (["alpha=0,-1"], "alpha="),
+        (["seed=interval(0,1)"], "does not support sweep type"),
+        (["sweep=nothing"], "sweep=nothing: choose one of"),
+        (["seed=0,1", "run_id=mine"], "run_id=mine: a sweep names its runs itself"),
+        (["seed"], "override=seed: cannot be read"),
+    ],
+)
+def test_words_of_which_nothing_can_be_made_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        cells_of(words)
+
+
+def test_later_words_win() -> None:
+    assert expand(["engine=inprocess", "engine=flower"]) == [["engine=flower"]]
+
+
+def test_the_identity_is_of_what_decides_the_result() -> None:
+    (one,) = cells_of(["seed=0"])
+    (kept_elsewhere,) = cells_of(["seed=0", "output_dir=/tmp/x", "watch.tensorboard=false"])
+    (other,) = cells_of(["seed=0", "optim.lr=0.02"])
+    assert one.identity == kept_elsewhere.identity != other.identity
+    assert one.experiment
+    config = one.experiment.model_dump()
+    assert identity_of(config, fingerprint()) != identity_of(config, "other code")

@@ -1,0 +1,155 @@
+"""Sweeps that are run, interrupted, killed, and run again, with real processes."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from server_app.recorder import read_record
+from server_app.sweep.cells import cells_of
+from server_app.sweep.ledger import Claims
+from server_app.sweep.schedule import Sweep
+from task.errors import RunError
+from tests.conftest import SMALL, sha256
+
+QUICK = (*SMALL[1:], "rounds=1", "watch.tensorboard=false")
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+
+
+def runs_in(place: Path) -> list[Path]:
+    return sorted(path.parent for path in (place / "runs").glob("*/run.json"))
+
+
+def ledger(place: Path) -> list[list[str]]:
+    """The rows of the latest sweep."""
+    with sorted((place / "runs" / "sweeps").glob("*.csv"))[-1].open(newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_is_done_is_not_done_again_and_what_is_new_is_added(tmp_path: Path) -> None:
+    Sweep(cells_of([*QUICK, "seed=0,1"]), jobs=2).run()
+    first = runs_in(tmp_path)
+    assert len(first) == 2
+    Sweep(cells_of([*QUICK, "seed=0,1,2"]), jobs=2).run()
+    assert len(runs_in(tmp_path)) == 3
+    assert set(first) < set(runs_in(tmp_path))
+    assert [row[:2] for row in ledger(tmp_path)] == [
+        [f"seed={seed}", "completed"] for seed in (0, 1, 2)
+    ]
+
+
+def test_a_failed_cell_is_marked_and_the_others_are_finished(tmp_path: Path) -> None:
+    cells = cells_of([*QUICK, "method=fedavg,freeze", "num_clients=4,500"])
+    with pytest.raises(RunError) as raised:
+        Sweep(cells, jobs=2).run()
+    assert "2 of 4 cells have no result" in str(raised.value)
+    statuses = {row[0]: row[1] for row in ledger(tmp_path)}
+    assert sorted(statuses.values()) == ["completed", "completed", "failed", "failed"]
+    reasons = [row[2] for row in ledger(tmp_path) if row[1] == "failed"]
+    assert all("num_clients=500" in reason for reason in reasons)
+
+
+class TestProcesses:
+    """The command itself, and what becomes of it from outside."""
+
+    @contextmanager
+    def start(self, place: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+        command = [str(Path(sys.executable).parent / "univarfl"), "sweep", *QUICK, *words]
+        environment = os.environ | {"UNIVARFL_RUNS": str(place / "runs")}
+        with subprocess.Popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def jobs(self, process: subprocess.Popen[str]) -> list[psutil.Process]:
+        """The processes that train: children of the fork server, not of the sweep."""
+        own = psutil.Process(process.pid)
+        direct = {child.pid for child in own.children()}
+        return [child for child in own.children(recursive=True) if child.pid not in direct]
+
+    def under_way(self, place: Path) -> bool:
+        """Whether a run has a round behind it and is not over."""
+        return any(
+            ",train,seconds," in (run / "rounds.csv").read_text()
+            and read_record(run)["status"] == "running"
+            for run in runs_in(place)
+        )
+
+    def test_a_run_that_is_killed_fails_alone(self, tmp_path: Path) -> None:
+        with self.start(tmp_path, "rounds=1000", "--jobs", "1") as process:
+            until(lambda: self.under_way(tmp_path))
+            (job,) = self.jobs(process)
+            job.kill()
+            out, _ = process.communicate(timeout=60)
+        assert process.returncode == 1
+        (run,) = runs_in(tmp_path)
+        assert read_record(run)["status"] == "failed"
+        assert "its process was killed (SIGKILL)" in read_record(run)["reason"]
+        assert "1 of 1 cells have no result" in out
+        assert "Traceback" not in out
+
+    @pytest.mark.slow
+    def test_interrupted_and_killed_it_ends_as_if_nothing_had_been(self, tmp_path: Path) -> None:
+        words = ("rounds=6", "method=fedavg,univarfl", "seed=0,1", "--jobs", "2")
+        for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+            with self.start(tmp_path, *words) as process:
+                until(lambda: self.under_way(tmp_path))
+                jobs = self.jobs(process)
+                process.send_signal(how)
+                assert process.wait(60) == code
+            assert jobs
+            assert not psutil.wait_procs(jobs, timeout=30)[1]
+        for place in (tmp_path, tmp_path / "at_once"):
+            with self.start(place, *words) as process:
+                out, _ = process.communicate(timeout=200)
+            assert process.returncode == 0, out
+
+        def results(place: Path) -> dict[str, str]:
+            return {
+                str(read_record(run)["overrides"][:-2]): sha256(run)
+                for run in runs_in(place)
+                if read_record(run)["status"] == "completed"
+            }
+
+        assert len(results(tmp_path)) == 4
+        assert results(tmp_path) == results(tmp_path / "at_once")
+
+    def test_two_sweeps_at_once_share_the_work(self, tmp_path: Path) -> None:
+        words = ("rounds=2", "seed=0,1,2,3", "--jobs", "1")
+        with self.start(tmp_path, *words) as one, self.start(tmp_path, *words) as other:
+            for process in (one, other):
+                out, _ = process.communicate(timeout=200)
+                assert process.returncode == 0, out
+        assert len(runs_in(tmp_path)) == 4
+        assert len(list((tmp_path / "runs" / "sweeps").glob("*.csv"))) == 2
+
+
+def test_a_claim_is_exclusive_until_it_is_left(tmp_path: Path) -> None:
+    (cell,) = cells_of(["seed=0"])
+    one, other = Claims(tmp_path), Claims(tmp_path)
+    assert one.take(cell)
+    assert not other.take(cell)
+    one.leave(cell)
+    assert other.take(cell)
