@@ -58,7 +58,9 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
         config = run.model_dump()
         flops = training_flops(run)
         for table, number in beside(config, run.published):
-            varied = " ".join(f"{k}={v}" for k, v in number.at.items() if k != "method")
+            varied = " ".join(
+                f"{k}={v}" for k, v in number.at.items() if k != "method" and v is not None
+            )
             yield {
                 "sweep": name, "table": table, "data": run.data["name"],
                 "method": run.method["name"], "with": varied,

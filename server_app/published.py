@@ -7,7 +7,7 @@ from pydantic import Field
 
 from task.config import Strict
 
-Settings = Mapping[str, str | int | float | bool]
+Settings = Mapping[str, str | int | float | bool | None]
 
 
 class Cell(Strict):

@@ -18,7 +18,7 @@ from server_app.sweep.cells import cells_of
 from server_app.sweep.ledger import Claims
 from server_app.sweep.schedule import Sweep
 from task.errors import RunError
-from tests.conftest import SMALL, sha256
+from tests.conftest import SMALL
 
 QUICK = (*SMALL[1:], "rounds=1", "watch.tensorboard=false")
 
@@ -126,11 +126,12 @@ class TestProcesses:
                 out, _ = process.communicate(timeout=200)
             assert process.returncode == 0, out
 
-        def results(place: Path) -> dict[str, str]:
+        def results(place: Path) -> dict[tuple[str, int], str]:
+            records = [read_record(run) for run in runs_in(place)]
             return {
-                str(read_record(run)["overrides"][:-2]): sha256(run)
-                for run in runs_in(place)
-                if read_record(run)["status"] == "completed"
+                (found["config"]["method"]["name"], found["config"]["seed"]): found["model_sha256"]
+                for found in records
+                if found["status"] == "completed"
             }
 
         assert len(results(tmp_path)) == 4
