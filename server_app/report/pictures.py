@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from server_app.report.records import Run
+from server_app.report.settings import told
 from server_app.report.summary import LAST, Summary
 
 # The eight colours of Okabe and Ito, without black; a marker and a dash tell what colour does not.
@@ -54,10 +56,10 @@ def pictures(summary: Summary) -> Iterator[Picture]:
     for setting in settings:
         runs = {method: found for (at, method), found in summary.counted.items() if at == setting}
         for section, name, draw in (
+            ("Accuracy by method", "bars", draw_bars),
             ("Accuracy over the rounds", "accuracy", draw_accuracy),
             ("Loss over the rounds", "loss", draw_loss),
             ("Accuracy over time", "time", draw_time),
-            ("Accuracy by method", "bars", draw_bars),
             ("Recall by class", "recall", draw_recall),
         ):
             figure, axes = blank()
@@ -74,6 +76,7 @@ def draw_accuracy(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]
         rounds, values = over_rounds(of, of[0].split, "accuracy")
         line(axes, rounds, 100 * values, method, methods)
     axes.set(xlabel="round", ylabel=f"{split_of(runs)} accuracy, %")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return finish(axes)
 
 
@@ -84,6 +87,7 @@ def draw_loss(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
         if len(rounds):
             line(axes, rounds, values, method, methods)
     axes.set(xlabel="round", ylabel="training cross-entropy", yscale="log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return finish(axes)
 
 
@@ -104,13 +108,13 @@ def draw_bars(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
         points = [100 * run.series[run.split, "accuracy"][run.config["rounds"]] for run in of]
         colour, _, _ = look(method, methods)
         spread = np.std(points, ddof=1) if len(points) > 1 else 0
-        axes.barh(place, np.mean(points), xerr=spread, color=colour, alpha=0.75, capsize=3)
-        axes.plot(points, [place] * len(points), "o", color="black", markersize=3)
+        axes.barh(place, np.mean(points), xerr=spread, color=colour, alpha=0.65, capsize=3)
+        axes.plot(points, [place + 0.2] * len(points), "o", color="black", markersize=3)
         axes.annotate(f"{np.mean(points):.1f}", (0, place), (4, 0), textcoords="offset points",
-                      va="center", color="white", fontweight="bold")  # fmt: skip
+                      va="center", color="black", fontweight="bold")  # fmt: skip
     axes.set_yticks(range(len(runs)), list(runs))
     axes.invert_yaxis()
-    axes.set(xlabel=f"{split_of(runs)} accuracy after the last round, %")
+    axes.set(xlabel=f"{split_of(runs)} accuracy after the last round, %", xlim=(0, 100))
     return True
 
 
@@ -172,7 +176,7 @@ def swept(
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         finish(axes)
-        title = ", ".join(f"{k} {v}" for k, v in zip(others, values, strict=True)) or "all runs"
+        title = told(tuple(zip(others, values, strict=True)))
         yield Picture(f"Accuracy against {key}", title, f"{key}-{slug(title)}", figure)
 
 

@@ -64,4 +64,9 @@ def method_labels(runs: Sequence[Run]) -> list[str]:
 
 def told(setting: Setting) -> str:
     """A setting as a heading."""
-    return ", ".join(f"{key} {value}" for key, value in setting) or "all runs"
+    return ", ".join(f"{key} {shown(value)}" for key, value in setting) or "all runs"
+
+
+def shown(value: Any) -> str:
+    """A setting's value without digits that say nothing."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from server_app.published import Table, beside
 from server_app.report.records import Run
-from server_app.report.settings import method_labels, settings_of, told
+from server_app.report.settings import method_labels, settings_of, shown, told
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
 READINGS = (LAST, LAST_FIVE, BEST)
@@ -68,6 +68,14 @@ class Summary:
     def set_aside(self) -> int:
         """How many runs a later run of the same settings and seed stands in for."""
         return len(self.runs) - len(self.frame)
+
+    def glance(self) -> pd.DataFrame:
+        """The last round's mean and deviation, in %: a row a method, a column a setting."""
+        rows: dict[str, dict[str, str]] = {}
+        for setting, method in self.counted:
+            values = 100 * self._part(setting, method)[LAST]
+            rows.setdefault(method, {"method": method})[setting] = mean_and_sd(values)
+        return pd.DataFrame(rows.values()).fillna("")
 
     def accuracies(self) -> pd.DataFrame:
         """Mean, standard deviation and number of seeds of each reading, in %; published beside."""
@@ -137,6 +145,12 @@ class Summary:
                 )  # fmt: skip
         return pd.DataFrame(rows)
 
+    def runs_as_shown(self) -> pd.DataFrame:
+        """A row a run, as `frame` has them, its settings as a person writes them."""
+        return self.frame.drop(columns="setting").assign(
+            **{key: self.frame[key].map(shown) for key in self.keys}
+        )
+
     def baseline(self, setting: str) -> str:
         """What a setting's methods are compared with: FedAvg, or else the first of them."""
         methods = [method for at, method in self.counted if at == setting]
@@ -150,7 +164,7 @@ class Summary:
         return frame[(frame["setting"] == setting) & (frame["method"] == method)]
 
     def _head(self, part: pd.DataFrame) -> dict[str, object]:
-        return {key: part.iloc[0][key] for key in [*self.keys, "method"]}
+        return {key: shown(part.iloc[0][key]) for key in [*self.keys, "method"]}
 
 
 def readings(run: Run) -> dict[str, float]:

@@ -1,22 +1,49 @@
 """A report on disk: tables, pictures, and the page that holds them all."""
 
 import base64
-import io
 import json
 import logging
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import jinja2
 import pandas as pd
+from rich.progress import track
 
 from server_app.flattening import flat
-from server_app.report.pictures import Picture, pictures
-from server_app.report.records import Collection, Run, read_runs
+from server_app.report.pictures import pictures
+from server_app.report.records import Run, read_runs
 from server_app.report.summary import BASELINE, CONFIDENCE, Summary
 from server_app.sweep.ledger import SWEEPS, unmet_cells
 from task.errors import ConfigError, RunError, system_reason
+
+GLANCE = "Last round"
+BAND = "mean over seeds, and a band of one standard deviation"
+SPREAD = "After the last round: mean, and one standard deviation over seeds."
+NOTES = {
+    GLANCE: "Accuracy of the final global model, %: mean ± standard deviation over seeds.",
+    "Accuracy by method": "After the last round: mean, standard deviation, and each seed as a dot.",
+    "Accuracy over the rounds": f"Of the global model: {BAND}.",
+    "Loss over the rounds": f"The participants' cross-entropy while they train: {BAND}.",
+    "Accuracy over time": "The seconds are those of the rounds as recorded, so runs that shared a "
+    "machine count its being shared.",
+    "Recall by class": "After the last round, mean over seeds: bright is 100 %.",
+    "Accuracy against alpha": SPREAD,
+    "Accuracy against rho": SPREAD,
+    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model; "best '
+    'by validation" is the accuracy after the round with the best validation accuracy, not the '
+    "best accuracy. Published numbers stand beside runs of exactly their settings.",
+    "Other metrics": "Of the last round, on the test set. Balanced accuracy is the mean recall of "
+    "the classes; the calibration error is the expected one, of 15 bins.",
+    "Paired differences": "Last-round accuracy minus the baseline's on the same seeds, in points, "
+    f"and Student's {CONFIDENCE:.0%} interval of the mean. A seed decides split, first weights "
+    "and batches, so pairs share all three.",
+    "Rounds to a target": "The first round at or above the target: mean over the seeds that "
+    f"reached it. Unless asked for, the target is what {BASELINE} (else the first method) ends at.",
+    "Runs": "A row a run. Accuracies are shares of 1; seconds are those of the rounds.",
+}
 
 logger = logging.getLogger("univarfl")
 
@@ -43,16 +70,13 @@ def report(
         if baseline not in methods:
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
     tables = tables_of(summary, targets, baseline)
-    drawn = list(pictures(summary))
     try:
         write_tables(to / "tables", tables)
-        (to / "pictures").mkdir(exist_ok=True)
-        for picture in drawn:
-            picture.save(to / "pictures")
-        (to / "index.html").write_text(page(found, summary, tables, drawn, problems))
+        drawn = draw(summary, to / "pictures")
+        (to / "index.html").write_text(page(summary, tables, drawn, problems))
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
-    print(tables["Accuracy"].to_markdown(index=False))
+    print(tables[GLANCE].to_markdown(index=False))
     logger.info("\n%d runs; tables, pictures and %s", len(summary.frame), to / "index.html")
 
 
@@ -61,13 +85,26 @@ def tables_of(
 ) -> dict[str, pd.DataFrame]:
     """Every table that says something, by its title."""
     tables = {
+        GLANCE: summary.glance(),
         "Accuracy": summary.accuracies(),
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),
         "Rounds to a target": summary.targets(targets),
-        "Runs": summary.frame.drop(columns="setting"),
+        "Runs": summary.runs_as_shown(),
     }
     return {title: table for title, table in tables.items() if len(table)}
+
+
+def draw(summary: Summary, place: Path) -> dict[str, dict[str, str]]:
+    """Draw every picture into a directory; by section and title, the source of an ``img``."""
+    place.mkdir(exist_ok=True)
+    sections: dict[str, dict[str, str]] = {}
+    for picture in track(list(pictures(summary)), "drawing", disable=not sys.stdout.isatty()):
+        picture.save(place)
+        svg = (place / f"{picture.name}.svg").read_bytes()
+        source = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+        sections.setdefault(picture.section, {})[picture.title] = source
+    return sections
 
 
 def write_tables(place: Path, tables: dict[str, pd.DataFrame]) -> None:
@@ -82,10 +119,9 @@ def write_tables(place: Path, tables: dict[str, pd.DataFrame]) -> None:
 
 
 def page(
-    found: Collection,
     summary: Summary,
     tables: dict[str, pd.DataFrame],
-    drawn: Sequence[Picture],
+    sections: dict[str, dict[str, str]],
     problems: Sequence[str],
 ) -> str:
     """The page: one file, nothing fetched from anywhere."""
@@ -94,13 +130,11 @@ def page(
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters["table"] = html_table
-    sections: dict[str, list[tuple[Picture, str]]] = {}
-    for picture in drawn:
-        sections.setdefault(picture.section, []).append((picture, as_source(picture)))
     counted = [run for runs in summary.counted.values() for run in runs]
     return environment.get_template("page.html.j2").render(
-        tables=tables, sections=sections, problems=problems, runs=counted,
-        commons=in_common(counted), config=config_of, baseline=BASELINE, confidence=CONFIDENCE,
+        tables=tables, sections=sections, problems=problems, runs=counted, notes=NOTES,
+        order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), "Settings"],
+        commons=in_common(counted), config=config_of,
         set_aside=summary.set_aside, codes=sorted({run.record["fingerprint"] for run in counted}),
         made=f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M} UTC",
     )  # fmt: skip
@@ -109,13 +143,6 @@ def page(
 def html_table(table: pd.DataFrame) -> str:
     """A table as HTML, numbers rounded."""
     return str(table.to_html(index=False, border=0, float_format="{:.3f}".format, na_rep=""))
-
-
-def as_source(picture: Picture) -> str:
-    """A picture as the source of an ``img``."""
-    buffer = io.BytesIO()
-    picture.figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def in_common(runs: Sequence[Run]) -> dict[str, object]:
