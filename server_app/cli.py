@@ -110,26 +110,33 @@ Exit codes: 0 every cell is done, 1 a cell failed or cannot be run, 2 bad input,
 
 @application.command(help=sweep_help())
 def sweep(
-    overrides: Annotated[list[str], typer.Argument(metavar="KEY=VALUE[,VALUE...]...")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE[,VALUE...]]...", show_default=False)
+    ] = None,
     multirun: Annotated[bool, typer.Option("-m", "--multirun", hidden=True)] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
-            min=1, show_default=False, help="Runs at a time; as many as cores and memory allow."
+            show_default=False, help="Runs at a time; else as many as cores and memory allow."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Check and list the cells; run none.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", show_default=False, help="Check and list the cells; run none."),
+    ] = False,
 ) -> None:
     """Run every cell that is not done."""
     from server_app.sweep.forking import warm_up  # noqa: PLC0415
 
+    if jobs is not None and jobs < 1:
+        raise ConfigError("--jobs", jobs, "must be at least 1")
     try:
         if not dry_run:
             warm_up()
         from server_app.sweep.cells import cells_of  # noqa: PLC0415
         from server_app.sweep.schedule import Sweep  # noqa: PLC0415
 
-        cells = cells_of(overrides)
+        cells = cells_of(overrides or [])
         if dry_run:
             for cell in cells:
                 print(cell.label + (f"  refused: {cell.refusal}" if cell.refusal else ""))
@@ -155,7 +162,14 @@ and runs without a result, are named and left out.
 
 @application.command(help=REPORT_HELP)
 def report(
-    directory: Annotated[Path, typer.Argument(help="Of runs, or of one run.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIRECTORY]",
+            help="Of runs, or of one run; ./runs unless told.",
+            show_default=False,
+        ),
+    ] = Path("runs"),
     to: Annotated[
         Path | None,
         typer.Option(
@@ -166,7 +180,7 @@ def report(
     ] = None,
     target: Annotated[
         list[float] | None,
-        typer.Option(min=0, max=1, help="An accuracy to be reached.", show_default=False),
+        typer.Option(help="An accuracy to be reached, as 0.9.", show_default=False),
     ] = None,
     baseline: Annotated[
         str | None,
@@ -177,6 +191,9 @@ def report(
     from server_app.progress import show_progress  # noqa: PLC0415
     from server_app.report.write import report as write_report  # noqa: PLC0415
 
+    for accuracy in target or []:
+        if not 0 < accuracy <= 1:
+            raise ConfigError("--target", accuracy, "must be a share of 1, as 0.9")
     show_progress()
     write_report(directory, to or directory / "report", target or [], baseline)
 

@@ -2,11 +2,15 @@
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
 import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from rich.console import Console
+from rich.progress import track
 from torch.utils.flop_counter import FlopCounterMode
 
 from server_app.choices import SWEEPS, names_in
@@ -16,9 +20,10 @@ from server_app.published import beside
 from server_app.sweep.cells import cells_of
 from task.device import choose_device, prepare_process
 from task.errors import ConfigError
-from task.methods.base import LocalRound
+from task.methods.base import LocalRound, Term
 from task.models.cnn import Cnn
 from task.seeding import torch_generator
+from task.training import objective
 
 # Training images and classes of each data set, as its source says (task/data/sources).
 SIZES = {
@@ -27,7 +32,6 @@ SIZES = {
     "office_home": (13_768, 65), "ham10000": (8_060, 7),
 }  # fmt: skip
 SHARE_TRAINED_ON = 0.9  # the rest of a client's images is for validation
-FORWARD_AND_BACKWARD = 3  # the backward pass computes two products for each of the forward pass
 ROWS, STEPS = 2, 5
 COUNTED: dict[str, float] = {}
 
@@ -46,7 +50,9 @@ def papers(names: Sequence[str]) -> pd.DataFrame:
         if name not in options:
             raise ConfigError(SWEEPS, name, f"choose one of {', '.join(options)}")
     rate = flops_per_second(compose_experiment([]))
-    rows = [row for name in names or options for row in rows_of(name, rate)]
+    quiet = not sys.stderr.isatty()
+    shown = track(names or options, "composing", console=Console(stderr=True), disable=quiet)
+    rows = [row for name in shown for row in rows_of(name, rate)]
     return pd.DataFrame(rows)
 
 
@@ -58,11 +64,15 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
         config = run.model_dump()
         flops = training_flops(run)
         for table, number in beside(config, run.published):
-            varied = " ".join(
-                f"{k}={v}" for k, v in number.at.items() if k != "method" and v is not None
-            )
+            if table.lower().replace(", table ", "_table") != name:
+                continue
+            at: dict[str, object] = {"alpha": run.alpha}
+            if run.partition["name"] != "dirichlet":
+                at = {"partition": run.partition["name"]}
+            at |= {k: v for k, v in number.at.items() if k != "method" and v is not None}
+            varied = " ".join(f"{key}={value}" for key, value in at.items())
             yield {
-                "sweep": name, "table": table, "data": run.data["name"],
+                "sweep": name, "data": run.data["name"],
                 "method": run.method["name"], "with": varied,
                 "published, %": f"{number.mean:.1f}"
                 + (f" ± {number.sd:.1f}" if number.sd is not None else ""),
@@ -84,11 +94,15 @@ def flops_per_image(run: Experiment, parts: str) -> float:
         size, classes = json.loads(parts)[2:]
         method = run.local_method()
         model = method.build(run.network().build(3, classes), torch_generator(0, "build"))
-        method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws")))
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        generator = torch_generator(0, "draws")
+        method.start(model.train(), LocalRound(1, 0, generator))
+        method.start(model, LocalRound(2, 0, generator, method.finish(model).memory))
+        with FlopCounterMode(display=False) as counter:
             x, y = method.batch(torch.randn(ROWS, 3, size, size), torch.arange(ROWS))
-            method.loss(model(x), x, y)
-        COUNTED[parts] = FORWARD_AND_BACKWARD * counter.get_total_flops() / ROWS
+            out = model(x)
+            loss = Term(F.cross_entropy(out.logits, y), 1.0)
+            objective({"ce": loss, **method.loss(out, x, y)}).backward()
+        COUNTED[parts] = counter.get_total_flops() / ROWS
     return COUNTED[parts]
 
 
@@ -100,11 +114,11 @@ def flops_per_second(experiment: Experiment) -> float:
     x = torch.randn(64, 3, 96, 96, device=device).to(memory_format=torch.channels_last)
     seconds = []
     with FlopCounterMode(display=False) as counter:
-        network(x)
+        network(x).logits.sum().backward()
     for _ in range(STEPS):
         started = time.perf_counter()
         network(x).logits.sum().backward()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - started)
-    return float(FORWARD_AND_BACKWARD * counter.get_total_flops() / statistics.median(seconds))
+    return float(counter.get_total_flops() / statistics.median(seconds))
