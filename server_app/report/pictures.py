@@ -22,8 +22,15 @@ MARKERS = "os^Dv<>ph*X"
 DASHES = ("-", "--", "-.", ":")
 SIZE = (5.2, 3.9)
 MOST_NUMBERS = 12  # classes whose recall is written into its square
+LONGEST_NAME = 16
 SWEPT = {"alpha": "alpha: small is skewed", "rho": "rho: share of the clients in a round"}
-STYLE: dict[Any, Any] = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "univarfl",  # the same records, the same file
+    "text.parse_math": False,  # a class may be called $5
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Picture:
 
 
 def pictures(summary: Summary) -> Iterator[Picture]:
-    """Every picture that the runs give."""
+    """Every picture that the runs give; to be drawn and saved in `STYLE`."""
     methods = list(dict.fromkeys(method for _, method in summary.counted))
     settings = list(dict.fromkeys(setting for setting, _ in summary.counted))
     for setting in settings:
@@ -138,7 +145,7 @@ def draw_recall(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) 
     names = next(iter(runs.values()))[0].record["data"]["classes"]
     if few:
         axes.set_xticks(
-            range(len(classes)), [str(names[c]) for c in classes], rotation=60, ha="right"
+            range(len(classes)), [clipped(str(names[c])) for c in classes], rotation=60, ha="right"
         )
         for row, column in np.ndindex(table.shape):
             value = 100 * table[row, column]
@@ -182,12 +189,8 @@ def swept(
 
 def blank() -> tuple[Figure, Axes]:
     """An empty picture."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=SIZE, layout="constrained")
-        axes = figure.subplots()
-    return figure, axes
+    figure = Figure(figsize=SIZE, layout="constrained")
+    return figure, figure.subplots()
 
 
 def over_rounds(runs: Sequence[Run], split: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
@@ -232,6 +235,11 @@ def finish(axes: Axes) -> bool:
 def split_of(runs: dict[str, list[Run]]) -> str:
     """By what these runs are judged."""
     return next(iter(runs.values()))[0].split
+
+
+def clipped(name: str) -> str:
+    """A name short enough to stand under a column."""
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def slug(text: str) -> str:

@@ -60,7 +60,8 @@ class Run:
     @property
     def split(self) -> str:
         """What the global model is judged by: the test set, or validation where there is none."""
-        return "test" if ("test", "accuracy") in self.series else "validation"
+        tested = self.series.get(("test", "accuracy"), {})
+        return "test" if self.config["rounds"] in tested else "validation"
 
 
 @dataclass(frozen=True)
@@ -129,17 +130,29 @@ def read_run(directory: Path) -> Run:
     record = read_summary(directory / "run.json")
     if record["status"] != "completed":
         return Run(directory, record, {}, {})
-    if not isinstance(record.get("data"), dict) or "classes" not in record["data"]:
+    data = record.get("data")
+    if not isinstance(data, dict) or not isinstance(data.get("classes"), list):
         raise RecordError("run.json does not say what the classes are")
     series = read_series(directory / "rounds.csv")
-    rounds = record["config"].get("rounds")
-    last = max((at for points in series.values() for at in points), default=0)
-    if last != rounds:
-        raise RecordError(f"rounds.csv ends at round {last} of {rounds}, yet the run is completed")
-    if not {("test", "accuracy"), ("validation", "accuracy")} & series.keys():
-        raise RecordError("rounds.csv holds no accuracy")
+    check_complete(series, record["config"]["rounds"])
     recall = read_recall(directory / "classes.csv") if record["format"] > 1 else {}
+    if max(recall, default=0) >= len(data["classes"]):
+        raise RecordError("classes.csv has more classes than run.json")
     return Run(directory, record, series, recall)
+
+
+def check_complete(series: Series, rounds: int) -> None:
+    """Refuse a completed run's rounds of which some are not there.
+
+    Raises:
+        RecordError: a round is missing, or the last one's accuracy.
+    """
+    seconds = series.get(("train", "seconds"), {})
+    missing = [at for at in range(1, rounds + 1) if at not in seconds]
+    if missing:
+        raise RecordError(f"rounds.csv lacks round {missing[0]} of {rounds}")
+    if not any(rounds in series.get((split, "accuracy"), {}) for split in ("test", "validation")):
+        raise RecordError("rounds.csv lacks the last round's accuracy")
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -165,8 +178,12 @@ def read_summary(path: Path) -> dict[str, Any]:
     if record["status"] not in ENDINGS:
         raise RecordError(f"run.json has status {record['status']!r}")
     config = record["config"]
-    if not isinstance(config, dict) or not isinstance(config.get("method"), dict):
+    method = config.get("method") if isinstance(config, dict) else None
+    if not isinstance(method, dict) or not isinstance(method.get("name"), str):
         raise RecordError("run.json has no config that a run could have had")
+    for key in ("seed", "rounds"):
+        if type(config.get(key)) is not int:
+            raise RecordError(f"run.json's config has no {key}")
     return record
 
 

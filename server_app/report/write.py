@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import jinja2
+import matplotlib as mpl
 import pandas as pd
 from rich.progress import track
 
 from server_app.flattening import flat
-from server_app.report.pictures import pictures
+from server_app.report.pictures import STYLE, pictures
 from server_app.report.records import Run, read_runs
 from server_app.report.summary import BASELINE, CONFIDENCE, Summary
 from server_app.sweep.ledger import SWEEPS, unmet_cells
@@ -99,11 +100,12 @@ def draw(summary: Summary, place: Path) -> dict[str, dict[str, str]]:
     """Draw every picture into a directory; by section and title, the source of an ``img``."""
     place.mkdir(exist_ok=True)
     sections: dict[str, dict[str, str]] = {}
-    for picture in track(list(pictures(summary)), "drawing", disable=not sys.stdout.isatty()):
-        picture.save(place)
-        svg = (place / f"{picture.name}.svg").read_bytes()
-        source = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-        sections.setdefault(picture.section, {})[picture.title] = source
+    with mpl.rc_context(STYLE):
+        for picture in track(list(pictures(summary)), "drawing", disable=not sys.stdout.isatty()):
+            picture.save(place)
+            svg = (place / f"{picture.name}.svg").read_bytes()
+            source = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+            sections.setdefault(picture.section, {})[picture.title] = source
     return sections
 
 

@@ -58,12 +58,21 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "another version": (entry("format", 99), f"format 99; this version reads 1 and {FORMAT}"),
     "entries missing": (edit("run.json", lambda _: '{"format": 2}'), "run.json lacks status"),
     "unknown status": (entry("status", "great"), "status 'great'"),
+    "no seed": (
+        edit("run.json", lambda t: t.replace('"seed"', '"sead"')), "config has no seed"
+    ),
+    "no classes": (entry("data", {}), "does not say what the classes are"),
+    "too many classes": (entry("data", {"classes": ["one"]}), "has more classes than run.json"),
+    "no accuracy": (
+        edit(TABLE, lambda t: "".join(x for x in t.splitlines(True) if ",accuracy" not in x)),
+        "lacks the last round's accuracy",
+    ),
     "no config": (entry("config", 3), "no config that a run could have had"),
     "cut in a line": (edit(TABLE, lambda t: t[:-1]), "rounds.csv is cut short"),
     "cut in a row": (edit(TABLE, lambda t: t + "2,test\n"), "is cut short"),
     "rounds missing": (
         edit(TABLE, lambda t: "".join(x for x in t.splitlines(True) if x[0] != "2")),
-        "rounds.csv ends at round 1 of 2",
+        "rounds.csv lacks round 2 of 2",
     ),
     "other columns": (edit(TABLE, lambda t: t.replace("split", "part")), "has not the columns"),
     "metric": (edit(TABLE, lambda t: t.replace("macro_f1", "glory")), "unknown metric 'glory'"),

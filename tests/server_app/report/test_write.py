@@ -83,6 +83,18 @@ def test_one_run_is_a_report_too(tmp_path: Path) -> None:
     assert not (tmp_path / "report" / "tables" / "paired_differences.csv").exists()
 
 
+def test_classes_may_have_any_name_and_equal_records_give_equal_pictures(tmp_path: Path) -> None:
+    run = record(tmp_path, "only", [], [0.1, 0.5])
+    text = (run / "run.json").read_text()
+    for old, new in (("digit 3", "a$b^c$"), ("digit 4", "$x"), ("digit 5", "long " * 20)):
+        text = text.replace(old, new)
+    (run / "run.json").write_text(text)
+    for place in ("one", "two"):
+        report(run, tmp_path / place)
+    (one,), (two,) = ((tmp_path / at / "pictures").glob("recall*.svg") for at in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
 def test_what_a_run_is_called_cannot_write_the_page(tmp_path: Path) -> None:
     run = record(tmp_path, "only", [], [0.1, 0.5])
     text = (run / "run.json").read_text()
