@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from server_app.report.records import Run
 from server_app.report.settings import told
@@ -29,7 +29,6 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "svg.hashsalt": "univarfl",  # the same records, the same file
-    "text.parse_math": False,  # a class may be called $5
 }
 
 
@@ -94,6 +93,9 @@ def draw_loss(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
         if len(rounds):
             line(axes, rounds, values, method, methods)
     axes.set(xlabel="round", ylabel="training cross-entropy", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return finish(axes)
 
@@ -238,8 +240,9 @@ def split_of(runs: dict[str, list[Run]]) -> str:
 
 
 def clipped(name: str) -> str:
-    """A name short enough to stand under a column."""
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    """A name short enough to stand under a column, whose dollars are no mathematics."""
+    short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return short.replace("$", r"\$")
 
 
 def slug(text: str) -> str:
