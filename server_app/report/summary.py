@@ -103,6 +103,20 @@ class Summary:
             rows.append(row)
         return pd.DataFrame(rows)
 
+    def tidy(self) -> pd.DataFrame:
+        """Every mean as a number: a row for each setting, method, metric and reading of it."""
+        readings = [("accuracy", reading, reading) for reading in READINGS]
+        further = [(name, LAST, name) for name in (*FURTHER, "seconds") if name in self.frame]
+        rows = []
+        for setting, method in self.counted:
+            part = self._part(setting, method)
+            head = {key: part.iloc[0][key] for key in [*self.keys, "method"]}
+            for metric, reading, column in readings + further:
+                values = part[column]
+                counts = {"seeds": len(values), "mean": values.mean(), "sd": values.std(ddof=1)}
+                rows.append({**head, "metric": metric, "reading": reading, **counts})
+        return pd.DataFrame(rows)
+
     def targets(self, targets: Sequence[float]) -> pd.DataFrame:
         """Rounds until each target accuracy was first reached, and by how many of the seeds.
 

@@ -73,6 +73,7 @@ def report(
     tables = tables_of(summary, targets, baseline)
     try:
         write_tables(to / "tables", tables)
+        summary.tidy().to_csv(to / "tables" / "tidy.csv", index=False)
         drawn = draw(summary, to / "pictures")
         (to / "index.html").write_text(page(summary, tables, drawn, problems))
     except OSError as error:

@@ -33,6 +33,12 @@ def test_seeds_become_means_and_deviations_of_the_sample(tmp_path: Path) -> None
     assert row["seeds"] == 3
     assert row[LAST] == "60.0 ± 10.0"
     assert "published" not in row
+    tidy = summary(tmp_path).tidy().set_index(["metric", "reading"])
+    assert tidy.loc[("accuracy", LAST), ["mean", "sd", "seeds"]].tolist() == pytest.approx(
+        [0.6, 0.1, 3]
+    )
+    assert tidy.loc[("loss", LAST), "mean"] == pytest.approx(0.4)
+    assert tidy.loc[("seconds", LAST), "mean"] == 1
 
 
 def test_of_equal_runs_the_latest_counts(tmp_path: Path) -> None:
@@ -94,7 +100,7 @@ def test_published_numbers_stand_beside_their_very_settings_only(tmp_path: Path)
     record(tmp_path, "c", [paper, "method=univarfl"], [0.1, 0.5])
     table = summary(tmp_path).accuracies()
     assert table.set_index(["method", "rho"])["published"].to_dict() == {
-        ("fedavg", 1.0): "28.1 ± 1.3 (T1)", ("fedavg", 0.5): "", ("univarfl", 1.0): ""
+        ("fedavg", "1"): "28.1 ± 1.3 (T1)", ("fedavg", "0.5"): "", ("univarfl", "1"): ""
     }  # fmt: skip
 
 

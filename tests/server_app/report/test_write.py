@@ -42,9 +42,11 @@ def test_tables_come_as_csv_markdown_and_latex(runs: Path) -> None:
         [0.05, "fedavg", 2], [0.05, "univarfl", 2], [1.0, "fedavg", 2], [1.0, "univarfl", 2]
     ]  # fmt: skip
     assert frame["last round"][0] == "41.5 ± 1.4"
-    names = {path.stem for path in tables.iterdir()}
+    assert pd.read_csv(tables / "tidy.csv")["mean"].dtype == float
+    names = {path.stem for path in tables.iterdir()} - {"tidy"}
     assert names == {
-        "accuracy", "other_metrics", "paired_differences", "rounds_to_a_target", "runs"
+        "last_round", "accuracy", "other_metrics", "paired_differences", "rounds_to_a_target",
+        "runs",
     }  # fmt: skip
     for name in names:
         assert {path.suffix for path in tables.glob(f"{name}.*")} == {".csv", ".md", ".tex"}
