@@ -19,6 +19,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from server_app.experiment import Experiment
+from server_app.identity import code_hash
 from server_app.replies import ClientUpdate
 from server_app.watching.base import Audience
 from server_app.watching.mlflow import MLflow
@@ -27,7 +28,7 @@ from server_app.weights import Weights
 from task.errors import ConfigError, system_reason
 from task.fingerprint import fingerprint
 
-FORMAT = 2  # 1 had no classes.csv, and of the test set only accuracy and loss
+FORMAT = 2  # 1 had no classes.csv, no code, and of the test set only accuracy and loss
 WATCHERS = (TensorBoard, MLflow)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
@@ -84,7 +85,7 @@ def new_run_id(experiment: Experiment) -> str:
     """A name that tells what was run, and that two runs of the same second do not share."""
     now = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")
     what = f"{experiment.data['name']}-{experiment.method['name']}-s{experiment.seed}"
-    return f"{now}-{what}-{secrets.token_hex(2)}"
+    return f"{now}-{what}-{secrets.token_hex(4)}"
 
 
 class Recorder:
@@ -109,6 +110,7 @@ class Recorder:
             "key": secrets.token_hex(16),
             "config": experiment.model_dump(),
             "fingerprint": fingerprint(),
+            "code": code_hash(),
             "versions": {"python": platform.python_version(), **installed_versions()},
             "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": 1},
             "started": timestamp(),

@@ -105,7 +105,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
     Source: Guo et al., "On Calibration of Modern Neural Networks", ICML 2017, Eq. 3.
     """
     confidence, predicted = probabilities.double().max(dim=1)
-    bins = (confidence * CALIBRATION_BINS).long().clamp_(max=CALIBRATION_BINS - 1)
+    bins = (confidence * CALIBRATION_BINS).nan_to_num(0).long().clamp_(0, CALIBRATION_BINS - 1)
     gap = (predicted == labels).double() - confidence
     by_bin = torch.zeros(CALIBRATION_BINS, dtype=torch.float64).index_add_(0, bins, gap)
     return float(by_bin.abs().sum()) / len(labels)

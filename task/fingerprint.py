@@ -7,6 +7,7 @@ started, ahead of the bundle that was submitted. Nothing would tell, but for thi
 import functools
 import hashlib
 import importlib.util
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import task
@@ -28,10 +29,22 @@ def code_directories() -> dict[str, Path]:
 @functools.cache
 def fingerprint() -> str:
     """SHA-256 over the sorted relative paths and contents of the code that trains."""
+    return hash_of(code_directories())
+
+
+def hash_of(directories: Mapping[str, Path], leave_out: Collection[str] = ()) -> str:
+    """SHA-256 over directories' files, by the name each directory goes under.
+
+    Args:
+        directories: by name; of ``conf`` the YAML counts, of the others the Python code.
+        leave_out: folders directly inside that do not count.
+    """
     digest = hashlib.sha256()
-    for folder, directory in sorted(code_directories().items()):
+    for folder, directory in sorted(directories.items()):
         pattern = "*.yaml" if folder == "conf" else "*.py"
         for path in sorted(directory.rglob(pattern)):
-            digest.update(f"{folder}/{path.relative_to(directory).as_posix()}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+            inside = path.relative_to(directory)
+            if inside.parts[0] not in leave_out:
+                digest.update(f"{folder}/{inside.as_posix()}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -1,6 +1,8 @@
 """The report's pictures: small enough for a phone, in colours that the colour-blind tell apart."""
 
+import hashlib
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +18,13 @@ from server_app.report.records import Run
 from server_app.report.settings import told
 from server_app.report.summary import LAST, Summary
 
-# The eight colours of Okabe and Ito, without black; a marker and a dash tell what colour does not.
+# Six colours of Okabe and Ito, and a dark one; a marker and a dash tell what colour does not.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255")
 MARKERS = "os^Dv<>ph*X"
 DASHES = ("-", "--", "-.", ":")
 SIZE = (5.2, 3.9)
 MOST_NUMBERS = 12  # classes whose recall is written into its square
-LONGEST_NAME = 16
+LONGEST_NAME, LONGEST_SLUG = 16, 80
 SWEPT = {"alpha": "alpha: small is skewed", "rho": "rho: share of the clients in a round"}
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -121,7 +123,7 @@ def draw_bars(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
         axes.plot(points, [place + 0.2] * len(points), "o", color="black", markersize=3)
         axes.annotate(f"{np.mean(points):.1f}", (0, place), (4, 0), textcoords="offset points",
                       va="center", color="black", fontweight="bold")  # fmt: skip
-    axes.set_yticks(range(len(runs)), list(runs))
+    axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
     axes.invert_yaxis()
     axes.set(xlabel=f"{split_of(runs)} accuracy after the last round, %", xlim=(0, 100))
     return True
@@ -154,7 +156,7 @@ def draw_recall(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) 
             colour = "white" if value < 60 else "black"
             axes.annotate(f"{value:.0f}", (column, row), ha="center", va="center",
                           color=colour, fontsize=8)  # fmt: skip
-    axes.set_yticks(range(len(runs)), list(runs))
+    axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
     axes.set(
         xlabel="class" if few else f"the {len(classes)} classes; bright is 100 % recall, dark 0"
     )
@@ -228,8 +230,9 @@ def finish(axes: Axes) -> bool:
     if handles:
         figure = axes.get_figure()
         assert isinstance(figure, Figure)
+        columns = 3 if max(map(len, names)) <= LONGEST_NAME else 1
         figure.legend(
-            handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+            handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9
         )
     return bool(handles)
 
@@ -247,4 +250,7 @@ def clipped(name: str) -> str:
 
 def slug(text: str) -> str:
     """A text as part of a file's name."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-").lower()
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-").lower()
+    if len(plain) <= LONGEST_SLUG and plain == text.replace(", ", "-").replace(" ", "-"):
+        return plain
+    return f"{plain[:LONGEST_SLUG]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"

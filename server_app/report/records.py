@@ -9,19 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from server_app.identity import identity_of
+from server_app.published import Table
 from server_app.recorder import (
     CLASS_COLUMNS,
     FORMAT,
     ROUND_COLUMNS,
 )
-from server_app.sweep.cells import identity_of
 from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
 SPLITS = ("train", "validation", "test")
 ENDINGS = ("completed", "failed", "running")
 NEEDED = ("status", "run_id", "config", "fingerprint", "started")
-IN_01 = ("accuracy", "balanced_accuracy", "macro_f1", "calibration_error", "recall")
+IN_01 = ("accuracy", "balanced_accuracy", "macro_f1", "recall")
+MAY_DIVERGE = ("loss", "calibration_error")  # a model may say nothing at all
 
 Series = Mapping[tuple[str, str], Mapping[int, float]]
 
@@ -55,7 +59,7 @@ class Run:
     @property
     def identity(self) -> str:
         """What it shares with a run that stands in for it."""
-        return identity_of(self.config, self.record["fingerprint"])
+        return identity_of(self.config, self.record.get("code", self.record["fingerprint"]))
 
     @property
     def split(self) -> str:
@@ -148,6 +152,9 @@ def check_complete(series: Series, rounds: int) -> None:
         RecordError: a round is missing, or the last one's accuracy.
     """
     seconds = series.get(("train", "seconds"), {})
+    beyond = max((at for points in series.values() for at in points), default=0)
+    if beyond > rounds:
+        raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
     missing = [at for at in range(1, rounds + 1) if at not in seconds]
     if missing:
         raise RecordError(f"rounds.csv lacks round {missing[0]} of {rounds}")
@@ -181,10 +188,26 @@ def read_summary(path: Path) -> dict[str, Any]:
     method = config.get("method") if isinstance(config, dict) else None
     if not isinstance(method, dict) or not isinstance(method.get("name"), str):
         raise RecordError("run.json has no config that a run could have had")
-    for key in ("seed", "rounds"):
-        if type(config.get(key)) is not int:
+    for key, least in (("seed", 0), ("rounds", 1)):
+        if type(config.get(key)) is not int or config[key] < least:
             raise RecordError(f"run.json's config has no {key}")
+    for key in ("fingerprint", "started"):
+        if not isinstance(record[key], str):
+            raise RecordError(f"run.json's {key} is no text")
+    try:
+        tables_of(config)
+    except ValidationError:
+        raise RecordError("run.json's config has published numbers of another form") from None
     return record
+
+
+def tables_of(config: Mapping[str, Any]) -> list[Table]:
+    """The published tables that a run's configuration brings.
+
+    Raises:
+        ValidationError: they have another form.
+    """
+    return TypeAdapter(list[Table]).validate_python(config.get("published", []))
 
 
 def read_series(path: Path) -> dict[tuple[str, str], dict[int, float]]:
@@ -199,7 +222,7 @@ def read_series(path: Path) -> dict[tuple[str, str], dict[int, float]]:
         at, value = whole(row["round"], line), number(row["value"], metric, line)
         if split not in SPLITS:
             raise RecordError(f"{line}: unknown split {split!r}")
-        if split != "train" and metric not in (*IN_01, "loss", "clients"):
+        if split != "train" and metric not in (*IN_01, *MAY_DIVERGE, "clients"):
             raise RecordError(f"{line}: unknown metric {metric!r} of {split}")
         if at in series[split, metric]:
             raise RecordError(f"{line}: {split} {metric} of round {at} stands there twice")
@@ -232,7 +255,7 @@ def lines_of(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[s
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
     except UnicodeDecodeError:
         raise RecordError(f"{path.name} is no text") from None
-    reader = csv.DictReader(text.splitlines())
+    reader = csv.DictReader(text.splitlines(), quoting=csv.QUOTE_NONE)
     if tuple(reader.fieldnames or ()) != columns:
         raise RecordError(f"{path.name} has not the columns {', '.join(columns)}")
     for row in reader:
@@ -265,6 +288,7 @@ def number(text: str, metric: str, line: str) -> float:
         value = float(text)
     except ValueError:
         raise RecordError(f"{line}: {text!r} is no number") from None
-    if not math.isfinite(value) or (metric in IN_01 and not 0 <= value <= 1):
+    wrong = not 0 <= value <= 1 if metric in IN_01 else metric == "seconds" and value < 0
+    if wrong or (not math.isfinite(value) and metric not in MAY_DIVERGE):
         raise RecordError(f"{line}: {metric} cannot be {text}")
     return value

@@ -11,7 +11,6 @@ NO_SETTINGS = (
     "evaluate_every", "watch",
 )  # fmt: skip
 NAME_FIRST = ("data.name", "partition.name", "model.name", "strategy.name", "alpha", "rho")
-PATHS = ("data.root", "data.repo")
 
 Setting = tuple[tuple[str, Any], ...]
 
@@ -26,7 +25,7 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
         {
             key: value
             for key, value in flat(run.config).items()
-            if key.split(".")[0] not in NO_SETTINGS and key not in PATHS
+            if key.split(".")[0] not in NO_SETTINGS and (key != "data.root" or own_images(run))
         }
         | {"judged by": run.split}
         for run in runs
@@ -41,6 +40,11 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
             kept.append(key)
             groups = now
     return [tuple((short(key), values.get(key)) for key in kept) for values in flats]
+
+
+def own_images(run: Run) -> bool:
+    """Whether the data are whatever lies in a directory, and not a data set that has a name."""
+    return bool(run.config.get("data", {}).get("name") == "folder")
 
 
 def short(key: str) -> str:
@@ -69,4 +73,5 @@ def told(setting: Setting) -> str:
 
 def shown(value: Any) -> str:
     """A setting's value without digits that say nothing."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    brief = f"{value:g}" if isinstance(value, float) else str(value)
+    return brief if not isinstance(value, float) or float(brief) == value else repr(value)

@@ -1,5 +1,6 @@
 """Tidy tables of results: runs, means over seeds, targets reached, paired differences."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from server_app.published import Table, beside
-from server_app.report.records import Run
+from server_app.published import beside
+from server_app.report.records import Run, tables_of
 from server_app.report.settings import method_labels, settings_of, shown, told
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
@@ -112,7 +113,7 @@ class Summary:
             part = self._part(setting, method)
             head = {key: part.iloc[0][key] for key in [*self.keys, "method"]}
             for metric, reading, column in readings + further:
-                values = part[column]
+                values = part[column].dropna()
                 counts = {"seeds": len(values), "mean": values.mean(), "sd": values.std(ddof=1)}
                 rows.append({**head, "metric": metric, "reading": reading, **counts})
         return pd.DataFrame(rows)
@@ -182,18 +183,22 @@ class Summary:
 
 
 def readings(run: Run) -> dict[str, float]:
-    """A run's accuracy, read in each of the ways that papers read it.
+    """A run's accuracy, read in each of the ways that papers read it; NaN where it cannot be.
 
-    "Last round" is the final model. The best round is chosen by validation, the earliest of equals,
-    among those after which the test set was scored; choosing it by the test set would be peeking.
+    "Last round" is the final model. The mean of the last five needs all five to be scored. The best
+    round is chosen by validation, the earliest of equals, among those after which the test set was
+    scored; choosing it by what is reported would be peeking.
     """
     scored = run.series[run.split, "accuracy"]
     validated = run.series.get(("validation", "accuracy"), {})
     last = max(scored)
     window = [value for at, value in scored.items() if at > last - WINDOW and at > 0]
-    rounds = [at for at in sorted(scored) if at in validated]
-    best = max(rounds, key=lambda at: validated[at]) if rounds else last
-    return {LAST: scored[last], LAST_FIVE: float(np.mean(window)), BEST: scored[best]}
+    rounds = [at for at in sorted(scored) if at in validated] if run.split == "test" else []
+    return {
+        LAST: scored[last],
+        LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
+        BEST: scored[max(rounds, key=lambda at: validated[at])] if rounds else math.nan,
+    }
 
 
 def last_of(run: Run, metric: str) -> float:
@@ -210,15 +215,19 @@ def first_at(run: Run, target: float) -> int | None:
 
 def published(run: Run) -> list[str]:
     """The papers' numbers of the run's very settings."""
-    tables = [Table.model_validate(table) for table in run.config.get("published", [])]
+    if run.split != "test":
+        return []
     return [
         f"{cell.mean:.1f}" + (f" ± {cell.sd:.1f}" if cell.sd is not None else "") + f" ({name})"
-        for name, cell in beside(run.config, tables)
+        for name, cell in beside(run.config, tables_of(run.config))
     ]
 
 
 def mean_and_sd(values: "pd.Series[float]", form: str = ".1f") -> str:
-    """Mean ± standard deviation of the sample; the mean alone of one value."""
+    """Mean ± standard deviation of the sample; the mean alone of one value, nothing of none."""
+    values = values.dropna()
+    if not len(values):
+        return ""
     mean = format(values.mean(), form)
     return f"{mean} ± {values.std(ddof=1):{form.lstrip('+')}}" if len(values) > 1 else mean
 

@@ -21,6 +21,9 @@ from server_app.sweep.ledger import SWEEPS, unmet_cells
 from task.errors import ConfigError, RunError, system_reason
 
 GLANCE = "Last round"
+TITLE = "<title>univarfl report</title>"
+UNSHOWN = ("published", "watch.mlflow")  # an address may hold a password
+SUFFIXES = (".csv", ".md", ".tex", ".png", ".svg")
 BAND = "mean over seeds, and a band of one standard deviation"
 SPREAD = "After the last round: mean, and one standard deviation over seeds."
 NOTES = {
@@ -35,7 +38,8 @@ NOTES = {
     "Accuracy against rho": SPREAD,
     "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model; "best '
     'by validation" is the accuracy after the round with the best validation accuracy, not the '
-    "best accuracy. Published numbers stand beside runs of exactly their settings.",
+    "best accuracy. Validation is of the clients that took part, so with few of them the choice "
+    "is a matter of chance. Published numbers stand beside runs of their settings.",
     "Other metrics": "Of the last round, on the test set. Balanced accuracy is the mean recall of "
     "the classes; the calibration error is the expected one, of 15 bins.",
     "Paired differences": "Last-round accuracy minus the baseline's on the same seeds, in points, "
@@ -72,13 +76,14 @@ def report(
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
     tables = tables_of(summary, targets, baseline)
     try:
+        clear(to)
         write_tables(to / "tables", tables)
         summary.tidy().to_csv(to / "tables" / "tidy.csv", index=False)
         drawn = draw(summary, to / "pictures")
         (to / "index.html").write_text(page(summary, tables, drawn, problems))
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
-    print(tables[GLANCE].to_markdown(index=False))
+    print(markdown(tables[GLANCE]))
     logger.info("\n%d runs; tables, pictures and %s", len(summary.frame), to / "index.html")
 
 
@@ -116,9 +121,24 @@ def write_tables(place: Path, tables: dict[str, pd.DataFrame]) -> None:
     for title, table in tables.items():
         stem = title.lower().replace(" ", "_")
         table.to_csv(place / f"{stem}.csv", index=False)
-        (place / f"{stem}.md").write_text(table.to_markdown(index=False) + "\n")
+        (place / f"{stem}.md").write_text(markdown(table) + "\n")
         style = table.style.hide(axis="index").format(escape="latex", precision=3)
+        style = style.format_index(escape="latex", axis=1)
         (place / f"{stem}.tex").write_text(style.to_latex(hrules=True).replace("±", r"$\pm$"))
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A table as Markdown, its digits as they are."""
+    shown = table.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
+    return str(shown.to_markdown(index=False, disable_numparse=True))
+
+
+def clear(to: Path) -> None:
+    """Take away the tables and pictures of a report that was written here before."""
+    if (to / "index.html").exists() and TITLE in (to / "index.html").read_text(errors="replace"):
+        for path in [*(to / "tables").glob("*"), *(to / "pictures").glob("*")]:
+            if path.suffix in SUFFIXES:
+                path.unlink()
 
 
 def page(
@@ -139,6 +159,7 @@ def page(
         order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), "Settings"],
         commons=in_common(counted), config=config_of,
         set_aside=summary.set_aside, codes=sorted({run.record["fingerprint"] for run in counted}),
+        judged=sorted({run.split for run in counted}),
         made=f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M} UTC",
     )  # fmt: skip
 
@@ -154,12 +175,13 @@ def in_common(runs: Sequence[Run]) -> dict[str, object]:
     return {
         key: value
         for key, value in flats[0].items()
-        if key != "published" and all(other.get(key, ...) == value for other in flats)
+        if key not in UNSHOWN and all(other.get(key, ...) == value for other in flats)
     }
 
 
 def config_of(run: Run, commons: dict[str, object]) -> str:
     """What a run's configuration has beside the common settings, a line each."""
     own = {key: value for key, value in flat(run.config).items() if key not in commons}
-    own.pop("published", None)
+    for key in UNSHOWN:
+        own.pop(key, None)
     return "\n".join(f"{key}: {json.dumps(value)}" for key, value in own.items())

@@ -1,11 +1,9 @@
 """The cells of a sweep: what Hydra's multirun makes of its words, each checked before any runs."""
 
-import hashlib
-import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -15,10 +13,10 @@ from omegaconf import OmegaConf
 from server_app.choices import CONF, SWEEPS, names_in
 from server_app.composition import compose_experiment, legible
 from server_app.experiment import Experiment
+from server_app.identity import code_hash, identity_of
+from server_app.recorder import runs_directory
 from task.errors import ConfigError
-from task.fingerprint import fingerprint
 
-ELSEWHERE = ("output_dir", "run_id", "published", "watch")  # kept where, compared and shown
 SWEEP = f"{SWEEPS}="
 DEFAULTS = ("engine=inprocess",)
 
@@ -39,19 +37,12 @@ class Cell:
     experiment: Experiment | None
     refusal: str = ""
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """What two cells share that would give the same result; see `identity_of`."""
         if self.experiment is None:
             return self.label
-        return identity_of(self.experiment.model_dump(), fingerprint())
-
-
-def identity_of(config: Mapping[str, Any], code: str) -> str:
-    """A hash of the settings that decide a result, and of the code that trains."""
-    settings = {key: value for key, value in config.items() if key not in ELSEWHERE}
-    text = json.dumps([settings, code], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return identity_of(self.experiment.model_dump(), code_hash())
 
 
 def cells_of(words: Sequence[str]) -> list[Cell]:
@@ -75,6 +66,9 @@ def cells_of(words: Sequence[str]) -> list[Cell]:
         found.setdefault(cell.identity, cell)
     if all(cell.experiment is None for cell in found.values()):
         raise errors[0]
+    places = {runs_directory(cell.experiment) for cell in found.values() if cell.experiment}
+    if len(places) > 1:
+        raise ConfigError("output_dir", min(places), "a sweep has one; it cannot vary")
     return list(found.values())
 
 
@@ -121,7 +115,8 @@ def expand(words: Sequence[str]) -> list[list[str]]:
     try:
         return list(BasicSweeper.split_arguments(overrides, None)[0])
     except HydraException as error:
-        raise ConfigError("sweep", " ".join(words), str(error)) from None
+        cure = f"{error}; write values as a,b or range(3)"
+        raise ConfigError("sweep", " ".join(words), cure) from None
 
 
 def labels(runs: Sequence[Sequence[str]]) -> list[str]:

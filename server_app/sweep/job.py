@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
@@ -12,11 +13,19 @@ from pathlib import Path
 
 from server_app.composition import compose_experiment
 from server_app.engines.superlink import SuperLink
+from server_app.identity import code_hash, identity_of
 from server_app.quoting import quoted
 from server_app.recorder import close_record, read_record
 from server_app.sweep.cells import Cell
 from server_app.sweep.forking import CONTEXT
 from server_app.train import train_experiment
+from task.errors import RunError
+from task.fingerprint import fingerprint
+
+GRACE_SECONDS = 30.0
+
+# Of the code as it is imported here, which is what every run of the sweep will execute.
+fingerprint(), code_hash()
 
 
 class Job:
@@ -32,10 +41,11 @@ class Job:
         assert cell.experiment is not None
         self.cell = cell
         self.directory = directory
+        self.log = log
         self._answer, told = CONTEXT.Pipe(duplex=False)
         place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
         self.process: ForkServerProcess = CONTEXT.Process(
-            target=run, args=([*cell.words, *place], log, told)
+            target=run, args=([*cell.words, *place], cell.identity, log, told)
         )
         self.process.start()
         told.close()
@@ -46,9 +56,15 @@ class Job:
             return (self.directory / "rounds.csv").read_text().count(",train,seconds,")
         return 0
 
-    def end(self) -> None:
-        """Ask it to stop, as Ctrl-C does."""
+    def ask_to_end(self) -> None:
+        """Have it stop as Ctrl-C does, its record closed."""
         self.process.terminate()
+
+    def end(self) -> None:
+        """Wait until it has stopped, and make it, if it takes too long."""
+        self.process.join(GRACE_SECONDS)
+        if self.process.is_alive():
+            self.process.kill()
 
     def reason(self) -> str:
         """Why it failed, once it has ended; empty if it did not."""
@@ -56,19 +72,25 @@ class Job:
         with suppress(EOFError, OSError):
             return str(self._answer.recv())
         code = self.process.exitcode or 0
-        reason = f"its process was killed ({signal.Signals(-code).name})" if code < 0 else "it died"
-        with suppress(OSError):
+        how = (
+            f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
+        )
+        reason = f"its process {how}; see {self.log}"
+        with suppress(OSError, ValueError):
             close_record(self.directory, "failed", reason)
         return reason
 
     def accuracy(self) -> str:
         """Its result in a few words."""
-        results = read_record(self.directory)["results"]
-        split = "test" if "accuracy" in results["test"] else "validation"
-        return f"{split} {results[split]['accuracy']:.3f}"
+        try:
+            results = read_record(self.directory)["results"]
+            split = "test" if "accuracy" in results["test"] else "validation"
+            return f"{split} {results[split]['accuracy']:.3f}"
+        except (OSError, ValueError, KeyError):
+            return "but its record cannot be read"
 
 
-def run(words: list[str], log: Path, answer: Connection) -> None:
+def run(words: list[str], identity: str, log: Path, answer: Connection) -> None:
     """Train in this process, and tell why it failed, or nothing."""
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
@@ -78,6 +100,8 @@ def run(words: list[str], log: Path, answer: Connection) -> None:
     threading.Thread(target=follow_the_parent, daemon=True).start()
     try:
         experiment = compose_experiment(words)
+        if identity_of(experiment.model_dump(), code_hash()) != identity:
+            raise RunError("conf/ has changed since the sweep began; start it again")
         with SuperLink() if experiment.engine == "flower" else nullcontext() as superlink:
             train_experiment(experiment, words, superlink)
     except KeyboardInterrupt:
@@ -94,3 +118,5 @@ def follow_the_parent() -> None:
     assert parent is not None
     wait([parent.sentinel])
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from server_app.identity import identity_of
 from server_app.recorder import read_record
-from server_app.sweep.cells import Cell, identity_of
+from server_app.sweep.cells import Cell
 
 SWEEPS = "sweeps"
 COLUMNS = ("cell", "status", "reason", "run")
@@ -20,24 +21,27 @@ class Finished:
 
     def __init__(self, runs: Path) -> None:
         self.runs = runs
-        self._seen: dict[Path, str] = {}
+        self._closed: set[Path] = set()
+        self._found: dict[str, Path] = {}
 
     def find(self, cell: Cell) -> Path | None:
         """The run of a cell that has been completed, by whichever sweep or command."""
         for path in self.runs.glob("*/run.json"):
-            if path.parent not in self._seen:
+            if path.parent not in self._closed:
                 self._read(path.parent)
-        return next((run for run, found in self._seen.items() if found == cell.identity), None)
+        return self._found.get(cell.identity)
 
     def _read(self, run: Path) -> None:
+        """Look at a run; one that goes on is looked at again, half a record is no result."""
         try:
             record = read_record(run)
-            if record["status"] != "running":
-                done = record["status"] == DONE
-                identity = identity_of(record["config"], record["fingerprint"])
-                self._seen[run] = identity if done else ""
-        except (OSError, ValueError, KeyError, TypeError):
-            self._seen[run] = ""  # half a record is no result; `univarfl report` names it
+            if record["status"] == RUNNING:
+                return
+            if record["status"] == DONE and record["results"]:
+                self._found[identity_of(record["config"], record["code"])] = run
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass  # `univarfl report` names it
+        self._closed.add(run)
 
 
 class Claims:
@@ -67,16 +71,16 @@ class Claims:
 
 
 def unmet_cells(place: Path) -> list[str]:
-    """The cells that the latest sweep of a directory has no record of, a line for each."""
-    ledgers = sorted(place.glob("*.csv"))
-    if not ledgers:
-        return []
-    with ledgers[-1].open(newline="") as file:
-        rows = [row for row in csv.reader(file) if len(row) == len(COLUMNS)]
+    """The cells that sweeps of a directory have no record of, a line for each, by the latest."""
+    latest: dict[str, list[str]] = {}
+    for path in sorted(place.glob("*.csv")):
+        with path.open(newline="", errors="replace") as file:
+            rows = [row for row in csv.reader(file) if len(row) == len(COLUMNS)]
+        latest |= {row[0]: row for row in rows[1:]}
     return [
-        f"cell {label}: {status}: {reason}"
-        for label, status, reason, run in rows
-        if status in UNMET and not (run and (place.parent / run / "run.json").exists())
+        f"cell {label}: {status}" + (f": {reason}" if reason else "")
+        for label, status, reason, run in latest.values()
+        if status != DONE and not (run and (place.parent / run / "run.json").exists())
     ]
 
 

@@ -28,7 +28,8 @@ class Overview:
             speed_estimate_period=DAY,
             disable=not self._console.is_terminal,
         )
-        self._whole = self._progress.add_task("", total=sum(map(work, cells)), state="")
+        self._total = sum(map(work, cells))
+        self._whole = self._progress.add_task("", total=self._total, state="")
         self._settled = 0.0
         self._lines: dict[str, TaskID] = {}
 
@@ -56,9 +57,12 @@ class Overview:
         )
         self._lines[cell.identity] = line
 
-    def ended(self, cell: Cell) -> None:
-        """Show a run no more: its work is done, or will not be."""
-        self._settled += work(cell)
+    def ended(self, cell: Cell, worked: bool) -> None:
+        """Show a run no more. What was not worked on here says nothing of the time left."""
+        if worked:
+            self._settled += work(cell)
+        else:
+            self._total -= work(cell)
         if cell.identity in self._lines:
             self._progress.remove_task(self._lines.pop(cell.identity))
 
@@ -73,7 +77,8 @@ class Overview:
                 completed=rounds, state=f"round {rounds}/{experiment.rounds}",
             )  # fmt: skip
             under_way += work(job.cell) * rounds / experiment.rounds
-        self._progress.update(self._whole, completed=self._settled + under_way, state=state)
+        done = self._settled + under_way
+        self._progress.update(self._whole, total=self._total, completed=done, state=state)
 
 
 def work(cell: Cell) -> float:

@@ -67,9 +67,8 @@ class Sweep:
                     wait([job.process.sentinel for job in self._running], LOOK_SECONDS)
                     self._settle()
                     self.overview.show(self._state(), self._running)
-            except KeyboardInterrupt:
+            finally:
                 self._end()
-                raise
         unmet = list(self.ledger.unmet())
         if unmet:
             lines = "".join(f"\n  {label}: {reason}" for label, reason in unmet)
@@ -82,7 +81,7 @@ class Sweep:
                 self.overview.say(f"refused    {cell.label}: {cell.refusal}")
             elif run := self.finished.find(cell):
                 self.ledger.note(cell, DONE, run=run)
-                self.overview.ended(cell)
+                self.overview.ended(cell, False)
             else:
                 self._waiting.append(cell)
         done, refused = self.ledger.count(DONE), self.ledger.count(REFUSED)
@@ -103,7 +102,7 @@ class Sweep:
             elif run := self.finished.find(cell):  # another sweep has run it meanwhile
                 self.claims.leave(cell)
                 self.ledger.note(cell, DONE, run=run)
-                self.overview.ended(cell)
+                self.overview.ended(cell, False)
             else:
                 self._launch(cell)
 
@@ -121,18 +120,17 @@ class Sweep:
             reason = job.reason()
             self.ledger.note(job.cell, FAILED if reason else DONE, reason, job.directory)
             self.claims.leave(job.cell)
-            self.overview.ended(job.cell)
-            if reason:
-                self.overview.say(f"failed     {job.cell.label}: {reason}")
-            else:
-                self.overview.say(f"completed  {job.cell.label}: {job.accuracy()}")
+            self.overview.ended(job.cell, not reason)
+            what = "failed    " if reason else "completed "
+            count = f"{self.ledger.count(DONE, FAILED, REFUSED)}/{len(self.cells)}"
+            self.overview.say(f"{count} {what} {job.cell.label}: {reason or job.accuracy()}")
 
     def _end(self) -> None:
         """Stop what is running; its records say that it was interrupted."""
         for job in self._running:
-            job.end()
+            job.ask_to_end()
         for job in self._running:
-            job.process.join()
+            job.end()
         self._settle()
 
     def _state(self) -> str:

@@ -3,6 +3,7 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -60,6 +61,8 @@ class Audience:
             except Exception as error:
                 self._watchers.remove(watcher)
                 tell(type(watcher), error)
+                with suppress(Exception):
+                    watcher.end("failed")
 
     def end(self, status: str) -> None:
         """Tell everyone that it is over."""

@@ -2,12 +2,16 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from server_app.experiment import Experiment
 from server_app.flattening import flat
 from server_app.watching.base import Scores, Watcher
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 EXPERIMENT = "univarfl"
 STATUS = {"completed": "FINISHED"}
@@ -24,8 +28,7 @@ class MLflow(Watcher):
         from mlflow.entities import Param  # noqa: PLC0415
 
         self._client = MlflowClient(tracking_uri=summary["config"]["watch"]["mlflow"])
-        found = self._client.get_experiment_by_name(EXPERIMENT)
-        place = found.experiment_id if found else self._client.create_experiment(EXPERIMENT)
+        place = experiment_id(self._client)
         self._run = self._client.create_run(place, run_name=directory.name).info.run_id
         settings = flat({**summary["config"], "published": None})
         self._client.log_batch(
@@ -53,3 +56,15 @@ class MLflow(Watcher):
 
     def end(self, status: str) -> None:
         self._client.set_terminated(self._run, STATUS.get(status, "FAILED"))
+
+
+def experiment_id(client: "MlflowClient") -> str:
+    """The experiment's id; made, unless it is there or another run makes it at this moment."""
+    found = client.get_experiment_by_name(EXPERIMENT)
+    if found is None:
+        with suppress(Exception):
+            client.create_experiment(EXPERIMENT)
+        found = client.get_experiment_by_name(EXPERIMENT)
+    if found is None:
+        raise RuntimeError(f"the experiment {EXPERIMENT} cannot be made there")
+    return str(found.experiment_id)

@@ -53,7 +53,9 @@ def test_tables_come_as_csv_markdown_and_latex(runs: Path) -> None:
     latex = (tables / "accuracy.tex").read_text()
     assert r"\toprule" in latex
     assert r"41.5 $\pm$ 1.4" in latex
-    assert "_" not in latex.replace(r"\_", "")
+    for path in tables.glob("*.tex"):
+        for mark in "_%":
+            assert mark not in path.read_text().replace(f"\\{mark}", ""), path
 
 
 def test_pictures_come_as_png_and_svg(runs: Path) -> None:
@@ -100,9 +102,19 @@ def test_classes_may_have_any_name_and_equal_records_give_equal_pictures(tmp_pat
 def test_what_a_run_is_called_cannot_write_the_page(tmp_path: Path) -> None:
     run = record(tmp_path, "only", [], [0.1, 0.5])
     text = (run / "run.json").read_text()
-    (run / "run.json").write_text(text.replace("digit 3", "<script>alert(1)</script>"))
-    report(run, tmp_path / "report")
-    assert "<script>" not in (tmp_path / "report" / "index.html").read_text()
+    (run / "run.json").write_text(text.replace('"univarfl"', '"<script>alert(1)"'))
+    record(tmp_path, "other", [], [0.1, 0.5])
+    failed = tmp_path / "failed"
+    failed.mkdir()
+    (failed / "run.json").write_text(
+        text.replace('"completed"', '"failed"')
+        .replace('"reason": ""', '"reason": "<script>"')
+        .replace('"seed": 0', '"seed": 5')
+    )
+    report(tmp_path, tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "<script>" not in page
+    assert page.count("&lt;script&gt;") > 3
 
 
 def test_a_directory_without_results_is_an_error(tmp_path: Path) -> None:

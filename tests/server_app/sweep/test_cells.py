@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from server_app.sweep.cells import cells_of, expand, identity_of
+from server_app.identity import code_hash, identity_of
+from server_app.sweep.cells import cells_of, expand
 from task.errors import ConfigError
-from task.fingerprint import fingerprint
 
 
 def test_every_combination_is_a_cell_and_has_the_words_that_tell_it_apart() -> None:
@@ -54,6 +54,7 @@ def test_a_cell_that_cannot_be_run_stands_beside_those_that_can() -> None:
         (["sweep=nothing"], "sweep=nothing: choose one of"),
         (["seed=0,1", "run_id=mine"], "run_id=mine: a sweep names its runs itself"),
         (["seed"], "override=seed: cannot be read"),
+        (["seed=0,1", "output_dir=a,b"], "a sweep has one; it cannot vary"),
     ],
 )
 def test_words_of_which_nothing_can_be_made_are_refused(words: list[str], message: str) -> None:
@@ -67,9 +68,9 @@ def test_later_words_win() -> None:
 
 def test_the_identity_is_of_what_decides_the_result() -> None:
     (one,) = cells_of(["seed=0"])
-    (kept_elsewhere,) = cells_of(["seed=0", "output_dir=/tmp/x", "watch.tensorboard=false"])
+    (kept_elsewhere,) = cells_of(["seed=0", "output_dir=/tmp/x", "engine=flower"])
     (other,) = cells_of(["seed=0", "optim.lr=0.02"])
     assert one.identity == kept_elsewhere.identity != other.identity
     assert one.experiment
     config = one.experiment.model_dump()
-    assert identity_of(config, fingerprint()) != identity_of(config, "other code")
+    assert identity_of(config, code_hash()) != identity_of(config, "other code")
