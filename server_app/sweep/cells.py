@@ -56,17 +56,18 @@ def cells_of(words: Sequence[str]) -> list[Cell]:
     """
     runs = [run for line in lines_of(words) for run in expand([*DEFAULTS, *line])]
     found: dict[str, Cell] = {}
-    errors = []
+    errors, places = [], set()
     for run, label in zip(runs, labels(runs), strict=True):
         try:
-            cell = Cell(tuple(run), label, checked_cell(run))
+            experiment = checked_cell(run)
+            places.add(runs_directory(experiment))
+            cell = Cell(tuple(run), label, experiment)
         except ConfigError as error:
             errors.append(error)
             cell = Cell(tuple(run), label, None, str(error))
         found.setdefault(cell.identity, cell)
     if all(cell.experiment is None for cell in found.values()):
         raise errors[0]
-    places = {runs_directory(cell.experiment) for cell in found.values() if cell.experiment}
     if len(places) > 1:
         raise ConfigError("output_dir", min(places), "a sweep has one; it cannot vary")
     return list(found.values())
