@@ -113,7 +113,7 @@ class TestProcesses:
     @pytest.mark.slow
     def test_interrupted_and_killed_it_ends_as_if_nothing_had_been(self, tmp_path: Path) -> None:
         words = ("rounds=6", "method=fedavg,univarfl", "seed=0,1", "--jobs", "2")
-        for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        for how, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
             with self.start(tmp_path, *words) as process:
                 until(lambda: self.under_way(tmp_path))
                 jobs = self.jobs(process)
