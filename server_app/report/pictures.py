@@ -121,8 +121,8 @@ def draw_bars(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
         spread = np.std(points, ddof=1) if len(points) > 1 else 0
         axes.barh(place, np.mean(points), xerr=spread, color=colour, alpha=0.65, capsize=3)
         axes.plot(points, [place + 0.2] * len(points), "o", color="black", markersize=3)
-        axes.annotate(f"{np.mean(points):.1f}", (0, place), (4, 0), textcoords="offset points",
-                      va="center", color="black", fontweight="bold")  # fmt: skip
+        axes.annotate(f"{np.mean(points):.1f}", (1, place), (4, 0), ("axes fraction", "data"),
+                      textcoords="offset points", va="center", fontweight="bold")  # fmt: skip
     axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
     axes.invert_yaxis()
     axes.set(xlabel=f"{split_of(runs)} accuracy after the last round, %", xlim=(0, 100))

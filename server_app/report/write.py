@@ -84,7 +84,8 @@ def report(
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     print(markdown(tables[GLANCE]))
-    logger.info("\n%d runs; tables, pictures and %s", len(summary.frame), to / "index.html")
+    count = f"{len(summary.frame)} run{'' if len(summary.frame) == 1 else 's'}"
+    logger.info("\n%s; tables, pictures and %s", count, to / "index.html")
 
 
 def tables_of(
