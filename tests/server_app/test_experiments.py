@@ -55,16 +55,6 @@ def title_of(sweep: str) -> str:
     return f"{PAPERS[paper]}, Table {number}"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_each_number_stands_beside_the_run_of_its_settings_and_no_other(name: str) -> None:
-    published = brought(name).published
-    assert published
-    for table in published:
-        for cell in table.cells:
-            run = run_of({"experiment": name, **table.at, **cell.at})
-            assert in_table(table.name, run) == [cell]
-
-
 def test_every_table_has_its_sweep() -> None:
     tables = {table.name for name in EXPERIMENTS for table in brought(name).published}
     assert {title_of(sweep) for sweep in names_in(SWEEPS)} == tables
