@@ -153,7 +153,7 @@ REPORT_HELP = """Tables, pictures and a page of the runs in a directory.
   univarfl report runs/digits --target 0.9 --target 0.95 --baseline fedprox
 \b
 Made from the records alone: accuracy as mean ± deviation over seeds (last round, mean of the last
-five, best by validation), the papers' numbers beside runs of exactly their settings, other metrics,
+five, best by validation), the papers' numbers beside runs of their settings, other metrics,
 rounds to a target, and paired differences on the same seeds; as CSV, Markdown and LaTeX, pictures
 as PNG and SVG, and all of it in one index.html that needs no network. Records that cannot be read,
 and runs without a result, are named and left out.

@@ -17,9 +17,8 @@ from server_app.choices import SWEEPS, names_in
 from server_app.composition import compose_experiment
 from server_app.experiment import Experiment
 from server_app.published import beside
-from server_app.sweep.cells import cells_of
+from server_app.sweep.cells import cells_of, lines_of
 from task.device import choose_device, prepare_process
-from task.errors import ConfigError
 from task.methods.base import LocalRound, Term
 from task.models.cnn import Cnn
 from task.seeding import torch_generator
@@ -45,15 +44,13 @@ def papers(names: Sequence[str]) -> pd.DataFrame:
     Raises:
         ConfigError: there is no such sweep.
     """
-    options = names_in(SWEEPS)
+    names = names or names_in(SWEEPS)
     for name in names:
-        if name not in options:
-            raise ConfigError(SWEEPS, name, f"choose one of {', '.join(options)}")
+        lines_of([f"{SWEEPS}={name}"])  # refuses an unknown one before the long work
     rate = flops_per_second(compose_experiment([]))
     quiet = not sys.stderr.isatty()
-    shown = track(names or options, "composing", console=Console(stderr=True), disable=quiet)
-    rows = [row for name in shown for row in rows_of(name, rate)]
-    return pd.DataFrame(rows)
+    shown = track(names, "composing", console=Console(stderr=True), disable=quiet)
+    return pd.DataFrame([row for name in shown for row in rows_of(name, rate)])
 
 
 def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
@@ -74,8 +71,7 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
             yield {
                 "sweep": name, "data": run.data["name"],
                 "method": run.method["name"], "with": varied,
-                "published, %": f"{number.mean:.1f}"
-                + (f" ± {number.sd:.1f}" if number.sd is not None else ""),
+                "published, %": str(number),
                 "PFLOP a run": round(flops / 1e15, 1), "hours a run": round(flops / rate / 3600, 1),
             }  # fmt: skip
 

@@ -24,6 +24,9 @@ class Cell(Strict):
     mean: Annotated[float, Field(ge=0, le=100)]
     sd: Annotated[float, Field(ge=0)] | None = None
 
+    def __str__(self) -> str:
+        return f"{self.mean:.1f}" + (f" ± {self.sd:.1f}" if self.sd is not None else "")
+
 
 class Table(Strict):
     """A table of a paper, or the part of it that is one data set's.

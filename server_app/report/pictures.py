@@ -123,7 +123,7 @@ def draw_bars(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
         axes.plot(points, [place + 0.2] * len(points), "o", color="black", markersize=3)
         axes.annotate(f"{np.mean(points):.1f}", (1, place), (4, 0), ("axes fraction", "data"),
                       textcoords="offset points", va="center", fontweight="bold")  # fmt: skip
-    axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
+    name_rows(axes, runs)
     axes.invert_yaxis()
     axes.set(xlabel=f"{split_of(runs)} accuracy after the last round, %", xlim=(0, 100))
     return True
@@ -156,7 +156,7 @@ def draw_recall(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) 
             colour = "white" if value < 60 else "black"
             axes.annotate(f"{value:.0f}", (column, row), ha="center", va="center",
                           color=colour, fontsize=8)  # fmt: skip
-    axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
+    name_rows(axes, runs)
     axes.set(
         xlabel="class" if few else f"the {len(classes)} classes; bright is 100 % recall, dark 0"
     )
@@ -189,6 +189,11 @@ def swept(
         finish(axes)
         title = told(tuple(zip(others, values, strict=True)))
         yield Picture(f"Accuracy against {key}", title, f"{key}-{slug(title)}", figure)
+
+
+def name_rows(axes: Axes, runs: dict[str, list[Run]]) -> None:
+    """The methods down the left side, long names in several lines."""
+    axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
 
 
 def blank() -> tuple[Figure, Axes]:

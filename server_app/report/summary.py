@@ -11,7 +11,7 @@ from scipy import stats
 
 from server_app.published import beside
 from server_app.report.records import Run, tables_of
-from server_app.report.settings import method_labels, settings_of, shown, told
+from server_app.report.settings import Setting, method_labels, settings_of, shown, told
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
 READINGS = (LAST, LAST_FIVE, BEST)
@@ -36,8 +36,8 @@ class Summary:
     def frame(self) -> pd.DataFrame:
         """A row a run: method, setting, seed, every reading of its accuracy, and its metrics."""
         rows = []
-        labels, settings = method_labels(self.runs), settings_of(self.runs)
-        for run, method, setting in zip(self.runs, labels, settings, strict=True):
+        labels = method_labels(self.runs)
+        for run, method, setting in zip(self.runs, labels, self._settings, strict=True):
             further = {name: last_of(run, name) for name in FURTHER if ("test", name) in run.series}
             rows.append(
                 {
@@ -54,7 +54,7 @@ class Summary:
     @cached_property
     def keys(self) -> list[str]:
         """The settings that differ among the runs."""
-        return [key for key, _ in settings_of(self.runs)[0]] if self.runs else []
+        return [key for key, _ in self._settings[0]] if self.runs else []
 
     @cached_property
     def counted(self) -> dict[tuple[str, str], list[Run]]:
@@ -64,6 +64,10 @@ class Summary:
             (str(setting), str(method)): [by_name[name] for name in part["run"]]
             for (setting, method), part in self.frame.groupby(["setting", "method"], sort=False)
         }
+
+    @cached_property
+    def _settings(self) -> list[Setting]:
+        return settings_of(self.runs)
 
     @property
     def set_aside(self) -> int:
@@ -217,10 +221,7 @@ def published(run: Run) -> list[str]:
     """The papers' numbers of the run's very settings."""
     if run.split != "test":
         return []
-    return [
-        f"{cell.mean:.1f}" + (f" ± {cell.sd:.1f}" if cell.sd is not None else "") + f" ({name})"
-        for name, cell in beside(run.config, tables_of(run.config))
-    ]
+    return [f"{cell} ({name})" for name, cell in beside(run.config, tables_of(run.config))]
 
 
 def mean_and_sd(values: "pd.Series[float]", form: str = ".1f") -> str:

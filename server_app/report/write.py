@@ -172,17 +172,20 @@ def html_table(table: pd.DataFrame) -> str:
 
 def in_common(runs: Sequence[Run]) -> dict[str, object]:
     """The settings that all runs have in common."""
-    flats = [flat(run.config) for run in runs]
+    first, *others = map(shown_settings, runs)
     return {
         key: value
-        for key, value in flats[0].items()
-        if key not in UNSHOWN and all(other.get(key, ...) == value for other in flats)
+        for key, value in first.items()
+        if all(other.get(key, ...) == value for other in others)
     }
 
 
 def config_of(run: Run, commons: dict[str, object]) -> str:
     """What a run's configuration has beside the common settings, a line each."""
-    own = {key: value for key, value in flat(run.config).items() if key not in commons}
-    for key in UNSHOWN:
-        own.pop(key, None)
-    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in own.items())
+    own = [item for item in shown_settings(run).items() if item[0] not in commons]
+    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in own)
+
+
+def shown_settings(run: Run) -> dict[str, object]:
+    """A run's configuration, as far as a page may tell it."""
+    return {key: value for key, value in flat(run.config).items() if key not in UNSHOWN}

@@ -1,8 +1,6 @@
 """What a person sees of a sweep while it goes on."""
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -33,17 +31,9 @@ class Overview:
         self._settled = 0.0
         self._lines: dict[str, TaskID] = {}
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
+    def live(self) -> Progress:
+        """A context in which it is on the screen."""
+        return self._progress
 
     def say(self, text: str) -> None:
         """Print a line that stays."""

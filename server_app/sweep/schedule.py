@@ -50,6 +50,7 @@ class Sweep:
         self.finished, self.claims = Finished(self.runs), Claims(self.runs)
         self.ledger = Ledger(self.runs / SWEEPS / f"{name}.csv", cells)
         self.log = self.runs / SWEEPS / f"{name}.log"
+        self.overview = Overview(cells)
         self._waiting: deque[Cell] = deque()
         self._running: list[Job] = []
 
@@ -59,7 +60,7 @@ class Sweep:
         Raises:
             RunError: cells failed, or could not be run at all; the others are done.
         """
-        with Overview(self.cells) as self.overview:
+        with self.overview.live():
             self._sort()
             try:
                 while self._waiting or self._running:
@@ -79,10 +80,7 @@ class Sweep:
         for cell in self.cells:
             if cell.experiment is None:
                 self.overview.say(f"refused    {cell.label}: {cell.refusal}")
-            elif run := self.finished.find(cell):
-                self.ledger.note(cell, DONE, run=run)
-                self.overview.ended(cell, False)
-            else:
+            elif not self._is_done(cell):
                 self._waiting.append(cell)
         done, refused = self.ledger.count(DONE), self.ledger.count(REFUSED)
         self.overview.say(
@@ -99,12 +97,18 @@ class Sweep:
             cell = self._waiting.popleft()
             if not self.claims.take(cell):
                 self._waiting.append(cell)
-            elif run := self.finished.find(cell):  # another sweep has run it meanwhile
+            elif self._is_done(cell):  # another sweep has run it meanwhile
                 self.claims.leave(cell)
-                self.ledger.note(cell, DONE, run=run)
-                self.overview.ended(cell, False)
             else:
                 self._launch(cell)
+
+    def _is_done(self, cell: Cell) -> bool:
+        """Whether a completed run answers a cell; if so, that is written down."""
+        run = self.finished.find(cell)
+        if run:
+            self.ledger.note(cell, DONE, run=run)
+            self.overview.ended(cell, False)
+        return run is not None
 
     def _launch(self, cell: Cell) -> None:
         assert cell.experiment is not None
