@@ -14,7 +14,7 @@ from server_app.federation import Federation
 from server_app.handshake import HandshakeError
 from server_app.patience import RunFailedError
 from server_app.progress import closing_lines, show_progress
-from server_app.recorder import Recorder, plan_run_directory
+from server_app.recorder import INTERRUPTED, Recorder, plan_run_directory
 from task.errors import ConfigError, DataError, DeviceError
 
 app = ServerApp()
@@ -56,7 +56,7 @@ def conduct(grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
         recorder.close("failed", str(error))
         raise
     except KeyboardInterrupt:
-        recorder.close("failed", "interrupted")
+        recorder.close("failed", INTERRUPTED)
         raise
     except BaseException as error:
         logger.exception("the run failed: %s: %s", type(error).__name__, error)

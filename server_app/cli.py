@@ -4,7 +4,6 @@ import functools
 import signal
 import sys
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -72,12 +71,12 @@ def train(
     """Run one experiment."""
     # Imported here because Hydra, torch and Flower take seconds that --help need not wait for.
     from server_app.composition import checked, compose_config  # noqa: PLC0415
-    from server_app.engines.superlink import SuperLink  # noqa: PLC0415
+    from server_app.engines.superlink import superlink_of  # noqa: PLC0415
 
     words = overrides or []
     try:
         config = compose_config(words)
-        with SuperLink() if config.engine == "flower" else nullcontext() as superlink:
+        with superlink_of(config.engine) as superlink:
             from server_app.train import train_experiment  # noqa: PLC0415  (torch, meanwhile)
 
             train_experiment(checked(config), words, superlink)
@@ -166,7 +165,9 @@ def report(
         Path,
         typer.Argument(
             metavar="[DIRECTORY]",
-            help="Of runs, or of one run; ./runs unless told.",
+            help="Of runs, or of one run; else $UNIVARFL_RUNS, else ./runs.",
+            envvar="UNIVARFL_RUNS",
+            show_envvar=False,
             show_default=False,
         ),
     ] = Path("runs"),

@@ -30,6 +30,7 @@ from task.fingerprint import fingerprint
 
 FORMAT = 2  # 1 had no classes.csv, no code, and of the test set only accuracy and loss
 WATCHERS = (TensorBoard, MLflow)
+INTERRUPTED = "interrupted"  # the reason of a failed run that a person ended
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
     "univarfl",

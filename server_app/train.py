@@ -10,7 +10,7 @@ from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.progress import show_progress
 from server_app.quoting import quoted
-from server_app.recorder import close_record, plan_run_directory, read_record
+from server_app.recorder import INTERRUPTED, close_record, plan_run_directory, read_record
 from task.data.federated import federate
 from task.device import choose_device
 from task.errors import ConfigError, RunError
@@ -46,7 +46,7 @@ def train_experiment(
         else:
             run_flower(experiment, [*overrides, *place], directory, superlink)
     except KeyboardInterrupt:
-        close_record(directory, "failed", "interrupted")
+        close_record(directory, "failed", INTERRUPTED)
         raise
     except Exception as error:
         close_record(directory, "failed", str(error))

@@ -128,6 +128,11 @@ class SuperLink:
         raise SuperLinkError(f"flower-superlink was not ready within {START_SECONDS:g} s")
 
 
+def superlink_of(engine: str) -> contextlib.AbstractContextManager[SuperLink | None]:
+    """What an engine needs to be started before it: a SuperLink, or nothing."""
+    return SuperLink() if engine == "flower" else contextlib.nullcontext()
+
+
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """End processes and all that they started, asking first.
 

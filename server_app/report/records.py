@@ -16,6 +16,7 @@ from server_app.published import Table
 from server_app.recorder import (
     CLASS_COLUMNS,
     FORMAT,
+    INTERRUPTED,
     ROUND_COLUMNS,
 )
 from task.errors import ConfigError, system_reason
@@ -59,7 +60,13 @@ class Run:
     @property
     def identity(self) -> str:
         """What it shares with a run that stands in for it."""
-        return identity_of(self.config, self.record.get("code", self.record["fingerprint"]))
+        return identity_of(self.config, self.code)
+
+    @property
+    def code(self) -> str:
+        """A hash of the code that ran it; in format 1, of the part that clients share."""
+        code: str = self.record.get("code", self.record["fingerprint"])
+        return code
 
     @property
     def split(self) -> str:
@@ -117,7 +124,8 @@ def ending(run: Run) -> str:
     """How a run without a result ended."""
     if run.record["status"] == "running":
         return "is still running, or was killed"
-    return f"failed: {run.record.get('reason') or 'no reason given'}"
+    reason = run.record.get("reason")
+    return "was interrupted" if reason == INTERRUPTED else f"failed: {reason or 'no reason given'}"
 
 
 def looks_like_a_run(path: Path) -> bool:
@@ -191,8 +199,8 @@ def read_summary(path: Path) -> dict[str, Any]:
     for key, least in (("seed", 0), ("rounds", 1)):
         if type(config.get(key)) is not int or config[key] < least:
             raise RecordError(f"run.json's config has no {key}")
-    for key in ("fingerprint", "started"):
-        if not isinstance(record[key], str):
+    for key in ("fingerprint", "started", "code"):
+        if not isinstance(record.get(key, ""), str):
             raise RecordError(f"run.json's {key} is no text")
     try:
         tables_of(config)

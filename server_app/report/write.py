@@ -159,7 +159,7 @@ def page(
         tables=tables, sections=sections, problems=problems, runs=counted, notes=NOTES,
         order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), "Settings"],
         commons=in_common(counted), config=config_of,
-        set_aside=summary.set_aside, codes=sorted({run.record["fingerprint"] for run in counted}),
+        set_aside=summary.set_aside, codes=sorted({run.code for run in counted}),
         judged=sorted({run.split for run in counted}),
         made=f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M} UTC",
     )  # fmt: skip

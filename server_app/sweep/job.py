@@ -6,16 +6,16 @@ import signal
 import sys
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from server_app.composition import compose_experiment
-from server_app.engines.superlink import SuperLink
+from server_app.engines.superlink import superlink_of
 from server_app.identity import code_hash, identity_of
 from server_app.quoting import quoted
-from server_app.recorder import close_record, read_record
+from server_app.recorder import INTERRUPTED, close_record, read_record
 from server_app.sweep.cells import Cell
 from server_app.sweep.forking import CONTEXT
 from server_app.train import train_experiment
@@ -95,6 +95,7 @@ def run(words: list[str], identity: str, log: Path, answer: Connection) -> None:
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
+    print("univarfl train", *words, flush=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the sweep too, which tells us
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=follow_the_parent, daemon=True).start()
@@ -102,10 +103,10 @@ def run(words: list[str], identity: str, log: Path, answer: Connection) -> None:
         experiment = compose_experiment(words)
         if identity_of(experiment.model_dump(), code_hash()) != identity:
             raise RunError("conf/ has changed since the sweep began; start it again")
-        with SuperLink() if experiment.engine == "flower" else nullcontext() as superlink:
+        with superlink_of(experiment.engine) as superlink:
             train_experiment(experiment, words, superlink)
     except KeyboardInterrupt:
-        answer.send("interrupted")
+        answer.send(INTERRUPTED)
     except Exception as error:
         answer.send(str(error) or type(error).__name__)
     else:

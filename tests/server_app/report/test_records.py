@@ -113,7 +113,7 @@ def test_a_failed_run_is_named_until_another_has_done_its_work(tmp_path: Path) -
         if name == "first":
             recorder.close("failed", "interrupted")
     assert read_runs(tmp_path).problems == [
-        "first: failed: interrupted", "second: is still running, or was killed"
+        "first: was interrupted", "second: is still running, or was killed"
     ]  # fmt: skip
     record(tmp_path, "third", *GOOD)
     assert read_runs(tmp_path).problems == []
