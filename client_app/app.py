@@ -7,8 +7,10 @@ from client_app.cohort import evaluate_cohort, train_cohort
 from client_app.discretion import discreet
 from client_app.introduction import introduce
 from client_app.memory import ClientMemory
+from client_app.node import simulated
 from client_app.request import Request
 from task import wire
+from task.site import Site
 
 app = ClientApp(mods=[discreet])
 
@@ -34,5 +36,7 @@ def evaluate(message: Message, context: Context) -> Message:
 @app.query(wire.FORGET)
 def forget(message: Message, context: Context) -> Message:
     """Delete what the run's clients kept for another round."""
-    ClientMemory(Request.of(message, context).run, 0).forget()
+    request = Request.of(message, context)
+    own = None if simulated(request.node_config) else Site.of(request.node_config)
+    ClientMemory(request.run, site=own).forget()
     return Message(RecordDict(), reply_to=message)

@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from client_app.discretion import told
 from client_app.memory import ClientMemory
 from client_app.request import Request, RequestError
+from client_app.restraint import shortened
 from task import wire
 from task.averaging import ExactSum
 from task.training import LocalResult
@@ -31,6 +32,8 @@ def train_cohort(request: Request) -> RecordDict:
         }  # fmt: skip
         try:
             result = train_client(request, client, accepted)
+            if request.site and request.site.most_norm is not None:
+                result = shortened(result, request.weights, request.site.most_norm)
             outbox.put(client, result)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
@@ -101,7 +104,8 @@ def train_client(request: Request, client: int, accepted: int) -> LocalResult:
     keepers = [member for member in worker.method.members() if member.memory]
     if not keepers:
         return train(broadcast=request.broadcast)
-    memory = ClientMemory(request.run, len(keepers) * worker.model_bytes)  # a model each, at most
+    most_bytes = len(keepers) * worker.model_bytes  # a model each, at most
+    memory = ClientMemory(request.run, most_bytes, request.site)
     result = train(memory.load(client, accepted), request.broadcast)
     memory.keep(client, request.round, accepted, result.memory)
     return result

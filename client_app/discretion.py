@@ -9,11 +9,12 @@ import logging
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
-from client_app.node import NodeConfig, simulated, site_name
+from client_app.node import simulated
 from client_app.request import CodeMismatchError, RequestError
 from task.errors import DeviceError, SiteError, TrainingError
+from task.site import NodeConfig, name_of
 
-HARMLESS = (CodeMismatchError, DeviceError, RequestError, SiteError, TrainingError)
+HARMLESS = (DeviceError, RequestError, SiteError, TrainingError)
 
 logger = logging.getLogger("univarfl.client")
 
@@ -22,7 +23,10 @@ def told(error: Exception, text: str, node_config: NodeConfig) -> str:
     """The text that describes an error if the coordinator may read it, else whose log has it."""
     if simulated(node_config) or isinstance(error, HARMLESS):
         return text
-    return f"site {site_name(node_config)} failed; its own log says why"
+    name = name_of(node_config)
+    if isinstance(error, CodeMismatchError):
+        return f"site {name} runs other code than the coordinator; its own log says which"
+    return f"site {name} failed; its own log says why"
 
 
 def discreet(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -3,20 +3,21 @@
 import logging
 import platform
 
+import numpy as np
 import torch
 from flwr.app import ConfigRecord, Context, RecordDict
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.discretion import told
-from client_app.node import runtime
+from client_app.node import runtime, simulated
 from client_app.request import CodeMismatchError, Request
 from task import wire
-from task.data.federated import Site
 from task.errors import ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories, fingerprint
+from task.site import Site, name_of
 from task.worker import Worker
 
-Facts = dict[str, str | int]
+Facts = dict[str, str | int | list[int]]
 
 logger = logging.getLogger("univarfl.client")
 
@@ -30,9 +31,11 @@ def introduce(request: Request, context: Context) -> RecordDict:
     node = context.node_config
     seat = {"seat": node.get(PARTITION_ID_KEY, 0), "seats": node.get(NUM_PARTITIONS_KEY, 1)}
     able: Facts = {
-        "device": "none", "site": "", "data": "", "train": 0, "validation": 0, "error": "",
+        "device": "none", "site": "", "train": 0, "validation": 0, "labels": [], "error": "",
         "compiled": False,
     }  # fmt: skip
+    if not simulated(node) and "data-dir" in node:
+        able["site"] = name_of(node)
     try:
         able["device"] = request.worker.device.type
         able["compiled"] = request.worker.trainer.forward.compiled
@@ -41,15 +44,16 @@ def introduce(request: Request, context: Context) -> RecordDict:
     except (CodeMismatchError, ConfigError, DataError, DeviceError, SiteError) as reason:
         logger.error("%s", reason)
         able["error"] = told(reason, str(reason), node)
+    own = not simulated(node)  # a site's host and directories are nobody else's business
     introduction = ConfigRecord(
         {
             **seat,
             **able,
             "fingerprint": fingerprint(),
-            "code": str(code_directories()["task"].parent),
+            "code": "" if own else str(code_directories()["task"].parent),
             "cuda": torch.cuda.is_available(),
             "runtime": runtime(),
-            "host": platform.node(),
+            "host": "" if own else platform.node(),
         }
     )
     return RecordDict({wire.INTRODUCTION: introduction})
@@ -60,11 +64,13 @@ def own_client(worker: Worker, site: Site) -> Facts:
     for note in worker.data.notes:
         logger.warning("%s", note)
     ((client, split),) = worker.data.clients.items()
+    dataset = worker.data.dataset
+    counts = np.bincount(dataset.labels[dataset.train], minlength=len(dataset.classes))
     return {
         "seat": client,
         "seats": worker.config.num_clients,
         "site": site.name,
-        "data": worker.data.dataset.version,
         "train": len(split.train),
         "validation": len(split.validation),
+        "labels": counts.tolist() if site.tells_labels else [],
     }

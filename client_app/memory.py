@@ -15,6 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from task.site import Site
+
 HEADER_BYTES = 1_000_000
 
 
@@ -22,14 +24,17 @@ class MemoryLostError(RuntimeError):
     """A client's memory of the round that the server names is not there, or cannot be used."""
 
 
-def memory_root() -> Path:
+def memory_root(site: Site | None = None) -> Path:
     """Where memories are kept: ``$UNIVARFL_MEMORY``, else the user's directory for state.
+
+    For a site it is what its own settings say, else that directory.
 
     Raises:
         MemoryLostError: the path is relative, so that each worker would take it for another one.
     """
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    root = Path(os.environ.get("UNIVARFL_MEMORY") or f"{state}/univarfl").expanduser()
+    place = site.memory if site else os.environ.get("UNIVARFL_MEMORY")
+    root = Path(place or f"{state}/univarfl").expanduser()
     if not root.is_absolute():
         raise MemoryLostError(f"UNIVARFL_MEMORY={root} must be an absolute path")
     return root
@@ -41,10 +46,11 @@ class ClientMemory:
     Args:
         run: the run's id. Only its hash names a directory: what a server sends is never a path.
         most_bytes: a file larger than this, beside its header, is not loaded.
+        site: the machine, if it is a client with data of its own.
     """
 
-    def __init__(self, run: str, most_bytes: int) -> None:
-        self.directory = memory_root() / hashlib.sha256(run.encode()).hexdigest()[:32]
+    def __init__(self, run: str, most_bytes: int = 0, site: Site | None = None) -> None:
+        self.directory = memory_root(site) / hashlib.sha256(run.encode()).hexdigest()[:32]
         self._most_bytes = most_bytes + HEADER_BYTES
 
     def load(self, client: int, server_round: int) -> dict[str, Tensor]:
@@ -91,6 +97,17 @@ class ClientMemory:
             kept = int(old.stem.removeprefix("round-"))
             if kept < server_round and kept != accepted:
                 old.unlink(missing_ok=True)
+
+    def first(self, name: str, value: str) -> str:
+        """What was said under a name when this run first asked; `value`, if that is now."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("x") as file:
+                file.write(value)
+        except FileExistsError:
+            return path.read_text()
+        return value
 
     def forget(self) -> None:
         """Delete the run's memories: it is completed."""

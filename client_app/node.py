@@ -1,14 +1,11 @@
 """Where this ClientApp runs: as a simulated worker, or on a real machine with data of its own."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from task import wire
-from task.data.federated import Site
 from task.errors import SiteError
-
-NodeConfig = Mapping[str, object]
+from task.site import NodeConfig, Site
 
 
 def runtime() -> str:
@@ -26,11 +23,6 @@ def simulated(node_config: NodeConfig) -> bool:
     return runtime() == "ray" or wire.IN_PROCESS in node_config
 
 
-def site_name(node_config: NodeConfig) -> str:
-    """What this site calls itself; its directory's name if it does not say."""
-    return str(node_config.get("site", Path(str(node_config.get("data-dir", "?"))).name))
-
-
 def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:
     """The site that this node is, by its own settings; None for a simulated worker.
 
@@ -38,7 +30,8 @@ def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:
     whatever a coordinator asks.
 
     Raises:
-        SiteError: the node is a site and the experiment has none, or the other way round.
+        SiteError: the node is a site and the experiment has none, or the other way round, or the
+            node's settings are not a site's.
     """
     if simulated(node_config) and not sites:
         return None
@@ -47,10 +40,7 @@ def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:
             "a SuperNode names no data of its own: start it with --node-config "
             "\"site='NAME' data-dir='DIRECTORY'\""
         )
-    directory = Path(str(node_config["data-dir"])).expanduser()
-    site = Site(site_name(node_config), str(directory))
-    if not directory.is_absolute():
-        raise SiteError(f"the data-dir of site {site.name} must be an absolute path")
+    site = Site.of(node_config)
     if not sites:
         raise SiteError(
             f"{site.name} is a site with data of its own; run with partition=sites "

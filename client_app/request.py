@@ -7,13 +7,16 @@ from typing import cast
 from flwr.app import Context, Message
 from torch import Tensor
 
-from client_app.node import NodeConfig, site_of
+from client_app.memory import ClientMemory
+from client_app.node import site_of
 from task import wire
 from task.config import LocalConfig
-from task.data.federated import Site
 from task.errors import SiteError
 from task.fingerprint import code_directories, fingerprint
+from task.site import NodeConfig, Site
 from task.worker import Worker, shared_worker
+
+IMAGES = "images"  # under which a site keeps the version of its own that a run began with
 
 
 class RequestError(ValueError):
@@ -37,7 +40,6 @@ class Request:
         accepted: for each of them, the round it was last accepted in; 0 before that.
         shares: for each of them, its weight in the round's mean, if this worker is to add up what
             it trains; empty if each model is sent apart.
-        data: the version of a site's images at the handshake; empty before it, and in simulation.
         weights: the global weights; empty in a query.
         broadcast: what the method's server half sends, if anything.
         node_config: this node's own settings.
@@ -50,7 +52,6 @@ class Request:
     clients: list[int]
     accepted: list[int]
     shares: list[float]
-    data: str
     weights: dict[str, Tensor]
     broadcast: dict[str, Tensor]
     node_config: NodeConfig
@@ -67,7 +68,6 @@ class Request:
             clients=wholes(config["clients"], "clients"),
             accepted=wholes(config["accepted"], "accepted"),
             shares=parts(config["shares"], config["clients"]),
-            data=cast(str, config["data"]),
             weights=tensors(message, wire.ARRAYS),
             broadcast=tensors(message, wire.BROADCAST),
             node_config=context.node_config,
@@ -87,11 +87,13 @@ class Request:
                 f"({fingerprint()[:12]}), the server runs other code ({self.fingerprint[:12]})"
             )
         worker = shared_worker(self.experiment, self.site)
-        if self.data and worker.data.dataset.version != self.data:
-            raise SiteError(
-                "its images have changed since the run began, and with them who is trained and who "
-                "is validated on; start the run anew"
-            )
+        if self.site is not None:
+            version = worker.data.dataset.version
+            if ClientMemory(self.run, site=self.site).first(IMAGES, version) != version:
+                raise SiteError(
+                    "its images have changed since the run began, and with them who is trained and "
+                    "who is validated on; start the run anew"
+                )
         return worker
 
     @cached_property

@@ -38,9 +38,9 @@ def request(
     accepted: Sequence[int] = (),
     shares: Sequence[float] = (),
     arrays: Mapping[str, ArrayRecord] = NO_ARRAYS,
-    data: str = "",
+    seconds: float | None = None,
 ) -> Message:
-    """A message to one worker; `task.wire` says what is in it."""
+    """A message to one worker, of no use after so many seconds; `task.wire` says what is in it."""
     config: dict[str, str | int | list[int] | list[float]] = {
         "run": run.id,
         "experiment": run.experiment,
@@ -49,25 +49,29 @@ def request(
         "clients": list(clients),
         "accepted": list(accepted),
         "shares": list(shares),
-        "data": data,
     }
     content = RecordDict({wire.REQUEST: ConfigRecord(dict(config)), **arrays})
-    return Message(content, dst_node_id=node_id, message_type=kind, group_id=str(server_round))
+    return Message(content, node_id, kind, ttl=seconds, group_id=str(server_round))
 
 
 class Exchange:
-    """Messages on their way. Until it asks for their replies the server is free to work."""
+    """Messages on their way. Until it asks for their replies the server is free to work.
+
+    Attributes:
+        unanswered: by message id, the places of those that nobody has answered yet.
+    """
 
     def __init__(self, grid: Grid, messages: Sequence[Message], timeout: float) -> None:
         self._grid = grid
         self._deadline = time.monotonic() + timeout
         pushed = set(grid.push_messages(messages))
-        self._ids = [message.metadata.message_id for message in messages]
-        self._waiting = {message_id for message_id in self._ids if message_id in pushed}
+        self.unanswered = {
+            message.metadata.message_id: place for place, message in enumerate(messages)
+        }
+        self._waiting = self.unanswered.keys() & pushed
 
     def arrivals(self) -> Iterator[tuple[int, Message | None]]:
         """Each message's place and the reply to it, as they arrive; at last None for the others."""
-        places = {message_id: place for place, message_id in enumerate(self._ids)}
         pause = SHORTEST_PAUSE
         while self._waiting:
             pulled = list(self._grid.pull_messages(sorted(self._waiting)))
@@ -78,12 +82,12 @@ class Exchange:
                 message_id = reply.metadata.reply_to_message_id
                 if message_id in self._waiting:
                     self._waiting.discard(message_id)
-                    yield places.pop(message_id), reply
+                    yield self.unanswered.pop(message_id), reply
             self._deadline += time.monotonic() - arrived  # the server's own work, not the clients'
             if not pulled:
                 time.sleep(pause)
                 pause = min(pause * 1.2, LONGEST_PAUSE)
-        for place in places.values():
+        for place in self.unanswered.values():
             yield place, None
 
     def replies(self) -> list[Message | None]:

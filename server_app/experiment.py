@@ -19,6 +19,9 @@ class FederationConfig(Strict):
     workers: Annotated[int, Field(ge=1)] | None
     round_timeout: Annotated[float, Field(gt=0)]
     message_megabytes: Annotated[float, Field(gt=0, le=2000)]
+    join_timeout: Annotated[float, Field(gt=0)]
+    quorum: Annotated[float, Field(ge=0, le=1)]
+    attempts: Annotated[int, Field(ge=1)]
 
 
 class Watch(Strict):

@@ -1,27 +1,25 @@
-"""Who the workers are: asked once, before the first round."""
+"""What a SuperNode says of itself, and whether it can serve the run."""
 
 import math
 import os
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from flwr.app import ConfigRecord, Message, MessageType
-from flwr.serverapp import Grid
+from flwr.app import ConfigRecord, Message
 
-from server_app.exchange import Exchange, Run, essence, request
+from server_app.exchange import essence
 from task import wire
 from task.config import Device
 from task.fingerprint import code_directories, fingerprint
 
-POLL_SECONDS = 0.1
 INTRODUCTION = {
     "seat": int,
     "seats": int,
     "site": str,
-    "data": str,
     "train": int,
     "validation": int,
+    "labels": list,
     "fingerprint": str,
     "code": str,
     "device": str,
@@ -46,12 +44,13 @@ class Seat:
         index: its place among the SuperNodes, from 0; a site's is its client's number.
         device: what its clients are trained on.
         runtime: ``ray`` or ``process``.
+        host: its machine's name; a site keeps that to itself.
         compiled: whether it trains through the compiler.
-        host: its machine's name.
+        seats: how many SuperNodes there are, or sites in the experiment.
         site: the site's name; empty for a simulated worker, which serves any client.
-        data: the version of the site's images.
         train: how many images the site trains on.
         validation: how many it validates on.
+        labels: how many training images it has of each class; empty if it does not tell.
     """
 
     node_id: int
@@ -60,10 +59,11 @@ class Seat:
     runtime: str
     host: str
     compiled: bool = False
+    seats: int = 1
     site: str = ""
-    data: str = ""
     train: int = 0
     validation: int = 0
+    labels: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -75,39 +75,12 @@ class Seat:
         return not self.site or self.index == client
 
 
-def meet(grid: Grid, run: Run, device: Device, timeout: float) -> list[Seat]:
-    """Ask every SuperNode to introduce itself and get ready; sorted by index.
+def read_introduction(reply: Message) -> ConfigRecord:
+    """A SuperNode's answer to the first question.
 
     Raises:
-        HandshakeError: nobody came, somebody cannot train or runs other code, or a GPU was asked
-            for that the clients cannot see.
+        HandshakeError: it is an error, or no introduction.
     """
-    deadline = time.monotonic() + timeout
-    introductions: dict[int, ConfigRecord] = {}
-    expected = 1
-    while len(introductions) < expected:
-        new = sorted(set(grid.get_node_ids()) - introductions.keys())
-        messages = [request(MessageType.QUERY, node_id, run, 0) for node_id in new]
-        replies = Exchange(grid, messages, deadline - time.monotonic()).replies()
-        for node_id, reply in zip(new, replies, strict=True):
-            introductions[node_id] = _introduction(reply, timeout)
-            expected = max(expected, cast(int, introductions[node_id]["seats"]))
-        if time.monotonic() >= deadline:
-            raise HandshakeError(
-                f"{len(introductions)} of {expected} SuperNodes came within {timeout:g} s"
-            )
-        if not new:
-            time.sleep(POLL_SECONDS)
-    _check(list(introductions.values()), device)
-    seats = [_seat(node_id, record) for node_id, record in introductions.items()]
-    return sorted(seats, key=lambda seat: seat.index)
-
-
-def _introduction(reply: Message | None, timeout: float) -> ConfigRecord:
-    if reply is None:
-        raise HandshakeError(
-            f"a SuperNode did not answer within {timeout:g} s (federation.round_timeout)"
-        )
     if reply.has_error():
         reason = essence(reply.error.reason or "")
         raise HandshakeError(f"a SuperNode could not start the ClientApp: {reason}")
@@ -117,49 +90,64 @@ def _introduction(reply: Message | None, timeout: float) -> ConfigRecord:
     return record
 
 
-def _seat(node_id: int, record: ConfigRecord) -> Seat:
+def seat_of(node_id: int, record: ConfigRecord) -> Seat:
+    """The seat that an introduction describes."""
     return Seat(
         node_id=node_id,
         index=cast(int, record["seat"]),
         device=cast(str, record["device"]),
         runtime=cast(str, record["runtime"]),
-        compiled=cast(bool, record["compiled"]),
         host=cast(str, record["host"]),
+        compiled=cast(bool, record["compiled"]),
+        seats=cast(int, record["seats"]),
         site=cast(str, record["site"]),
-        data=cast(str, record["data"]),
         train=cast(int, record["train"]),
         validation=cast(int, record["validation"]),
+        labels=tuple(cast(list[int], record["labels"])),
     )
 
 
-def _check(introductions: list[ConfigRecord], device: Device) -> None:
-    for record in introductions:
-        if record["fingerprint"] != fingerprint():
-            raise HandshakeError(
-                f"the clients import their code from {record['code']!r}, the server from "
-                f"'{code_directories()['task'].parent}', and the two differ. Flower's local "
-                "SuperLink lets its workers import from the directory it was first started in: end "
-                f"it (kill {os.getppid()}) and start it from an empty directory, or use "
-                "'univarfl train', which does"
-            )
-        if device == "cuda" and not record["cuda"]:
-            raise HandshakeError(
-                "device=cuda, but the clients see no GPU: Flower hides it from them unless asked. "
-                f"Add {federation_advice(len(introductions))}, or use 'univarfl train', which does"
-            )
-        if record["error"]:
-            raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
-        if record["site"] and not (
-            cast(int, record["train"]) > 1 and cast(int, record["validation"]) >= 0
-        ):
-            raise HandshakeError(
-                f"site {record['site']!s} says that it trains on {record['train']!s} images and "
-                f"validates on {record['validation']!s}"
-            )
-    sites = [record["site"] for record in introductions if record["site"]]
-    twice = sorted({str(site) for site in sites if sites.count(site) > 1})
-    if twice:
-        raise HandshakeError(f"two SuperNodes call themselves {', '.join(twice)}")
+def check(record: ConfigRecord, device: Device) -> None:
+    """Refuse a SuperNode that cannot serve the run.
+
+    Raises:
+        HandshakeError: it runs other code, sees no GPU where one was asked for, cannot train, or
+            says what cannot be.
+    """
+    if record["fingerprint"] != fingerprint():
+        raise HandshakeError(other_code(record))
+    if device == "cuda" and not record["cuda"] and not record["site"]:
+        raise HandshakeError(
+            "device=cuda, but the clients see no GPU: Flower hides it from them unless asked. "
+            f"Add {federation_advice(cast(int, record['seats']))}, or use 'univarfl train', which "
+            "does"
+        )
+    if record["error"]:
+        raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
+    if record["site"] and not (
+        cast(int, record["train"]) > 1 and cast(int, record["validation"]) >= 0
+    ):
+        raise HandshakeError(
+            f"site {record['site']!s} says that it trains on {record['train']!s} images and "
+            f"validates on {record['validation']!s}"
+        )
+
+
+def other_code(record: ConfigRecord) -> str:
+    """What is wrong where client and server run different code, and what to do."""
+    if record["site"]:
+        return (
+            f"site {record['site']!s} runs other code ({cast(str, record['fingerprint'])[:12]}) "
+            f"than the coordinator ({fingerprint()[:12]}): install the same version there, and see "
+            "in the site's log whether another tree shadows it"
+        )
+    return (
+        f"the clients import their code from {record['code']!r}, the server from "
+        f"'{code_directories()['task'].parent}', and the two differ. Flower's local "
+        "SuperLink lets its workers import from the directory it was first started in: end "
+        f"it (kill {os.getppid()}) and start it from an empty directory, or use "
+        "'univarfl train', which does"
+    )
 
 
 def federation_advice(supernodes: int) -> str:
@@ -171,12 +159,14 @@ def federation_advice(supernodes: int) -> str:
     )
 
 
-def hidden_gpu_warning(seats: list[Seat], device: Device, server_sees_gpu: bool) -> str:
+def hidden_gpu_warning(seats: Sequence[Seat], device: Device, server_sees_gpu: bool) -> str:
     """What to say when the server sees a GPU that its clients do not; empty when there is nothing.
 
     Clients told to use the CPU, or on another host than the server, are no reason to warn.
     """
-    if device != "auto" or not server_sees_gpu or any(seat.device != "cpu" for seat in seats):
+    if device != "auto" or not server_sees_gpu:
+        return ""
+    if any(seat.device != "cpu" or seat.site for seat in seats):
         return ""
     return (
         "the clients train on the CPU although this machine has a GPU, because Flower hides it "

@@ -17,6 +17,11 @@ def participant_count(num_clients: int, rho: float) -> int:
     return max(1, math.floor(Decimal(str(rho)) * num_clients + Decimal("0.5")))
 
 
+def least_share(share: float, clients: int) -> int:
+    """The smallest number of clients that is at least a share of them, as typed in decimal."""
+    return math.ceil(Decimal(str(share)) * clients)
+
+
 def participants(num_clients: int, rho: float, seed: int, server_round: int) -> list[int]:
     """Sample a share `rho` of the clients without replacement; ascending."""
     count = participant_count(num_clients, rho)

@@ -47,6 +47,7 @@ CLIENT_COLUMNS = (
     "round", "client", "site", "status", "reason", "examples", "seconds", "device",
 )  # fmt: skip
 CLASS_COLUMNS = ("round", "class", "examples", "recall")
+EVENT_COLUMNS = ("time", "round", "site", "event")
 CLIENT_LOSSES = ("ce", "l_he", "l_v")  # always there; a method's other terms follow
 
 NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
@@ -100,6 +101,7 @@ class Recorder:
         logger.addHandler(self._log)
         self._write_rows("rounds.csv", [ROUND_COLUMNS])
         self._write_rows("classes.csv", [CLASS_COLUMNS])
+        self._write_rows("events.csv", [EVENT_COLUMNS])
         terms = [term for member in experiment.local_method().members() for term in member.terms]
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
         self._write_rows("clients.csv", [[*CLIENT_COLUMNS, *self._client_losses]])
@@ -148,6 +150,11 @@ class Recorder:
             ],
         )
         self._audience.round(server_round, scores)
+
+    def event(self, server_round: int, site: str, what: str) -> None:
+        """Record what happened to a site, or to the run as a whole."""
+        self._write_rows("events.csv", [(timestamp(), server_round, site, what)])
+        logger.warning("%s", f"site {site}: {what}" if site else what)
 
     def save_model(self, weights: Weights) -> None:
         """Write the final global model; equal weights give an equal file."""

@@ -3,7 +3,7 @@
 A request holds ``ARRAYS`` (the global weights), ``BROADCAST`` (what the method's server half sends)
 and ``REQUEST`` (``run``, its id; ``experiment``, a `LocalConfig` as JSON; ``fingerprint``;
 ``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0;
-``data``, the version of a site's images as it introduced itself; ``shares``, for each client its
+``shares``, for each client its
 weight in the round's mean, where the worker is to add up its clients; else empty).
 Its reply holds one record ``CLIENTS``, a table with a row for each client of the cohort, and the
 arrays of each under ``key(kind, client)``; where the worker adds up, one sum under

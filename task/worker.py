@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from task.config import LocalConfig
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
-from task.data.federated import Site, federate, federate_site
+from task.data.federated import federate, federate_site
 from task.device import choose_device, prepare_process
 from task.errors import ConfigError
 from task.evaluation import Quality, Score, assess, evaluate
 from task.methods.base import Tensors
 from task.seeding import derived_seed, torch_generator
+from task.site import Site
 from task.training import LocalResult, LocalTrainer
 
 NOTHING: Tensors = MappingProxyType({})
@@ -40,7 +41,7 @@ class Worker:
     def __init__(self, config: LocalConfig, site: Site | None = None) -> None:
         prepare_process()
         self.config = config
-        self.device = choose_device(config.device)
+        self.device = choose_device(site.device if site else config.device)
         self.data = federate(config) if site is None else federate_site(config, site)
         self.images = DeviceImages(self.data.dataset, self.device)
         self.method = config.local_method()

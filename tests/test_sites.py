@@ -18,8 +18,9 @@ from server_app.recorder import read_record
 from server_app.train import train_experiment
 from server_app.weights import from_tensors, to_record
 from task import wire
-from task.data.federated import Site, federate_site
+from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
+from task.site import Site
 from task.worker import Worker, shared_worker
 from tests.conftest import Train, rows, sha256
 from tests.task.data import making
@@ -74,7 +75,7 @@ def test_sites_train_as_the_same_domains_do_in_simulation(
     deployment: Deployment, places: Path, tmp_path: Path, train: Train
 ) -> None:
     for site in ("south", "north"):
-        deployment.join(f"site='{site}' data-dir='{places / site}'")
+        deployment.join(f"site='{site}' data-dir='{places / site}' memory-dir='{tmp_path / site}'")
     words = [*EXPERIMENT, *SITES, f"data.root={places / 'together'}"]
     said, directory = run_app(deployment, tmp_path / "runs", [*words, "data.test_share=1"])
     record = read_record(directory)
@@ -97,7 +98,9 @@ def test_a_site_that_cannot_read_its_data_says_why_to_itself_alone(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     making.tree(tmp_path / "secret_name", ["cat", "dog", "zebra"], 4)
-    log = deployment.join(f"site='north' data-dir='{tmp_path / 'secret_name'}'")
+    log = deployment.join(
+        f"site='north' data-dir='{tmp_path / 'secret_name'}' memory-dir='{tmp_path / 'memory'}'"
+    )
     names = ["partition=sites", "partition.names=[north]"]
     _, directory = run_app(deployment, tmp_path / "runs", [*EXPERIMENT, *names])
     record = read_record(directory)
@@ -110,7 +113,7 @@ def test_a_site_that_cannot_read_its_data_says_why_to_itself_alone(
 class TestOneSite:
     def test_labels_follow_the_experiment_and_not_the_folders(self, places: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
-        data = federate_site(config, Site("north", str(places / "north")))
+        data = federate_site(config, Site(name="north", directory=str(places / "north")))
         assert data.dataset.classes == ("dog", "cat", "fox")
         assert data.dataset.labels.tolist() == [1] * 12 + [0] * 12
         assert list(data.clients) == [0]
@@ -119,22 +122,22 @@ class TestOneSite:
 
     def test_the_coordinators_root_is_not_looked_at(self, places: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES, "data.root=/etc"]).local()
-        data = federate_site(config, Site("south", str(places / "south")))
+        data = federate_site(config, Site(name="south", directory=str(places / "south")))
         assert len(data.dataset.images) == 36
         assert list(data.clients) == [1]
 
     def test_an_unknown_site_is_refused(self, places: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
         with pytest.raises(SiteError, match=r"calls itself 'east', .* sites are north, south"):
-            federate_site(config, Site("east", str(places / "north")))
+            federate_site(config, Site(name="east", directory=str(places / "north")))
 
     def test_an_empty_site_is_refused(self, tmp_path: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
         with pytest.raises(ConfigError, match="holds no images"):
-            federate_site(config, Site("north", str(tmp_path)))
+            federate_site(config, Site(name="north", directory=str(tmp_path)))
         making.save(tmp_path / "cat" / "1.png", 0)
         with pytest.raises(DataError, match="1 images are too few to train on"):
-            federate_site(config, Site("north", str(tmp_path)))
+            federate_site(config, Site(name="north", directory=str(tmp_path)))
 
 
 class TestWhoseData:
@@ -142,9 +145,13 @@ class TestWhoseData:
         assert site_of({"partition-id": 0, wire.IN_PROCESS: True}, []) is None
 
     def test_a_sites_name_is_its_own_or_its_directorys(self) -> None:
-        assert site_of({"site": "a", "data-dir": "/data/x"}, ["a"]) == Site("a", "/data/x")
-        assert site_of({"data-dir": "/data/x"}, ["x"]) == Site("x", "/data/x")
-        assert site_of({"site": 1, "data-dir": "/data/x"}, ["1"]) == Site("1", "/data/x")
+        assert site_of({"site": "a", "data-dir": "/data/x"}, ["a"]) == Site(
+            name="a", directory="/data/x"
+        )
+        assert site_of({"data-dir": "/data/x"}, ["x"]) == Site(name="x", directory="/data/x")
+        assert site_of({"site": 1, "data-dir": "/data/x"}, ["1"]) == Site(
+            name="1", directory="/data/x"
+        )
 
     @pytest.mark.parametrize(
         ("node_config", "sites", "message"),
@@ -158,7 +165,10 @@ class TestWhoseData:
                 "x is a site with data of its own; run with partition=si",
             ),
             ({"partition-id": 0, "data-dir": "/data/x"}, [], "x is a site with data of its own"),
-            ({"data-dir": "data/x"}, ["x"], "data-dir of site x must be an absolute path"),
+            ({"data-dir": "data/x"}, ["x"], "site x, data-dir: must be an absolute path"),
+            ({"data-dir": "/x", "max-nrom": 1}, ["x"], "max-nrom: is no setting of a site; they "),
+            ({"data-dir": "/x", "max-norm": 0}, ["x"], "max-norm: input should be greater than 0"),
+            ({"data-dir": "/x", "device": "tpu"}, ["x"], "device: input should be 'auto', 'cpu'"),
         ],
     )
     def test_anything_else_is_refused(
@@ -174,7 +184,9 @@ def clinic(tmp_path: Path) -> tuple[Path, InProcessGrid, list[int]]:
     directory = making.tree(tmp_path / "Clinic_X", ["cat", "dog"], 10)
     grid = InProcessGrid(client_app.app.app, 1)
     (node,) = grid.get_node_ids()
-    grid._contexts[node].node_config = {"site": "north", "data-dir": str(directory)}
+    grid._contexts[node].node_config = {
+        "site": "north", "data-dir": str(directory), "memory-dir": str(tmp_path / "memory"),
+    }  # fmt: skip
     return directory, grid, [node]
 
 
@@ -184,16 +196,15 @@ class TestDiscretion:
     words: ClassVar = [*EXPERIMENT, "partition=sites", "partition.names=[north]"]
 
     def ask(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: str, data: str = "",
-        client: int = 0,
-    ) -> Message:  # fmt: skip
+        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: str, client: int = 0
+    ) -> Message:
         _, grid, (node,) = clinic
         local = compose_experiment(self.words).local()
         run = Run("run", local.model_dump_json())
         worker = Worker(local)
         arrays = {wire.ARRAYS: to_record(from_tensors(worker.initial_weights()))}
         shared_worker.cache_clear()  # a SuperNode starts a new process for each message
-        message = request(kind, node, run, 1, [client], [0], arrays=arrays, data=data)
+        message = request(kind, node, run, 1, [client], [0], arrays=arrays)
         (reply,) = Exchange(grid, [message], 60).replies()
         assert reply is not None
         return reply
@@ -226,10 +237,10 @@ class TestDiscretion:
     def test_images_that_change_during_a_run_end_it(
         self, clinic: tuple[Path, InProcessGrid, list[int]]
     ) -> None:
-        version = str(self.introduced(clinic)["data"])
-        assert not self.ask(clinic, MessageType.TRAIN, version).has_error()
+        assert self.introduced(clinic)["error"] == ""
+        assert not self.ask(clinic, MessageType.TRAIN).has_error()
         making.save(clinic[0] / "cat" / "new.png", 99)
-        reply = self.ask(clinic, MessageType.TRAIN, version)
+        reply = self.ask(clinic, MessageType.TRAIN)
         assert reply.has_error()
         assert "its images have changed since the run began" in str(reply.error.reason)
 

@@ -12,20 +12,9 @@ from task.data.partitions.base import Pool
 from task.data.store import open_dataset
 from task.errors import DataError, SiteError
 from task.seeding import numpy_generator
+from task.site import Site
 
 VALIDATION_SHARE = 0.1
-
-
-class Site(NamedTuple):
-    """A machine that is a client with data of its own.
-
-    Attributes:
-        name: as the experiment lists it.
-        directory: its images. Only the machine's own settings say where they are.
-    """
-
-    name: str
-    directory: str
 
 
 class ClientSplit(NamedTuple):
@@ -84,6 +73,11 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
         raise SiteError(f"a SuperNode calls itself {site.name!r}, and {known}")
     client = list(sites).index(site.name)
     dataset = open_dataset(config.source().at_site(site.directory))
+    if site.most_epochs is not None and config.local_epochs > site.most_epochs:
+        raise SiteError(
+            f"site {site.name} trains {site.most_epochs} local epochs a round at most (its "
+            f"max-epochs), and the experiment asks for {config.local_epochs}"
+        )
     split = hold_out(dataset.train, config.seed, client)
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")

@@ -143,7 +143,6 @@ class TestCohort:
             [1],
             [accepted],
             [],
-            "",
             weights,
             {},
             {wire.IN_PROCESS: True},

@@ -14,12 +14,17 @@ from server_app.handshake import (
     Seat,
     federation_advice,
     hidden_gpu_warning,
-    meet,
 )
+from server_app.roster import Roster
 from task import fingerprint, wire
+from task.config import Device
 
 EXPERIMENT = compose_experiment([]).local().model_dump_json()
 RUN = Run("run", EXPERIMENT)
+
+
+def meet(grid: InProcessGrid, run: Run, device: Device) -> list[Seat]:
+    return Roster(grid, run, device, [], lambda *_: None).meet(60)
 
 
 def introducing(**changes: str | bool | int) -> ClientApp:
@@ -37,7 +42,7 @@ def introducing(**changes: str | bool | int) -> ClientApp:
 
 
 def test_seats_are_known_by_their_index() -> None:
-    seats = meet(InProcessGrid(client_app.app.app, 3), RUN, "auto", 60)
+    seats = meet(InProcessGrid(client_app.app.app, 3), RUN, "auto")
     assert [seat.index for seat in seats] == [0, 1, 2]
     assert {(seat.device, seat.runtime) for seat in seats} == {("cpu", "process")}
 
@@ -45,11 +50,11 @@ def test_seats_are_known_by_their_index() -> None:
 def test_other_code_is_refused_and_both_places_named() -> None:
     grid = InProcessGrid(introducing(fingerprint="0" * 64, code="/another/tree"), 1)
     with pytest.raises(HandshakeError, match="import their code from '/another/tree', the server"):
-        meet(grid, RUN, "auto", 60)
+        meet(grid, RUN, "auto")
 
 
 def test_a_client_refuses_a_server_of_other_code() -> None:
-    request = Request("run", EXPERIMENT, "0" * 64, 1, [0], [0], [], "", {}, {}, {})
+    request = Request("run", EXPERIMENT, "0" * 64, 1, [0], [0], [], {}, {}, {})
     with pytest.raises(CodeMismatchError, match="the server runs other code"):
         _ = request.worker
 
@@ -64,7 +69,7 @@ def test_the_fingerprint_follows_the_files() -> None:
 def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_shows_it() -> None:
     grid = InProcessGrid(introducing(cuda=False), 2)
     with pytest.raises(HandshakeError) as caught:
-        meet(grid, RUN, "cuda", 60)
+        meet(grid, RUN, "cuda")
     assert "device=cuda, but the clients see no GPU" in str(caught.value)
     assert (
         '--federation-config "num-supernodes=2 client-resources-num-cpus=1 '
@@ -75,25 +80,25 @@ def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_sho
 @pytest.mark.parametrize("counts", [{"train": 0}, {"train": -5}, {"validation": -1}])
 def test_a_site_with_impossible_counts_is_refused(counts: dict[str, int]) -> None:
     claims: dict[str, str | int] = {"site": "ward", "train": 9, "validation": 1, **counts}
-    with pytest.raises(HandshakeError, match=r"site ward says that it trains on -?\d+ images"):
-        meet(InProcessGrid(introducing(**claims), 1), RUN, "auto", 60)
+    with pytest.raises(HandshakeError, match=r"site '?ward'? says that it trains on -?\d+ images"):
+        meet(InProcessGrid(introducing(**claims), 1), RUN, "auto")
 
 
 def test_a_client_that_cannot_train_says_why() -> None:
     broken = EXPERIMENT.replace('"image_size":32', '"image_size":16')
     with pytest.raises(HandshakeError, match=r"data.image_size=16: model cnn needs 32 pixels"):
-        meet(InProcessGrid(client_app.app.app, 1), Run("run", broken), "auto", 60)
+        meet(InProcessGrid(client_app.app.app, 1), Run("run", broken), "auto")
 
 
 def test_an_introduction_of_another_form_is_refused() -> None:
     with pytest.raises(HandshakeError, match="introduction cannot be read"):
-        meet(InProcessGrid(introducing(seats="two"), 1), RUN, "auto", 60)
+        meet(InProcessGrid(introducing(seats="two"), 1), RUN, "auto")
 
 
 def test_two_sites_of_one_name_are_refused() -> None:
     grid = InProcessGrid(introducing(site="clinic", train=5, validation=1), 2)
     with pytest.raises(HandshakeError, match="two SuperNodes call themselves clinic"):
-        meet(grid, RUN, "auto", 60)
+        meet(grid, RUN, "auto")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
