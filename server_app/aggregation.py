@@ -63,6 +63,30 @@ class Aggregator:
         self._counters = [name for name, v in buffers.items() if not v.is_floating_point()]
         self._seed = seed
 
+    def state(self) -> Weights:
+        """What the strategy remembers: numbers and arrays by attribute and, in those, by name."""
+        found: Weights = {}
+        for name in self.settings.remembers:
+            value = getattr(self._strategy, name)
+            if isinstance(value, dict | list):
+                items = value.items() if isinstance(value, dict) else enumerate(value)
+                found |= {f"{name}/{key}": np.asarray(part) for key, part in items}
+            elif value is not None:
+                found[name] = np.asarray(value)
+        return found
+
+    def restore(self, state: Weights) -> None:
+        """Put back what `state` gave."""
+        for name in self.settings.remembers:
+            parts = {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(name)}
+            if name in parts:
+                setattr(self._strategy, name, float(parts[name]))
+            elif all(key.isdigit() for key in parts):
+                listed = [parts[key] for key in sorted(parts, key=int)]
+                setattr(self._strategy, name, listed or None)
+            else:
+                setattr(self._strategy, name, parts)
+
     def aggregate(self, server_round: int, intake: Intake, grid: Grid) -> Weights:
         """The new global weights, in the names, order and dtypes of the present ones.
 

@@ -6,6 +6,7 @@ import shlex
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from server_app.checkpoint import Checkpoint, load_checkpoint
 from server_app.composition import compose_experiment
 from server_app.curves import draw_curves
 from server_app.engines.inprocess_grid import InProcessGrid
@@ -14,7 +15,8 @@ from server_app.federation import Federation
 from server_app.handshake import HandshakeError
 from server_app.patience import RunFailedError
 from server_app.progress import closing_lines, show_progress
-from server_app.recorder import INTERRUPTED, Recorder, plan_run_directory
+from server_app.recorder import INTERRUPTED, NOTHING, Recorder, plan_run_directory
+from server_app.resuming import whole_words
 from task.errors import ConfigError, DataError, DeviceError
 
 app = ServerApp()
@@ -31,25 +33,31 @@ def main(grid: Grid, context: Context) -> None:
             record has status ``failed`` and the reason.
     """
     show_progress()
-    overrides = shlex.split(str(context.run_config["overrides"]))
     try:
+        overrides = whole_words(shlex.split(str(context.run_config["overrides"])))
         experiment = compose_experiment(overrides)
         if experiment.engine == "inprocess" and not isinstance(grid, InProcessGrid):
             raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
-        directory = plan_run_directory(experiment)
+        directory, checkpoint = plan_run_directory(experiment), None
+        if experiment.resume:
+            checkpoint = load_checkpoint(directory)
+        recorder = Recorder(directory, experiment, checkpoint.round if checkpoint else NOTHING)
     except ConfigError as error:
         logger.error("%s", error)
         raise
-    recorder = Recorder(directory, experiment)
-    engine = {"name": "inprocess" if isinstance(grid, InProcessGrid) else "flower"}
-    recorder.update(engine={**engine, "run_id": str(context.run_id)}, overrides=overrides)
-    conduct(grid, experiment, recorder)
+    name = "inprocess" if isinstance(grid, InProcessGrid) else "flower"
+    recorder.update(engine={"name": name, "run_id": str(context.run_id)})
+    if not experiment.resume:
+        recorder.update(overrides=overrides)
+    conduct(grid, experiment, recorder, checkpoint)
 
 
-def conduct(grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
+def conduct(
+    grid: Grid, experiment: Experiment, recorder: Recorder, checkpoint: Checkpoint | None
+) -> None:
     """Run the experiment and close its record, whatever happens."""
     try:
-        Federation(grid, experiment, recorder).run()
+        Federation(grid, experiment, recorder, checkpoint).run()
         draw_curves(recorder.directory)
     except (ConfigError, DataError, DeviceError, HandshakeError, RunFailedError) as error:
         logger.error("the run failed: %s", error)

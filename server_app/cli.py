@@ -72,9 +72,10 @@ def train(
     # Imported here because Hydra, torch and Flower take seconds that --help need not wait for.
     from server_app.composition import checked, compose_config  # noqa: PLC0415
     from server_app.engines.superlink import superlink_of  # noqa: PLC0415
+    from server_app.resuming import whole_words  # noqa: PLC0415
 
-    words = overrides or []
     try:
+        words = whole_words(overrides or [])
         config = compose_config(words)
         with superlink_of(config.engine) as superlink:
             from server_app.train import train_experiment  # noqa: PLC0415  (torch, meanwhile)

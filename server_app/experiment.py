@@ -47,6 +47,7 @@ class Experiment(LocalConfig):
     engine: Literal["flower", "inprocess"]
     output_dir: str | None
     run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")] | None
+    resume: str | None
     watch: Watch
     published: list[Table]
     strategy: Settings

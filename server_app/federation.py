@@ -9,6 +9,7 @@ import torch
 from flwr.app import MessageType
 from flwr.serverapp import Grid
 
+from server_app.checkpoint import Checkpoint, save_checkpoint
 from server_app.exchange import Exchange, Run, request
 from server_app.experiment import Experiment
 from server_app.global_model import GlobalModel
@@ -36,9 +37,18 @@ logger = logging.getLogger("univarfl")
 
 
 class Federation:
-    """One run over one grid, from the first handshake to the final model."""
+    """One run over one grid, from the first handshake to the final model.
 
-    def __init__(self, grid: Grid, experiment: Experiment, recorder: Recorder) -> None:
+    Args:
+        grid: where the SuperNodes are.
+        experiment: what is run.
+        recorder: keeps the record.
+        checkpoint: the state to go on from, if the run is resumed.
+    """
+
+    def __init__(
+        self, grid: Grid, experiment: Experiment, recorder: Recorder, checkpoint: Checkpoint | None
+    ) -> None:
         self.grid = grid
         self.experiment = experiment
         self.recorder = recorder
@@ -49,6 +59,7 @@ class Federation:
         self.roster = Roster(grid, self.message, experiment.device, self.sites, self._note)
         self.stragglers = Stragglers(grid, self._note)
         self.server_round = 0
+        self.checkpoint = checkpoint
 
     def run(self) -> None:
         """Run every round, and keep the model.
@@ -61,22 +72,40 @@ class Federation:
         self._meet_workers()
         self._describe_data()
         self.model = GlobalModel(self.experiment, self.worker, self.train_sizes)
-        rounds_started = time.perf_counter()
-        first = self._test()
-        self.recorder.round(0, {"test": first.means}, recall=first.recall)
-        for server_round in range(1, self.experiment.rounds + 1):
+        connected = time.perf_counter()
+        before = self._go_on() if self.checkpoint else self._begin()
+        for server_round in range(self.server_round + 1, self.experiment.rounds + 1):
             final = self._round(server_round)
+            if server_round < self.experiment.rounds:
+                spent = before + time.perf_counter() - connected
+                state = self.model.state()
+                kept = Checkpoint(server_round, spent, state, self.patience.state())
+                save_checkpoint(self.recorder.directory, kept)
         self.recorder.save_model(self.model.weights)
         ended = time.perf_counter()
         seconds = {
-            "connect": round(rounds_started - started, 3),
-            "rounds": round(ended - rounds_started, 3),
-            "total": round(ended - started, 3),
+            "connect": round(connected - started, 3),
+            "rounds": round(before + ended - connected, 3),
+            "total": round(before + ended - started, 3),
         }
         results = {split: final[split] for split in ("test", "validation")}
         self.recorder.update(seconds=seconds, results=results)
         self.stragglers.drop()
         self._forget_memories()
+
+    def _begin(self) -> float:
+        """Score the untrained model."""
+        first = self._test()
+        self.recorder.round(0, {"test": first.means}, recall=first.recall)
+        return 0.0
+
+    def _go_on(self) -> float:
+        """Put back the state after the last full round; the seconds up to there."""
+        assert self.checkpoint is not None
+        self.server_round = self.checkpoint.round
+        self.model.restore(self.checkpoint.model)
+        self.patience.restore(self.checkpoint.patience)
+        return self.checkpoint.seconds
 
     def _describe_data(self) -> None:
         """Record who holds how many images: each site says so itself, the rest is divided here."""

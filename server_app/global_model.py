@@ -7,6 +7,7 @@ from flwr.app import ArrayRecord, MessageType
 from flwr.serverapp import Grid
 
 from server_app.aggregation import Aggregator
+from server_app.checkpoint import ModelState
 from server_app.experiment import Experiment
 from server_app.intake import Intake
 from server_app.weights import Weights, from_tensors, to_record, to_tensors
@@ -15,11 +16,18 @@ from task.averaging import shares_of
 from task.methods.base import Contribution, trained_parameters
 from task.worker import Worker
 
+WEIGHTS, STRATEGY, HALF = "weights", "strategy", "half"
+
 logger = logging.getLogger("univarfl")
 
 
 class GlobalModel:
     """The global weights, moved by the aggregation and the method's server half.
+
+    Args:
+        experiment: the experiment.
+        worker: the server's.
+        sizes: by client, its training images; looked at each round, as sites come late.
 
     Attributes:
         weights: as they are now.
@@ -41,8 +49,7 @@ class GlobalModel:
         self._server_half = worker.method.server({name: initial[name] for name in trained})
         self.last_accepted = [0] * experiment.num_clients
         self.adds_up = strategy.linear
-        self._sizes = sizes
-        self._counts = [strategy.weight(size) for size in sizes]
+        self._sizes, self._weight = sizes, strategy.weight
 
     @property
     def broadcast(self) -> Weights:
@@ -54,7 +61,7 @@ class GlobalModel:
         return Intake(
             self.weights,
             self.broadcast,
-            shares_of({client: self._counts[client] for client in sampled}),
+            shares_of({client: self._weight(self._sizes[client]) for client in sampled}),
             {client: self._sizes[client] for client in sampled},
             each=not self.adds_up,
             mean=self.adds_up or self._server_half is not None,
@@ -65,6 +72,26 @@ class GlobalModel:
         """The size of one client's reply: a model, and an answer as large as the broadcast."""
         sent = [*self.weights.values(), *self.broadcast.values()]
         return sum(value.nbytes for value in sent)
+
+    def state(self) -> ModelState:
+        """All that the next round needs, to be kept."""
+        half = from_tensors(self._server_half.state) if self._server_half else {}
+        kinds = {WEIGHTS: self.weights, STRATEGY: self._aggregator.state(), HALF: half}
+        arrays = {f"{kind}/{name}": v for kind, found in kinds.items() for name, v in found.items()}
+        return ModelState(arrays, list(self.last_accepted))
+
+    def restore(self, state: ModelState) -> None:
+        """Put back what `state` gave."""
+        kinds: dict[str, Weights] = {WEIGHTS: {}, STRATEGY: {}, HALF: {}}
+        for key, value in state.arrays.items():
+            kind, _, name = key.partition("/")
+            kinds[kind][name] = value
+        self.weights = {name: kinds[WEIGHTS][name] for name in self.weights}
+        self._aggregator.restore(kinds[STRATEGY])
+        if self._server_half:
+            for name, tensor in to_tensors(kinds[HALF]).items():
+                self._server_half.state[name].copy_(tensor)
+        self.last_accepted = list(state.last_accepted)
 
     def records(self, kind: str) -> dict[str, ArrayRecord]:
         """What a client needs for a message of a kind, as Flower sends it."""
@@ -86,9 +113,10 @@ class GlobalModel:
         before = self.weights
         self.weights = self._aggregator.aggregate(server_round, intake, grid)
         if self._server_half:
-            share = sum(self._counts[client] for client in sorted(intake.accepted))
+            counts = list(map(self._weight, self._sizes))
+            share = sum(counts[client] for client in sorted(intake.accepted))
             clients = Contribution(
-                share / sum(self._counts), to_tensors(intake.mean()), intake.mean_extra()
+                share / sum(counts), to_tensors(intake.mean()), intake.mean_extra()
             )
             new = self._server_half.update(to_tensors(before), to_tensors(self.weights), clients)
             self.weights = from_tensors(new)

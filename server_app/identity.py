@@ -10,7 +10,15 @@ from typing import Any
 from task.fingerprint import code_directories, hash_of
 
 # Where a run is kept, how it is shown, and by how many workers of what engine it is computed.
-UNDECIDING_SETTINGS = ("output_dir", "run_id", "published", "watch", "engine", "federation")
+UNDECIDING_SETTINGS = (
+    "output_dir",
+    "run_id",
+    "resume",
+    "published",
+    "watch",
+    "engine",
+    "federation",
+)
 UNDECIDING_FOLDERS = ("report", "sweep", "watching")
 
 

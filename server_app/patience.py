@@ -1,6 +1,7 @@
 """When a run that trains nobody any more is over."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from server_app.replies import ClientUpdate
 
@@ -23,6 +24,14 @@ class Patience:
         self._num_clients = num_clients
         self._failed: set[int] = set()
         self._empty_rounds = 0
+
+    def state(self) -> dict[str, Any]:
+        """What it has borne, to be kept."""
+        return {"failed": sorted(self._failed), "empty_rounds": self._empty_rounds}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put back what `state` gave."""
+        self._failed, self._empty_rounds = set(state["failed"]), state["empty_rounds"]
 
     def watch(self, server_round: int, trained: Sequence[ClientUpdate], least_updates: int) -> None:
         """Look at one round's participants, of whom `least_updates` had to succeed.

@@ -16,10 +16,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 from safetensors.numpy import save_file
 
+from server_app.checkpoint import NAME as CHECKPOINT
+from server_app.checkpoint import load_checkpoint
 from server_app.experiment import Experiment
-from server_app.identity import code_hash
+from server_app.identity import code_hash, identity_of
 from server_app.replies import ClientUpdate
 from server_app.watching.base import Audience
 from server_app.watching.mlflow import MLflow
@@ -30,6 +33,8 @@ from task.fingerprint import fingerprint
 
 FORMAT = 2  # 1 had no classes.csv, no code, and of the test set only accuracy and loss
 WATCHERS = (TensorBoard, MLflow)
+NOTHING = -1  # the round up to which a run is kept that left no checkpoint
+LOCK = ".lock"
 INTERRUPTED = "interrupted"  # the reason of a failed run that a person ended
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
@@ -62,14 +67,19 @@ def runs_directory(experiment: Experiment) -> Path:
 
 
 def plan_run_directory(experiment: Experiment) -> Path:
-    """The directory that a run's record will have: not there yet, in a place that can be written.
+    """The directory that a run's record will have, in a place that can be written.
+
+    It is not there yet, unless the run is resumed.
 
     Raises:
-        ConfigError: the place cannot be written, or a run of this name is there already.
+        ConfigError: the place cannot be written, a run of this name is there already, or it cannot
+            be resumed.
     """
     parent = runs_directory(experiment)
     directory = parent / (experiment.run_id or new_run_id(experiment))
-    if directory.exists():
+    if experiment.resume:
+        check_resumable(directory, experiment)
+    elif directory.exists():
         raise ConfigError("run_id", directory.name, f"{parent} holds that run already")
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +93,42 @@ def plan_run_directory(experiment: Experiment) -> Path:
     return directory
 
 
+def check_resumable(directory: Path, experiment: Experiment) -> None:
+    """Refuse to go on with a run that is done, or that would become another one.
+
+    Raises:
+        ConfigError: it is completed or goes on elsewhere, its settings or code were others, or its
+            checkpoint cannot be read.
+    """
+    hold(directory).release()
+    load_checkpoint(directory)
+    record = read_record(directory)
+    if record["status"] == "completed":
+        raise ConfigError("resume", directory, "that run is completed")
+    if record["format"] != FORMAT or record.get("code") != code_hash():
+        allowed = "that run was made by another version of the code; go on with that version"
+        raise ConfigError("resume", directory, allowed)
+    config = experiment.model_dump()
+    if identity_of(record["config"], code_hash()) != identity_of(config, code_hash()):
+        allowed = "only federation, watch and engine may be set anew when a run goes on"
+        raise ConfigError("resume", directory, allowed)
+
+
+def hold(directory: Path) -> FileLock:
+    """Keep others from the run; the system lets go of it when this process ends, however it does.
+
+    Raises:
+        ConfigError: another process is at work on it.
+    """
+    lock = FileLock(directory / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        allowed = "another process is at work on that run"
+        raise ConfigError("resume", directory, allowed) from None
+    return lock
+
+
 def new_run_id(experiment: Experiment) -> str:
     """A name that tells what was run, and that two runs of the same second do not share."""
     now = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")
@@ -91,25 +137,57 @@ def new_run_id(experiment: Experiment) -> str:
 
 
 class Recorder:
-    """Writes one run's record, each file so that a reader never sees half of it."""
+    """Writes one run's record, each file so that a reader never sees half of it.
 
-    def __init__(self, directory: Path, experiment: Experiment) -> None:
+    Args:
+        directory: the run's; it is there already if the run is resumed.
+        experiment: what is run.
+        kept: of a resumed run, the last round that stays in the record.
+
+    Raises:
+        ConfigError: another process is running it.
+    """
+
+    def __init__(self, directory: Path, experiment: Experiment, kept: int = NOTHING) -> None:
         self.directory = directory
-        directory.mkdir()
+        directory.mkdir(exist_ok=bool(experiment.resume))
+        self._lock = hold(directory)
         self._log = logging.FileHandler(directory / "run.log")
         self._log.setFormatter(logging.Formatter(LOG_FORMAT))
         logger.addHandler(self._log)
-        self._write_rows("rounds.csv", [ROUND_COLUMNS])
-        self._write_rows("classes.csv", [CLASS_COLUMNS])
-        self._write_rows("events.csv", [EVENT_COLUMNS])
         terms = [term for member in experiment.local_method().members() for term in member.terms]
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
-        self._write_rows("clients.csv", [[*CLIENT_COLUMNS, *self._client_losses]])
-        self.summary: dict[str, Any] = {
+        self.summary = self._go_on(kept) if experiment.resume else self._begin(experiment)
+        self.update()
+        self._audience = Audience(kind for kind in WATCHERS if kind.wanted(experiment))
+        self._audience.begin(directory, self.summary)
+
+    def _go_on(self, kept: int) -> dict[str, Any]:
+        """Take up a record after a round: what came later is done again."""
+        for name, columns in self._tables().items():
+            keep_rounds(self.directory / name, columns, kept)
+        self.event(max(kept, 0), "", "the run was resumed")
+        record = read_record(self.directory)
+        resumed = [*record.get("resumed", []), timestamp()]
+        return {**record, "status": "running", "reason": "", "resumed": resumed}
+
+    def _tables(self) -> dict[str, Sequence[str]]:
+        """The columns of the tables whose rows begin with their round."""
+        return {
+            "rounds.csv": ROUND_COLUMNS,
+            "classes.csv": CLASS_COLUMNS,
+            "clients.csv": [*CLIENT_COLUMNS, *self._client_losses],
+        }
+
+    def _begin(self, experiment: Experiment) -> dict[str, Any]:
+        """A new record."""
+        for name, columns in {**self._tables(), "events.csv": EVENT_COLUMNS}.items():
+            self._write_rows(name, [columns])
+        return {
             "format": FORMAT,
             "status": "running",
             "reason": "",
-            "run_id": directory.name,
+            "run_id": self.directory.name,
             "key": secrets.token_hex(16),
             "config": experiment.model_dump(),
             "fingerprint": fingerprint(),
@@ -118,9 +196,6 @@ class Recorder:
             "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": 1},
             "started": timestamp(),
         }
-        self.update()
-        self._audience = Audience(kind for kind in WATCHERS if kind.wanted(experiment))
-        self._audience.begin(directory, self.summary)
 
     def update(self, **entries: Any) -> None:
         """Put entries into ``run.json``."""
@@ -160,7 +235,9 @@ class Recorder:
         """Write the final global model; equal weights give an equal file."""
         path = self.directory / "model.safetensors"
         temporary = path.with_suffix(".tmp")
-        save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, temporary)
+        save_file(
+            {name: np.asarray(value, order="C") for name, value in weights.items()}, temporary
+        )
         temporary.replace(path)
         self.update(model_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
@@ -168,12 +245,26 @@ class Recorder:
         """Say how the run ended, last of all."""
         self._audience.end(status)
         self.update(status=status, reason=reason, ended=timestamp())
+        if status == "completed":
+            (self.directory / CHECKPOINT).unlink(missing_ok=True)
+        self._lock.release()
         logger.removeHandler(self._log)
         self._log.close()
 
     def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         with (self.directory / name).open("a", newline="") as file:
             csv.writer(file).writerows(rows)
+
+
+def keep_rounds(path: Path, columns: Sequence[str], last: int) -> None:
+    """Take a table's rows of later rounds away, and a row that was cut off."""
+    with path.open(newline="") as file:
+        rows = [row for row in csv.reader(file) if len(row) == len(columns)]
+    kept = [row for row in rows[1:] if int(row[0]) <= last]
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *kept])
+    temporary.replace(path)
 
 
 def write_record(directory: Path, summary: Mapping[str, Any]) -> None:
@@ -187,6 +278,11 @@ def read_record(directory: Path) -> dict[str, Any]:
     """A run's ``run.json``."""
     record: dict[str, Any] = json.loads((directory / "run.json").read_text())
     return record
+
+
+def reopen_record(directory: Path) -> None:
+    """Say that a run goes on, before the process that will run it can."""
+    write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
 
 
 def close_record(directory: Path, status: str, reason: str) -> None:

@@ -10,7 +10,13 @@ from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.progress import show_progress
 from server_app.quoting import quoted
-from server_app.recorder import INTERRUPTED, close_record, plan_run_directory, read_record
+from server_app.recorder import (
+    INTERRUPTED,
+    close_record,
+    plan_run_directory,
+    read_record,
+    reopen_record,
+)
 from task.data.federated import federate
 from task.device import choose_device
 from task.errors import ConfigError, RunError
@@ -37,6 +43,8 @@ def train_experiment(
     if (superlink is None) != (experiment.engine == "inprocess"):
         raise ValueError(f"engine={experiment.engine} with superlink={superlink}")
     directory = plan_run_directory(experiment)
+    if experiment.resume:
+        reopen_record(directory)
     place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
     paths = local_paths(experiment.data)
     place += [f"data.{key}={quoted(path)}" for key, path in paths.items()]

@@ -53,13 +53,15 @@ def run_flower(
     config = superlink.home / "run.toml"
     config.write_text(f"overrides = {json.dumps(shlex.join(overrides))}\n")
     output = superlink.home / "run.log"
+    log = directory / "run.log"
+    told = log.stat().st_size if log.exists() else 0
     command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
     federation = federation_config(experiment, visible_gpus(experiment))
     try:
         superlink.wait_until_ready()
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
-        for line in follow(directory, client):
+        for line in follow(directory, client, told):
             print(line, flush=True)
         if unfinished(directory):
             directory.mkdir(exist_ok=True)
@@ -88,10 +90,15 @@ def federation_config(experiment: Experiment, gpus: int) -> str:
     )
 
 
-def follow(directory: Path, client: subprocess.Popen[bytes]) -> Iterator[str]:
-    """The run's log as a person reads it, until its record is closed or Flower's client ends."""
+def follow(directory: Path, client: subprocess.Popen[bytes], position: int) -> Iterator[str]:
+    """The run's log as a person reads it, until its record is closed or Flower's client ends.
+
+    Args:
+        directory: the run's.
+        client: Flower's client.
+        position: how much of the log was there before, if the run is resumed.
+    """
     log = directory / "run.log"
-    position = 0
     running = True
     while running:
         running = client.poll() is None and unfinished(directory)

@@ -23,6 +23,7 @@ class StrategySettings(ABC):
             up; if not, it is shown each client's distance from the global weights.
         averages: whether it moves to a mean of the clients' models, which methods with a server
             half rely on.
+        remembers: the attributes of Flower's strategy that a round leaves for the next.
         private: whether it is differentially private, so that nothing else in a model may tell of
             the data.
     """
@@ -30,6 +31,7 @@ class StrategySettings(ABC):
     linear: ClassVar[bool] = False
     averages: ClassVar[bool] = False
     private: ClassVar[bool] = False
+    remembers: ClassVar[tuple[str, ...]] = ()
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     @abstractmethod

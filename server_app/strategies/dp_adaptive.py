@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import (
@@ -46,6 +47,8 @@ class DpAdaptiveSettings(PrivateSettings):
         clipped_count_deviation: of the noise on the count of clipped updates; None is a twentieth
             of the participants.
     """
+
+    remembers: ClassVar = ("clipping_norm",)
 
     initial_clipping_norm: float
     target_quantile: float

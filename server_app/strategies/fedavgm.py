@@ -1,6 +1,7 @@
 """The mean update as a gradient, with momentum on the server (Hsu et al., arXiv:1909.06335)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from flwr.serverapp.strategy import FedAvgM, Strategy
 
@@ -17,6 +18,8 @@ class FedAvgMSettings(WeightedSettings):
         server_lr: the server's learning rate.
         server_momentum: of the mean update.
     """
+
+    remembers: ClassVar = ("momentum_vector",)
 
     server_lr: float
     server_momentum: float

@@ -36,6 +36,8 @@ class AdaptiveSettings(WeightedSettings):
         tau: the degree of adaptivity; added to the root of the second moment.
     """
 
+    remembers: ClassVar = ("m_t", "v_t")
+
     server_lr: float
     tau: float
 

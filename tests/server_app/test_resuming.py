@@ -1,0 +1,122 @@
+"""A run that was ended and goes on gives what it would have given."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from server_app.federation import Federation
+from server_app.recorder import hold, read_record
+from server_app.resuming import whole_words
+from task.errors import ConfigError
+from tests.conftest import Train, norm_for, rows, sha256
+
+LONGER = ("rounds=4", "rho=0.5", "partition=dirichlet")
+COMBINATIONS = [
+    ["method=fedavg"],
+    ["method=moon"],
+    ["method=scaffold"],
+    ["method=feddyn"],
+    ["strategy=fedavgm", "strategy.server_momentum=0.5"],
+    ["strategy=fedadam"],
+    ["strategy=fedyogi"],
+    ["strategy=fedadagrad"],
+    ["strategy=fedmedian"],
+    ["strategy=dp_adaptive", *norm_for("dp_adaptive")],
+]
+
+
+def timeless(directory: Path, name: str) -> list[list[str]]:
+    """A table without its seconds."""
+    with (directory / name).open(newline="") as file:
+        found = list(csv.reader(file))
+    if name == "clients.csv":
+        place = found[0].index("seconds")
+        return [[*row[:place], *row[place + 1 :]] for row in found]
+    return [row for row in found if "seconds" not in row]
+
+
+@pytest.fixture
+def interrupted(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Train, and have a person end it in a given round, its rows half written."""
+
+    def run(*words: str, end_in: int = 3) -> Path:
+        whole = Federation._round
+
+        def broken(self: Federation, server_round: int) -> dict[str, dict[str, float]]:
+            if server_round < end_in:
+                return whole(self, server_round)
+            self.recorder.round(server_round, {"train": {"ce": 1.0}})
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Federation, "_round", broken)
+            with pytest.raises(KeyboardInterrupt):
+                train("rounds=3", *words, "run_id=ended")
+        return tmp_path / "runs" / "ended"
+
+    return run
+
+
+@pytest.mark.parametrize("words", COMBINATIONS, ids=" ".join)
+def test_it_ends_as_if_nothing_had_been(train: Train, interrupted: Train, words: list[str]) -> None:
+    whole = train(*LONGER, *words)
+    ended = interrupted(*LONGER, *words)
+    assert read_record(ended)["status"] == "failed"
+    assert train(*whole_words([f"resume={ended}"])) == ended
+    assert sha256(ended) == sha256(whole)
+    for name in ("rounds.csv", "clients.csv", "classes.csv"):
+        assert timeless(ended, name) == timeless(whole, name)
+    record = read_record(ended)
+    assert record["status"] == "completed"
+    assert len(record["resumed"]) == 1
+    assert rows(ended, "events.csv")[0]["event"] == "the run was resumed"
+    assert not (ended / "checkpoint.safetensors").exists()
+
+
+def test_one_that_was_ended_before_its_first_round_begins_anew(
+    train: Train, interrupted: Train
+) -> None:
+    ended = interrupted("rounds=2", end_in=1)
+    train(*whole_words([f"resume={ended}"]))
+    assert sha256(ended) == sha256(train("rounds=2"))
+
+
+class TestRefusals:
+    def test_a_run_that_is_completed(self, train: Train) -> None:
+        done = train("rounds=1")
+        with pytest.raises(ConfigError, match="that run is completed"):
+            train(*whole_words([f"resume={done}"]))
+
+    def test_no_run(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"resume=.*: must be the directory of a run"):
+            whole_words([f"resume={tmp_path}"])
+
+    def test_another_run(self, train: Train, interrupted: Train) -> None:
+        words = whole_words([f"resume={interrupted()}", "optim.lr=0.5"])
+        with pytest.raises(ConfigError, match="only federation, watch and engine may be set anew"):
+            train(*words)
+
+    def test_other_code(
+        self, train: Train, interrupted: Train, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = whole_words([f"resume={interrupted()}"])
+        monkeypatch.setattr("server_app.recorder.code_hash", lambda: "other")
+        with pytest.raises(ConfigError, match="made by another version of the code"):
+            train(*words)
+
+    def test_one_that_goes_on_elsewhere(self, train: Train, interrupted: Train) -> None:
+        ended = interrupted()
+        lock = hold(ended)
+        with pytest.raises(ConfigError, match="another process is at work on that run"):
+            train(*whole_words([f"resume={ended}"]))
+        lock.release()
+        assert read_record(ended)["status"] == "failed"
+
+    def test_a_checkpoint_that_was_cut_short(self, train: Train, interrupted: Train) -> None:
+        ended = interrupted()
+        path = ended / "checkpoint.safetensors"
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(ConfigError, match=re.escape("checkpoint.safetensors cannot be read")):
+            train(*whole_words([f"resume={ended}"]))
