@@ -11,6 +11,7 @@ import click
 import typer
 
 from server_app.choices import SWEEPS, choices, names_in
+from server_app.deploy.cli import deploy
 from task.errors import ConfigError, DataError, DeviceError, RunError
 
 BAD_INPUT = 2
@@ -23,6 +24,9 @@ application = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+application.add_typer(deploy, name="deploy")
 
 
 @application.callback()

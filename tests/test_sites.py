@@ -12,7 +12,8 @@ import client_app.app
 from client_app.node import site_of
 from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.engines.superlink import SuperLink, free_ports
+from server_app.engines.processes import free_ports
+from server_app.engines.superlink import SuperLink
 from server_app.exchange import Exchange, Run, request
 from server_app.recorder import read_record
 from server_app.train import train_experiment

@@ -47,7 +47,7 @@ def run_flower(
         superlink: where to run it; started, if not yet ready; ended afterwards.
 
     Raises:
-        EngineError, SuperLinkError: Flower did not get as far as the ServerApp's first word.
+        EngineError, FlowerError: Flower did not get as far as the ServerApp's first word.
     """
     print("starting Flower and its workers, which takes a while ...", flush=True)
     config = superlink.home / "run.toml"

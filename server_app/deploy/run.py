@@ -1,0 +1,72 @@
+"""One run on the sites that have joined, submitted and watched at the coordinator."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from server_app.composition import compose_experiment
+from server_app.deploy.coordinator import flwr
+from server_app.deploy.places import CONNECTION, CoordinatorPlace
+from server_app.engines.flower import APP, first_exception, follow, unfinished
+from server_app.engines.processes import start, stop
+from server_app.quoting import quoted
+from server_app.recorder import close_record, plan_run_directory, read_record, reopen_record
+from server_app.resuming import whole_words
+from task.errors import ConfigError, RunError
+
+
+def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
+    """Submit an experiment, print its progress until it has ended; its run directory.
+
+    Raises:
+        ConfigError: a word is wrong, or the experiment has no sites; nothing was submitted.
+        RunError: the run failed, or the SuperLink is gone; its record has status ``failed``.
+        KeyboardInterrupt: a person ended it, and with it the run.
+    """
+    if not (place.flower / "config.toml").exists():
+        allowed = "no coordinator was started here: univarfl deploy coordinator DIR"
+        raise ConfigError("coordinator", place.directory, allowed)
+    words = whole_words([f"output_dir={quoted(str(place.runs))}", *words])
+    experiment = compose_experiment(words)
+    if not experiment.divider().sites:
+        allowed = "sites train on their own data: partition=sites partition.names=[a,b]"
+        raise ConfigError("partition", experiment.partition["name"], allowed)
+    directory = plan_run_directory(experiment)
+    if experiment.resume:
+        reopen_record(directory)
+    log = directory / "run.log"
+    told = log.stat().st_size if log.exists() else 0
+    config, output = place.flower / "run.toml", place.flower / "run.log"
+    named = [*words, f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
+    config.write_text(f"overrides = {json.dumps(shlex.join(named))}\n")
+    command = ["flwr", "run", str(APP), CONNECTION, "--stream", "--run-config", str(config)]
+    with output.open("w") as stream:
+        client = start(command, place.flower, place.flower, stream)
+    try:
+        for line in follow(directory, client, told):
+            print(line, flush=True)
+    except KeyboardInterrupt:
+        end_run(place, directory)
+        raise
+    finally:
+        stop([client])
+    if unfinished(directory):
+        close_record(directory, "failed", "the SuperLink has ended, and the run with it")
+    if not (directory / "run.json").exists():
+        raise RunError(f"Flower did not start the run: {first_exception(output)} (see {output})")
+    record = read_record(directory)
+    if record["status"] != "completed":
+        raise RunError(
+            f"the run failed: {record['reason']}; see {log}; go on with it by: "
+            f"univarfl deploy run {place.directory} resume={directory}"
+        )
+    return directory
+
+
+def end_run(place: CoordinatorPlace, directory: Path) -> None:
+    """Have Flower stop a run, and close its record."""
+    if (directory / "run.json").exists():
+        run_id = read_record(directory).get("engine", {}).get("run_id", "")
+        flwr(place, ["stop", run_id, CONNECTION])
+        close_record(directory, "failed", "interrupted")

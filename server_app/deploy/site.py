@@ -1,0 +1,57 @@
+"""A site's SuperNode."""
+
+import signal
+import subprocess
+import sys
+from collections import deque
+
+from server_app.deploy.places import SitePlace
+from server_app.engines.processes import free_ports, start, stop
+from task.errors import RunError
+from task.site import Site
+
+UNKNOWN_KEY = "code: 2004"
+LINES = 40
+
+
+def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
+    """How Flower's SuperNode is started."""
+    (port,) = free_ports(1)  # for its own ClientApp processes, on this machine alone
+    return [
+        "flower-supernode",
+        "--superlink", address,
+        "--root-certificates", str(place.authority),
+        "--auth-supernode-private-key", str(place.key(site.name)),
+        "--node-config", str(place.settings),
+        "--port", str(port),
+    ]  # fmt: skip
+
+
+def run_supernode(place: SitePlace, site: Site, address: str) -> None:
+    """Run a SuperNode, and print what it says, until it ends or is told to.
+
+    Raises:
+        RunError: it ended by itself.
+    """
+    empty = place.flower / "empty"
+    empty.mkdir(parents=True, exist_ok=True)
+    process = start(supernode_command(place, site, address), place.flower, empty, subprocess.PIPE)
+    assert process.stdout is not None
+    last: deque[str] = deque(maxlen=LINES)
+    try:
+        for line in process.stdout:
+            text = line.decode(errors="replace").rstrip()
+            last.append(text)
+            print(text, flush=True)
+        code = process.wait()
+    finally:
+        stop([process])
+    if any(UNKNOWN_KEY in line for line in last):
+        raise RunError(
+            f"the coordinator does not know the key of site {site.name}: send them "
+            f"{place.public_key(site.name)}, to be put into sites/ there, and start again"
+        )
+    how = signal.Signals(-code).name if code < 0 else f"code {code}"
+    print(f"flower-supernode ended with {how}", file=sys.stderr)
+    if code:
+        raise RunError(f"site {site.name} has left the federation; what it said last is above")
