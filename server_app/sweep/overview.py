@@ -27,7 +27,7 @@ class Overview:
             disable=not self._console.is_terminal,
         )
         self._total = sum(map(work, cells))
-        self._whole = self._progress.add_task("", total=self._total, state="")
+        self._whole = self._progress.add_task("all runs", total=self._total, state="")
         self._settled = 0.0
         self._lines: dict[str, TaskID] = {}
 

@@ -1,0 +1,164 @@
+"""A coordinator and sites as machines: network namespaces where they are allowed, else this one."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from server_app.engines.processes import free_ports, stop
+
+BRIDGE = "univarfl0"
+NETWORK = "10.213.7"
+COORDINATOR = "coordinator"
+UNIVARFL = str(Path(sys.executable).with_name("univarfl"))
+SECONDS = 240.0
+
+
+def namespaces_allowed() -> bool:
+    """Whether this process may make network namespaces."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    made = ip("netns", "add", "univarfl-try", check=False).returncode == 0
+    if made:
+        ip("netns", "del", "univarfl-try")
+    return made
+
+
+def ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    """One of iproute2's commands."""
+    return subprocess.run(["ip", *words], check=check, capture_output=True)
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.1)
+
+
+class Machines:
+    """A coordinator and sites, each with a directory under `root`, and if possible a network.
+
+    Args:
+        root: where their directories are made.
+        data: each site's images, by its name.
+        settings: lines for the end of each site's ``site.toml``, by its name.
+    """
+
+    def __init__(
+        self, root: Path, data: Mapping[str, Path], settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.root, self.data, self.settings = root, data, settings or {}
+        self.apart = namespaces_allowed()
+        self.names = [COORDINATOR, *data]
+        self.federation = root / "federation"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.port = free_ports(1)[0]
+
+    @property
+    def host(self) -> str:
+        """The coordinator's address."""
+        return f"{NETWORK}.1" if self.apart else "127.0.0.1"
+
+    def __enter__(self) -> Self:
+        if self.apart:
+            self._take_down()
+            ip("link", "add", BRIDGE, "type", "bridge")
+            ip("link", "set", BRIDGE, "up")
+            for number, name in enumerate(self.names, start=1):
+                self._plug_in(f"uv{number}", name, f"{NETWORK}.{number}/24")
+        self.deploy(COORDINATOR, "keys", "federation", "--host", self.host)
+        for site, images in self.data.items():
+            self.deploy(site, "keys", site, "--site", site, "--data", str(images))
+            with (self.root / site / "site.toml").open("a") as file:
+                file.write(self.settings.get(site, ""))
+            shutil.copy(self.federation / "ca.crt", self.root / site)
+            shutil.copy(self.root / site / f"{site}.pub", self.federation / "sites")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        stop(list(self.processes.values()))
+        if self.apart:
+            self._take_down()
+
+    def _plug_in(self, link: str, name: str, address: str) -> None:
+        ip("netns", "add", f"uv-{name}")
+        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", f"uv-{name}")
+        ip("link", "set", link, "master", BRIDGE, "up")
+        for words in (["addr", "add", address, "dev", "eth0"], ["link", "set", "eth0", "up"],
+                      ["link", "set", "lo", "up"]):  # fmt: skip
+            ip("-n", f"uv-{name}", *words)
+
+    def _take_down(self) -> None:
+        for name in self.names:
+            ip("netns", "del", f"uv-{name}", check=False)
+        ip("link", "del", BRIDGE, check=False)
+
+    def connect(self, name: str, connected: bool) -> None:
+        """Plug a machine's cable in, or out; only where machines are apart."""
+        link = f"uv{self.names.index(name) + 1}"
+        ip("link", "set", link, "up" if connected else "down")
+
+    def on(self, name: str, command: Sequence[str]) -> list[str]:
+        """A command as that machine runs it."""
+        return ["ip", "netns", "exec", f"uv-{name}", *command] if self.apart else list(command)
+
+    def deploy(self, name: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """``univarfl deploy`` on a machine, to its end."""
+        command = self.on(name, [UNIVARFL, "deploy", *words])
+        return subprocess.run(command, cwd=self.root, check=check, capture_output=True, text=True)
+
+    def start(self, name: str, *words: str, log: str = "", **environment: str) -> Path:
+        """``univarfl deploy`` on a machine, in the background; its log."""
+        path = self.root / f"{log or name}.log"
+        command = self.on(name, [UNIVARFL, "deploy", *words])
+        with path.open("a") as output:
+            self.processes[log or name] = subprocess.Popen(
+                command, cwd=self.root, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            )  # fmt: skip
+        return path
+
+    def coordinate(self) -> Path:
+        """Start the coordinator, and return when it is ready."""
+        log = self.start(COORDINATOR, "coordinator", "federation", "--port", str(self.port))
+        ready = log.read_text().count("SuperLink ready")
+        until(lambda: log.read_text().count("SuperLink ready") > ready, "the SuperLink")
+        until(lambda: log.read_text().count("may join") >= len(self.data), "registration")
+        return log
+
+    def join(self, site: str, *words: str, **environment: str) -> Path:
+        """Start a site."""
+        address = f"{self.host}:{self.port}"
+        return self.start(site, "site", site, "--coordinator", address, *words, **environment)
+
+    def run(self, *words: str) -> Path:
+        """Start a run, watched at the coordinator; its log."""
+        return self.start(COORDINATOR, "run", "federation", *words, log="run")
+
+    def ended(self, name: str = "run") -> int:
+        """A background command's exit code, once it has ended."""
+        return self.processes[name].wait(SECONDS)
+
+    def record(self) -> Path:
+        """The directory of the latest run."""
+        return max((self.federation / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+
+    def kill(self, name: str) -> None:
+        """End a machine's processes as a power cut does."""
+        import psutil
+
+        parent = psutil.Process(self.processes.pop(name).pid)
+        for process in [parent, *parent.children(recursive=True)]:
+            process.kill()
