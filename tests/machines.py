@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from server_app.engines.processes import free_ports, stop
 
 BRIDGE = "univarfl0"
@@ -73,6 +75,7 @@ class Machines:
             ip("link", "set", BRIDGE, "up")
             for number, name in enumerate(self.names, start=1):
                 self._plug_in(f"uv{number}", name, f"{NETWORK}.{number}/24")
+        self.root.mkdir(exist_ok=True)
         self.deploy(COORDINATOR, "keys", "federation", "--host", self.host)
         for site, images in self.data.items():
             self.deploy(site, "keys", site, "--site", site, "--data", str(images))
@@ -114,7 +117,9 @@ class Machines:
         """A command as that machine runs it."""
         return ["ip", "netns", "exec", f"uv-{name}", *command] if self.apart else list(command)
 
-    def deploy(self, name: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def deploy(
+        self, name: str, *words: str, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """``univarfl deploy`` on a machine, to its end."""
         command = self.on(name, [UNIVARFL, "deploy", *words])
         return subprocess.run(command, cwd=self.root, check=check, capture_output=True, text=True)
@@ -157,8 +162,6 @@ class Machines:
 
     def kill(self, name: str) -> None:
         """End a machine's processes as a power cut does."""
-        import psutil
-
         parent = psutil.Process(self.processes.pop(name).pid)
         for process in [parent, *parent.children(recursive=True)]:
             process.kill()
