@@ -70,7 +70,7 @@ def check_together(experiment: Experiment) -> None:
     """Refuse settings that are each allowed and do not fit together, before anything is started."""
     local = experiment.local()
     if local.divider().sites:
-        allowed = "sites are real machines; submit with 'flwr run . CONNECTION' (README, Sites)"
+        allowed = "sites are real machines; see 'univarfl deploy --help'"
         raise ConfigError("partition", "sites", allowed)
     choose_device(local.device)
     build_model(local, federate(local).dataset)
