@@ -184,12 +184,14 @@ class Federation:
         )
         trained = self._train(server_round, sampled)
         last = server_round == experiment.rounds
-        validated = list(range(experiment.num_clients)) if last else sampled
-        tested = last or server_round % experiment.evaluate_every == 0
-        validation, quality = self._score(server_round, validated, tested)
         train = train_means(trained)
+        found: dict[str, dict[str, float]] = {"train": train, "validation": {}, "test": {}}
+        quality = Quality({}, {})
+        if last or server_round % experiment.evaluate_every == 0:
+            judges = list(range(experiment.num_clients)) if last else sampled
+            found["validation"], quality = self._score(server_round, judges)
+            found["test"] = dict(quality.means)
         train["seconds"] = round(time.perf_counter() - started, 3)
-        found = {"train": train, "validation": validation, "test": dict(quality.means)}
         self.recorder.round(server_round, found, trained, quality.recall)
         logger.info(round_line(server_round, experiment.rounds, found, len(sampled)))
         self.patience.watch(server_round, trained, self.model.least_updates)
@@ -289,15 +291,13 @@ class Federation:
         timeout = min(FORGET_SECONDS, self.experiment.federation.round_timeout)
         Exchange(self.grid, messages, timeout).replies()
 
-    def _score(
-        self, server_round: int, clients: Sequence[int], tested: bool
-    ) -> tuple[dict[str, float], Quality]:
+    def _score(self, server_round: int, clients: Sequence[int]) -> tuple[dict[str, float], Quality]:
         """The global model's validation and test; the server does its own meanwhile."""
         seats = self.roster.here()
         here = [client for client in clients if any(seat.serves(client) for seat in seats)]
         cohorts = assign(here, self.validation_sizes, seats, max(1, len(here)))
         exchange = self._send(MessageType.EVALUATE, server_round, cohorts)
-        quality = self._test() if tested else Quality({}, {})
+        quality = self._test()
         by_client, failures = scores(cohorts, exchange.replies())
         self._expect_late(exchange, cohorts, f"validation of round {server_round}")
         for failure in failures:

@@ -1,7 +1,6 @@
-"""Sites with data of their own: real SuperNodes on Flower's deployment runtime."""
+"""Sites with data of their own: whose data are trained on, and what a site tells."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,10 +11,7 @@ import client_app.app
 from client_app.node import site_of
 from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.engines.processes import free_ports
-from server_app.engines.superlink import SuperLink
 from server_app.exchange import Exchange, Run, request
-from server_app.recorder import read_record
 from server_app.train import train_experiment
 from server_app.weights import from_tensors, to_record
 from task import wire
@@ -23,9 +19,7 @@ from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.site import Site
 from task.worker import Worker, shared_worker
-from tests.conftest import Train, rows, sha256
 from tests.task.data import making
-from tests.test_flower import run_app
 
 EXPERIMENT = [
     "data=folder", "data.classes=[dog,cat,fox]", "data.image_size=32", "rounds=1", "local_epochs=1",
@@ -42,73 +36,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for site in ("north", "south"):
         shutil.copytree(together / site, root / site, copy_function=shutil.copy2)
     return root
-
-
-class Deployment(SuperLink):
-    """A SuperLink that waits for real SuperNodes."""
-
-    options: ClassVar = ()
-
-    def join(self, node_config: str) -> Path:
-        """Start a SuperNode; its log."""
-        log = self.home / f"supernode-{len(self._processes)}.log"
-        (port,) = free_ports(1)
-        with log.open("w") as output:
-            self.popen(
-                ["flower-supernode", "--insecure", "--superlink", self.address, "--port", str(port),
-                 "--node-config", node_config],
-                output,
-            )  # fmt: skip
-        return log
-
-
-@pytest.fixture
-def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
-    (tmp_path / "runs").mkdir()
-    with Deployment() as deployment:
-        yield deployment
-
-
-@pytest.mark.slow
-def test_sites_train_as_the_same_domains_do_in_simulation(
-    deployment: Deployment, places: Path, tmp_path: Path, train: Train
-) -> None:
-    for site in ("south", "north"):
-        deployment.join(f"site='{site}' data-dir='{places / site}' memory-dir='{tmp_path / site}'")
-    words = [*EXPERIMENT, *SITES, f"data.root={places / 'together'}"]
-    said, directory = run_app(deployment, tmp_path / "runs", [*words, "data.test_share=1"])
-    record = read_record(directory)
-    assert record["status"] == "completed", said
-    assert [worker["site"] for worker in record["workers"]] == ["north", "south"]
-    assert record["data"]["clients"] == [24, 36]
-    assert record["data"]["test"] == 60
-    assert [(row["client"], row["site"]) for row in rows(directory, "clients.csv")] == [
-        ("0", "north"), ("1", "south"),
-    ]  # fmt: skip
-    simulated = train(
-        *EXPERIMENT, "partition=domains", "num_clients=2", f"data.root={places / 'together'}",
-        "data.test_share=0",
-    )  # fmt: skip
-    assert sha256(simulated) == sha256(directory)
-
-
-@pytest.mark.slow
-def test_a_site_that_cannot_read_its_data_says_why_to_itself_alone(
-    deployment: Deployment, tmp_path: Path
-) -> None:
-    making.tree(tmp_path / "secret_name", ["cat", "dog", "zebra"], 4)
-    log = deployment.join(
-        f"site='north' data-dir='{tmp_path / 'secret_name'}' memory-dir='{tmp_path / 'memory'}'"
-    )
-    names = ["partition=sites", "partition.names=[north]"]
-    _, directory = run_app(deployment, tmp_path / "runs", [*EXPERIMENT, *names])
-    record = read_record(directory)
-    assert record["status"] == "failed"
-    assert "site north failed; its own log says why" in record["reason"]
-    assert "secret_name" not in (directory / "run.log").read_text()
-    assert "class 'zebra' is not among the experiment's classes dog, cat, fox" in log.read_text()
 
 
 class TestOneSite:

@@ -24,10 +24,10 @@ from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, Machines, until
 
 ROUNDS = 4
-DEADLINE = 150
+DEADLINE = 120
 WORDS = [
     "data=folder", "data.image_size=32", f"rounds={ROUNDS}", "local_epochs=1", "batch_size=128",
-    "partition=sites", "data.test_share=1", f"federation.round_timeout={DEADLINE}",
+    f"evaluate_every={ROUNDS}", "partition=sites", "data.test_share=1", f"federation.round_timeout={DEADLINE}",
 ]  # fmt: skip
 
 
@@ -68,8 +68,8 @@ class Scene:
         def under_way() -> bool:
             if not any(place.glob("*/rounds.csv")):
                 return False
-            done = max(int(row["round"]) for row in self.table("rounds.csv")) + 1
-            return done >= server_round
+            done = [int(row["round"]) for row in self.table("rounds.csv")]
+            return max(done, default=-1) + 1 >= server_round
 
         until(under_way, f"round {server_round}", 900)
         time.sleep(5)  # the messages are on their way, or work has begun

@@ -1,0 +1,147 @@
+"""What a site finds before it joins, each with its cure, against real servers."""
+
+import http.server
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server_app.deploy.check import Inspection
+from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.places import CoordinatorPlace, SitePlace
+from task.fingerprint import fingerprint
+from tests.task.data import making
+
+WORDS = ("data=folder", "data.image_size=32", "partition=sites", "partition.names=[clinic]")
+
+
+class Well(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def serving(place: CoordinatorPlace | None) -> Iterator[str]:
+    """A server's address: with a coordinator's certificate, or without TLS."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Well)
+    if place:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(place.certificate, place.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorPlace:
+    place = CoordinatorPlace(tmp_path_factory.mktemp("f"))
+    make_coordinator(place, ["localhost"])
+    return place
+
+
+@pytest.fixture(scope="module")
+def address(coordinator: CoordinatorPlace) -> Iterator[str]:
+    yield from serving(coordinator)
+
+
+@pytest.fixture
+def site(tmp_path: Path, coordinator: CoordinatorPlace) -> SitePlace:
+    making.tree(tmp_path / "images", ["cat", "dog"], 6)
+    place = SitePlace(tmp_path / "clinic")
+    make_site(place, "clinic", tmp_path / "images")
+    place.authority.write_bytes(coordinator.authority.read_bytes())
+    return place
+
+
+def findings(
+    site: SitePlace, address: str, expect: str = "", words: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """What failed, by check; the checks that went well are asserted to be the others."""
+    lines = list(Inspection(site, address, expect, words).lines())
+    return dict(line.split(": ", 1) for well, line in lines if not well)
+
+
+def test_a_sound_site_may_join(site: SitePlace, address: str) -> None:
+    words = (*WORDS, "data.classes=[cat,dog]")
+    lines = list(Inspection(site, address, fingerprint()[:12], words).lines())
+    assert [well for well, _ in lines] == [True] * 7
+    assert "11 images to train on and 1 to validate on, of the classes cat, dog" in lines[-1][1]
+
+
+def test_another_authority(site: SitePlace, address: str, tmp_path: Path) -> None:
+    other = CoordinatorPlace(tmp_path / "other")
+    make_coordinator(other, ["localhost"])
+    site.authority.write_bytes(other.authority.read_bytes())
+    assert "not the one that ca.crt vouches for" in findings(site, address)["coordinator"]
+
+
+def test_a_name_that_the_certificate_is_not_for(site: SitePlace, address: str) -> None:
+    elsewhere = address.replace("127.0.0.1", "127.0.0.2")
+    found = findings(site, elsewhere)
+    assert found.keys() == {"coordinator"}
+
+
+def test_a_server_without_tls(site: SitePlace) -> None:
+    for address in serving(None):
+        assert "it speaks no TLS" in findings(site, address)["coordinator"]
+
+
+def test_nobody_there(site: SitePlace) -> None:
+    found = findings(site, "127.0.0.1:1")["coordinator"]
+    assert "connection refused; is 'univarfl deploy coordinator' running there?" in found
+
+
+@pytest.mark.parametrize(
+    ("damage", "check", "message"),
+    [
+        (lambda site: site.settings.unlink(), "settings", "make it: univarfl deploy keys"),
+        (lambda site: site.settings.write_text("a = "), "settings", "is no TOML"),
+        (lambda site: site.settings.write_text("site='x'"), "settings", "data-dir: field required"),
+        (lambda site: site.key("clinic").unlink(), "key", "make it: univarfl deploy keys"),
+        (lambda site: site.key("clinic").chmod(0o644), "key", "chmod 600"),
+        (lambda site: site.authority.unlink(), "coordinator", "ask the coordinator for their ca"),
+        (lambda site: site.authority.write_text("x"), "coordinator", "is no certificate"),
+    ],
+)  # fmt: skip
+def test_files_that_are_missing_or_wrong(
+    site: SitePlace, address: str, damage: object, check: str, message: str
+) -> None:
+    assert callable(damage)
+    damage(site)
+    found = findings(site, address)
+    assert found.keys() == {check}
+    assert message in found[check]
+
+
+def test_other_code(site: SitePlace, address: str) -> None:
+    found = findings(site, address, expect="0" * 12)
+    assert found.keys() == {"code"}
+    assert "the coordinator runs 000000000000; install the same version" in found["code"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ("cat,fox", "class 'dog' is not among the experiment's classes cat, fox"),
+        ("cat", "must be two different names or more"),
+    ],
+)
+def test_classes_that_do_not_match(
+    site: SitePlace, address: str, classes: str, message: str
+) -> None:
+    found = findings(site, address, words=(*WORDS, f"data.classes=[{classes}]"))
+    assert message in found["data"]
+
+
+def test_no_images(site: SitePlace, address: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    settings = site.settings.read_text().replace(str(tmp_path / "images"), str(tmp_path / "empty"))
+    site.settings.write_text(settings)
+    found = findings(site, address, words=(*WORDS, "data.classes=[cat,dog]"))
+    assert "holds no images" in found["data"]

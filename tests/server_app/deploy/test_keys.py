@@ -1,0 +1,83 @@
+"""Certificates and keys: what they vouch for, who can read them, and that none is overwritten."""
+
+import ssl
+import tomllib
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.places import CoordinatorPlace, SitePlace, host_and_port
+from task.errors import ConfigError, SiteError
+from task.site import Site
+
+
+def test_the_certificate_is_for_the_hosts_and_signed_by_the_authority(tmp_path: Path) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    make_coordinator(place, ["fl.example.org", "10.0.0.5"])
+    authority = x509.load_pem_x509_certificate(place.authority.read_bytes())
+    signed = x509.load_pem_x509_certificate(place.certificate.read_bytes())
+    signed.verify_directly_issued_by(authority)
+    names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+    assert list(map(str, names.get_values_for_type(x509.IPAddress))) == ["10.0.0.5", "127.0.0.1"]
+    ssl.create_default_context(cafile=str(place.authority))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(place.certificate, place.key)
+    assert {path.stat().st_mode & 0o777 for path in (place.key, place.authority_key)} == {0o600}
+
+
+def test_a_sites_key_is_one_pair_on_the_curve_that_flower_takes(tmp_path: Path) -> None:
+    place = SitePlace(tmp_path / "site")
+    make_site(place, "clinic_a", tmp_path / "it's \\ här")
+    key = load_ssh_private_key(place.key("clinic_a").read_bytes(), None)
+    public = load_ssh_public_key(place.public_key("clinic_a").read_bytes())
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    assert key.curve.name == "secp384r1"
+    assert key.public_key() == public
+    assert place.key("clinic_a").stat().st_mode & 0o777 == 0o600
+    site = Site.of(tomllib.loads(place.settings.read_text()))
+    assert (site.name, site.directory) == ("clinic_a", str(tmp_path / "it's \\ här"))
+    assert site.most_norm is None
+    assert not site.tells_labels
+
+
+def test_the_settings_that_are_shown_are_those_that_there_are(tmp_path: Path) -> None:
+    """Every line of site.toml, the examples among them, is a setting that is understood."""
+    place = SitePlace(tmp_path)
+    make_site(place, "a", tmp_path)
+    lines = place.settings.read_text().replace("\n# ", "\n").split("\n", 1)[1]
+    site = Site.of(tomllib.loads(lines))
+    assert site.model_fields_set == set(Site.model_fields)
+
+
+def test_keys_are_never_overwritten(tmp_path: Path) -> None:
+    coordinator, site = CoordinatorPlace(tmp_path / "f"), SitePlace(tmp_path / "s")
+    make_coordinator(coordinator, ["h"])
+    make_site(site, "a", tmp_path)
+    with pytest.raises(ConfigError, match="is there already"):
+        make_coordinator(coordinator, ["h"])
+    with pytest.raises(ConfigError, match="is there already"):
+        make_site(site, "a", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "-a", "a b"])
+def test_a_sites_name_is_a_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="--site="):
+        make_site(SitePlace(tmp_path), name, tmp_path)
+
+
+def test_addresses() -> None:
+    assert host_and_port("fl.example.org") == ("fl.example.org", 8000)
+    assert host_and_port("[::1]:9000") == ("::1", 9000)
+    for wrong in ("https://x:1", ":80", "x:y"):
+        with pytest.raises(ConfigError, match="must be HOST:PORT"):
+            host_and_port(wrong)
+
+
+def test_a_setting_that_a_site_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(SiteError, match=r"site x, max-nrom: is no setting of a site; they are"):
+        Site.of({"site": "x", "data-dir": "/x", "max-nrom": 1.0})
