@@ -118,11 +118,13 @@ class Machines:
         return ["ip", "netns", "exec", f"uv-{name}", *command] if self.apart else list(command)
 
     def deploy(
-        self, name: str, *words: str, check: bool = True
+        self, name: str, *words: str, check: bool = True, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """``univarfl deploy`` on a machine, to its end."""
-        command = self.on(name, [UNIVARFL, "deploy", *words])
-        return subprocess.run(command, cwd=self.root, check=check, capture_output=True, text=True)
+        return subprocess.run(
+            self.on(name, [UNIVARFL, "deploy", *words]), cwd=self.root, check=check,
+            capture_output=True, text=True, env={**os.environ, **environment},
+        )  # fmt: skip
 
     def start(self, name: str, *words: str, log: str = "", **environment: str) -> Path:
         """``univarfl deploy`` on a machine, in the background; its log."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from server_app.recorder import read_record
+from task.fingerprint import code_directories, fingerprint
 from tests.conftest import Train, rows, sha256
 from tests.machines import Machines, until
 from tests.task.data import making
@@ -76,6 +77,19 @@ def test_who_may_not_join_learns_why_and_nothing_is_trained(images: Path, tmp_pa
         deceived = machines.deploy("north", "site", "east", "--coordinator", address, check=False)
         assert deceived.returncode == 1
         assert "it is not the one that ca.crt vouches for" in deceived.stdout
+
+        shadow = tmp_path / "shadow"
+        for folder, path in code_directories().items():
+            shutil.copytree(path, shadow / folder)
+        shutil.copytree(path.with_name("server_app"), shadow / "server_app")
+        with (shadow / "task" / "wire.py").open("a") as file:
+            file.write("\n# changed\n")
+        expect = ["--coordinator", address, "--expect", fingerprint()]
+        shadowed = machines.deploy(
+            "north", "site", "north", *expect, check=False, PYTHONPATH=str(shadow)
+        )
+        assert shadowed.returncode == 1
+        assert f"the coordinator runs {fingerprint()[:12]}; install the same" in shadowed.stdout
 
         north = machines.join("north")
         log = machines.run(*WORDS, "partition=sites", "partition.names=[north]")

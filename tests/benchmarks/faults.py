@@ -27,7 +27,8 @@ ROUNDS = 4
 DEADLINE = 120
 WORDS = [
     "data=folder", "data.image_size=32", f"rounds={ROUNDS}", "local_epochs=1", "batch_size=128",
-    f"evaluate_every={ROUNDS}", "partition=sites", "data.test_share=1", f"federation.round_timeout={DEADLINE}",
+    f"evaluate_every={ROUNDS}", "partition=sites", "data.test_share=1",
+    f"federation.round_timeout={DEADLINE}",
 ]  # fmt: skip
 
 
