@@ -15,8 +15,10 @@ from server_app.federation import Federation
 from server_app.handshake import HandshakeError
 from server_app.patience import RunFailedError
 from server_app.progress import closing_lines, show_progress
-from server_app.recorder import INTERRUPTED, NOTHING, Recorder, plan_run_directory
+from server_app.recorder import NOTHING, Recorder
 from server_app.resuming import whole_words
+from server_app.run_directory import plan_run_directory
+from server_app.run_record import INTERRUPTED
 from task.errors import ConfigError, DataError, DeviceError
 
 app = ServerApp()

@@ -3,39 +3,32 @@
 import csv
 import hashlib
 import importlib.metadata
-import json
 import logging
 import os
 import platform
 import secrets
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from safetensors.numpy import save_file
 
 from server_app.checkpoint import NAME as CHECKPOINT
-from server_app.checkpoint import load_checkpoint
 from server_app.experiment import Experiment
-from server_app.identity import code_hash, identity_of
+from server_app.identity import code_hash
 from server_app.replies import ClientUpdate
+from server_app.run_directory import hold
+from server_app.run_record import FORMAT, read_record, timestamp, write_record
 from server_app.watching.base import Audience
 from server_app.watching.mlflow import MLflow
 from server_app.watching.tensorboard import TensorBoard
 from server_app.weights import Weights
-from task.errors import ConfigError, system_reason
 from task.fingerprint import fingerprint
 
-FORMAT = 2  # 1 had no classes.csv, no code, and of the test set only accuracy and loss
 WATCHERS = (TensorBoard, MLflow)
 NOTHING = -1  # the round up to which a run is kept that left no checkpoint
-LOCK = ".lock"
-INTERRUPTED = "interrupted"  # the reason of a failed run that a person ended
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
     "univarfl",
@@ -58,82 +51,6 @@ CLIENT_LOSSES = ("ce", "l_he", "l_v")  # always there; a method's other terms fo
 NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")
-
-
-def runs_directory(experiment: Experiment) -> Path:
-    """Where run directories are made, absolute."""
-    place = experiment.output_dir or os.environ.get("UNIVARFL_RUNS") or "runs"
-    return Path(place).expanduser().absolute()
-
-
-def plan_run_directory(experiment: Experiment) -> Path:
-    """The directory that a run's record will have, in a place that can be written.
-
-    It is not there yet, unless the run is resumed.
-
-    Raises:
-        ConfigError: the place cannot be written, a run of this name is there already, or it cannot
-            be resumed.
-    """
-    parent = runs_directory(experiment)
-    directory = parent / (experiment.run_id or new_run_id(experiment))
-    if experiment.resume:
-        check_resumable(directory, experiment)
-    elif directory.exists():
-        raise ConfigError("run_id", directory.name, f"{parent} holds that run already")
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=parent):
-            pass
-    except FileExistsError:
-        raise ConfigError("output_dir", parent, "must be a directory, not a file") from None
-    except OSError as error:
-        reason = f"must be writable: {system_reason(error)}"
-        raise ConfigError("output_dir", parent, reason) from None
-    return directory
-
-
-def check_resumable(directory: Path, experiment: Experiment) -> None:
-    """Refuse to go on with a run that is done, or that would become another one.
-
-    Raises:
-        ConfigError: it is completed or goes on elsewhere, its settings or code were others, or its
-            checkpoint cannot be read.
-    """
-    hold(directory).release()
-    load_checkpoint(directory)
-    record = read_record(directory)
-    if record["status"] == "completed":
-        raise ConfigError("resume", directory, "that run is completed")
-    if record["format"] != FORMAT or record.get("code") != code_hash():
-        allowed = "that run was made by another version of the code; go on with that version"
-        raise ConfigError("resume", directory, allowed)
-    config = experiment.model_dump()
-    if identity_of(record["config"], code_hash()) != identity_of(config, code_hash()):
-        allowed = "only federation, watch and engine may be set anew when a run goes on"
-        raise ConfigError("resume", directory, allowed)
-
-
-def hold(directory: Path) -> FileLock:
-    """Keep others from the run; the system lets go of it when this process ends, however it does.
-
-    Raises:
-        ConfigError: another process is at work on it.
-    """
-    lock = FileLock(directory / LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        allowed = "another process is at work on that run"
-        raise ConfigError("resume", directory, allowed) from None
-    return lock
-
-
-def new_run_id(experiment: Experiment) -> str:
-    """A name that tells what was run, and that two runs of the same second do not share."""
-    now = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")
-    what = f"{experiment.data['name']}-{experiment.method['name']}-s{experiment.seed}"
-    return f"{now}-{what}-{secrets.token_hex(4)}"
 
 
 class Recorder:
@@ -267,33 +184,6 @@ def keep_rounds(path: Path, columns: Sequence[str], last: int) -> None:
     temporary.replace(path)
 
 
-def write_record(directory: Path, summary: Mapping[str, Any]) -> None:
-    """Write ``run.json`` in one move."""
-    temporary = directory / "run.json.tmp"
-    temporary.write_text(json.dumps(summary, indent=2) + "\n")
-    temporary.replace(directory / "run.json")
-
-
-def read_record(directory: Path) -> dict[str, Any]:
-    """A run's ``run.json``."""
-    record: dict[str, Any] = json.loads((directory / "run.json").read_text())
-    return record
-
-
-def reopen_record(directory: Path) -> None:
-    """Say that a run goes on, before the process that will run it can."""
-    write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
-
-
-def close_record(directory: Path, status: str, reason: str) -> None:
-    """Close the record of a run that could not close it itself; one that did stays as it is."""
-    if not (directory / "run.json").exists():
-        return
-    record = read_record(directory)
-    if record["status"] == "running":
-        write_record(directory, record | {"status": status, "reason": reason, "ended": timestamp()})
-
-
 def client_row(server_round: int, update: ClientUpdate, losses: Sequence[str]) -> list[Any]:
     """One participant's line in ``clients.csv``; a loss its method does not have stays empty."""
     status = "ok" if update.accepted else "failed"
@@ -311,8 +201,3 @@ def installed_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def timestamp() -> str:
-    """Now, in UTC."""
-    return datetime.now(tz=UTC).isoformat(timespec="seconds")

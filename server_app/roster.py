@@ -58,6 +58,11 @@ class Roster:
             if not self._look():
                 time.sleep(POLL_SECONDS)
         self._begun = True
+        return self.seats
+
+    @property
+    def seats(self) -> list[Seat]:
+        """Everybody who has come, by index."""
         return sorted(self._seats.values(), key=lambda seat: seat.index)
 
     def here(self) -> list[Seat]:

@@ -10,13 +10,8 @@ from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.progress import show_progress
 from server_app.quoting import quoted
-from server_app.recorder import (
-    INTERRUPTED,
-    close_record,
-    plan_run_directory,
-    read_record,
-    reopen_record,
-)
+from server_app.run_directory import plan_run_directory
+from server_app.run_record import INTERRUPTED, close_record, read_record, reopen_record
 from task.data.federated import federate
 from task.device import choose_device
 from task.errors import ConfigError, RunError

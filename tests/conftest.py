@@ -11,7 +11,7 @@ import torch
 import task.data.partitions
 import task.methods
 from server_app.composition import compose_experiment
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.strategies.base import StrategySettings
 from server_app.train import train_experiment
 from task.methods.base import Method

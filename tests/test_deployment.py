@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from task.fingerprint import code_directories, fingerprint
 from tests.conftest import Train, rows, sha256
 from tests.machines import Machines, until

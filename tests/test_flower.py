@@ -16,7 +16,7 @@ import pytest
 
 from server_app.engines.processes import lives
 from server_app.engines.superlink import SuperLink
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from tests.conftest import SMALL, Train, rows, sha256
 from tests.server_app.test_grid import EXPECTED, PROBE
 

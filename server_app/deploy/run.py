@@ -11,8 +11,9 @@ from server_app.deploy.places import CONNECTION, CoordinatorPlace
 from server_app.engines.flower import APP, first_exception, follow, unfinished
 from server_app.engines.processes import start, stop
 from server_app.quoting import quoted
-from server_app.recorder import close_record, plan_run_directory, read_record, reopen_record
 from server_app.resuming import whole_words
+from server_app.run_directory import plan_run_directory
+from server_app.run_record import close_record, read_record, reopen_record
 from task.errors import ConfigError, RunError
 
 

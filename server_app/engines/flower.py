@@ -20,7 +20,7 @@ import torch
 from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.participation import participant_count
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 
 APP = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2

@@ -13,12 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from server_app.identity import identity_of
 from server_app.published import Table
-from server_app.recorder import (
-    CLASS_COLUMNS,
-    FORMAT,
-    INTERRUPTED,
-    ROUND_COLUMNS,
-)
+from server_app.recorder import CLASS_COLUMNS, ROUND_COLUMNS
+from server_app.run_record import FORMAT, INTERRUPTED
 from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)

@@ -14,7 +14,7 @@ from server_app.choices import CONF, SWEEPS, names_in
 from server_app.composition import compose_experiment, legible
 from server_app.experiment import Experiment
 from server_app.identity import code_hash, identity_of
-from server_app.recorder import runs_directory
+from server_app.run_directory import runs_directory
 from task.errors import ConfigError
 
 SWEEP = f"{SWEEPS}="

@@ -15,7 +15,7 @@ from server_app.composition import compose_experiment
 from server_app.engines.superlink import superlink_of
 from server_app.identity import code_hash, identity_of
 from server_app.quoting import quoted
-from server_app.recorder import INTERRUPTED, close_record, read_record
+from server_app.run_record import INTERRUPTED, close_record, read_record
 from server_app.sweep.cells import Cell
 from server_app.sweep.forking import CONTEXT
 from server_app.train import train_experiment

@@ -7,7 +7,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from server_app.identity import identity_of
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.sweep.cells import Cell
 
 SWEEPS = "sweeps"

@@ -10,7 +10,7 @@ import joblib
 import psutil
 import torch
 
-from server_app.recorder import plan_run_directory, runs_directory
+from server_app.run_directory import plan_run_directory, runs_directory
 from server_app.sweep.cells import Cell
 from server_app.sweep.job import Job
 from server_app.sweep.ledger import (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, Machines, until
 

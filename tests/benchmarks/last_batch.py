@@ -14,7 +14,7 @@ from unittest.mock import patch
 from torch import Tensor
 
 from server_app.composition import compose_experiment
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.train import train_experiment
 from task.data.batches import training_batches
 

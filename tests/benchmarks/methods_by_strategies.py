@@ -17,7 +17,7 @@ from multiprocessing import get_context
 
 from server_app.choices import choices
 from server_app.composition import compose_experiment
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.train import train_experiment
 from task.errors import ConfigError
 from tests.conftest import SMALL, model_for, norm_for

@@ -10,7 +10,7 @@ from server_app.choices import SWEEPS, choices, names_in
 from server_app.composition import compose_experiment
 from server_app.experiment import Experiment
 from server_app.published import Cell, beside, value_at
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.sweep.cells import expand, lines_of
 from server_app.train import train_experiment
 from tests.task.data import making

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from server_app.composition import compose_experiment
 from server_app.participation import participants
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.train import train_experiment
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint

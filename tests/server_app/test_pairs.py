@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from server_app.choices import choices
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from tests.conftest import Train, model_for, norm_for, rows
 
 PAIRS = [

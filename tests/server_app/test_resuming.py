@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from server_app.federation import Federation
-from server_app.recorder import hold, read_record
 from server_app.resuming import whole_words
+from server_app.run_directory import hold
+from server_app.run_record import read_record
 from task.errors import ConfigError
 from tests.conftest import Train, norm_for, rows, sha256
 
@@ -102,7 +103,7 @@ class TestRefusals:
         self, train: Train, interrupted: Train, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         words = whole_words([f"resume={interrupted()}"])
-        monkeypatch.setattr("server_app.recorder.code_hash", lambda: "other")
+        monkeypatch.setattr("server_app.run_directory.code_hash", lambda: "other")
         with pytest.raises(ConfigError, match="made by another version of the code"):
             train(*words)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from server_app.composition import compose_experiment
-from server_app.recorder import FORMAT, Recorder, read_record, write_record
+from server_app.recorder import Recorder
 from server_app.report.records import read_runs
+from server_app.run_record import FORMAT, read_record, write_record
 from task.errors import ConfigError
 from tests.conftest import Train
 from tests.server_app.report.recorded import record

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from server_app.sweep.cells import cells_of
 from server_app.sweep.ledger import Claims
 from server_app.sweep.schedule import Sweep

@@ -6,7 +6,7 @@ import pytest
 from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from task.errors import ConfigError
 from tests.conftest import Train, rows
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from server_app.recorder import read_record
+from server_app.run_record import read_record
 from task.data.dataset import ImageDataset
 from task.data.decoding import BadImageError, decode
 from task.data.sources.folder import Folder

@@ -1,0 +1,42 @@
+"""A run's ``run.json``: written in one move, read, opened again and closed."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+FORMAT = 2  # 1 had no classes.csv, no code, and of the test set only accuracy and loss
+INTERRUPTED = "interrupted"  # the reason of a failed run that a person ended
+
+
+def write_record(directory: Path, summary: Mapping[str, Any]) -> None:
+    """Write ``run.json`` in one move."""
+    temporary = directory / "run.json.tmp"
+    temporary.write_text(json.dumps(summary, indent=2) + "\n")
+    temporary.replace(directory / "run.json")
+
+
+def read_record(directory: Path) -> dict[str, Any]:
+    """A run's ``run.json``."""
+    record: dict[str, Any] = json.loads((directory / "run.json").read_text())
+    return record
+
+
+def reopen_record(directory: Path) -> None:
+    """Say that a run goes on, before the process that will run it can."""
+    write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
+
+
+def close_record(directory: Path, status: str, reason: str) -> None:
+    """Close the record of a run that could not close it itself; one that did stays as it is."""
+    if not (directory / "run.json").exists():
+        return
+    record = read_record(directory)
+    if record["status"] == "running":
+        write_record(directory, record | {"status": status, "reason": reason, "ended": timestamp()})
+
+
+def timestamp() -> str:
+    """Now, in UTC."""
+    return datetime.now(tz=UTC).isoformat(timespec="seconds")
