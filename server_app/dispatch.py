@@ -124,7 +124,7 @@ class Dispatch:
 
     def _wait_for(self, sampled: Sequence[int], quorum: int) -> list[Seat]:
         """Who can be asked now; sites are waited for while too few of the sampled ones are here."""
-        deadline = time.monotonic() + self._experiment.federation.round_timeout
+        deadline = time.monotonic() + self._experiment.federation.join_timeout
         while True:
             seats = self.roster.here()
             self._note_sizes(seats)

@@ -207,5 +207,5 @@ class TestComposition:
 
     def test_sites_are_not_simulated(self) -> None:
         words = [*EXPERIMENT, *SITES]
-        with pytest.raises(ConfigError, match="partition=sites: sites are real machines; submit"):
+        with pytest.raises(ConfigError, match="partition=sites: sites are real machines; see"):
             train_experiment(compose_experiment(words), words)
