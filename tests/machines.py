@@ -14,9 +14,11 @@ import psutil
 
 from server_app.engines.processes import free_ports, stop
 
-BRIDGE = "univarfl0"
-NETWORK = "10.213.7"
+OWN = os.getpid() % 100_000  # tests that run at once have networks of their own
+BRIDGE = f"uvb{OWN}"
+NETWORK = f"10.213.{OWN % 256}"
 COORDINATOR = "coordinator"
+TRY = f"uvtry{OWN}"
 UNIVARFL = str(Path(sys.executable).with_name("univarfl"))
 SECONDS = 240.0
 
@@ -25,15 +27,25 @@ def namespaces_allowed() -> bool:
     """Whether this process may make network namespaces."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
-    made = ip("netns", "add", "univarfl-try", check=False).returncode == 0
+    made = ip("netns", "add", TRY, check=False).returncode == 0
     if made:
-        ip("netns", "del", "univarfl-try")
+        ip("netns", "del", TRY)
     return made
 
 
 def ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
     """One of iproute2's commands."""
     return subprocess.run(["ip", *words], check=check, capture_output=True)
+
+
+def host_of(name: str) -> str:
+    """A machine's namespace."""
+    return f"uv{OWN}-{name}"
+
+
+def link_of(number: int) -> str:
+    """The end of a machine's cable that is plugged into the bridge."""
+    return f"uv{OWN}n{number}"
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
@@ -74,7 +86,7 @@ class Machines:
             ip("link", "add", BRIDGE, "type", "bridge")
             ip("link", "set", BRIDGE, "up")
             for number, name in enumerate(self.names, start=1):
-                self._plug_in(f"uv{number}", name, f"{NETWORK}.{number}/24")
+                self._plug_in(link_of(number), name, f"{NETWORK}.{number}/24")
         self.root.mkdir(exist_ok=True)
         self.deploy(COORDINATOR, "keys", "federation", "--host", self.host)
         for site, images in self.data.items():
@@ -96,26 +108,26 @@ class Machines:
             self._take_down()
 
     def _plug_in(self, link: str, name: str, address: str) -> None:
-        ip("netns", "add", f"uv-{name}")
-        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", f"uv-{name}")
+        ip("netns", "add", host_of(name))
+        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", host_of(name))
         ip("link", "set", link, "master", BRIDGE, "up")
         for words in (["addr", "add", address, "dev", "eth0"], ["link", "set", "eth0", "up"],
                       ["link", "set", "lo", "up"]):  # fmt: skip
-            ip("-n", f"uv-{name}", *words)
+            ip("-n", host_of(name), *words)
 
     def _take_down(self) -> None:
         for name in self.names:
-            ip("netns", "del", f"uv-{name}", check=False)
+            ip("netns", "del", host_of(name), check=False)
         ip("link", "del", BRIDGE, check=False)
 
     def connect(self, name: str, connected: bool) -> None:
         """Plug a machine's cable in, or out; only where machines are apart."""
-        link = f"uv{self.names.index(name) + 1}"
+        link = link_of(self.names.index(name) + 1)
         ip("link", "set", link, "up" if connected else "down")
 
     def on(self, name: str, command: Sequence[str]) -> list[str]:
         """A command as that machine runs it."""
-        return ["ip", "netns", "exec", f"uv-{name}", *command] if self.apart else list(command)
+        return ["ip", "netns", "exec", host_of(name), *command] if self.apart else list(command)
 
     def deploy(
         self, name: str, *words: str, check: bool = True, **environment: str

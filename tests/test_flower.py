@@ -160,7 +160,7 @@ def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_pa
 
 
 def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -> None:
-    done = univarfl("train", *TINY, "federation.round_timeout=0.1", f"output_dir={tmp_path}")
+    done = univarfl("train", *TINY, "federation.join_timeout=0.1", f"output_dir={tmp_path}")
     assert done.returncode == 1
     assert "did not answer within 0.1 s" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stdout + done.stderr

@@ -241,8 +241,8 @@ class TestFailures:
             train(*words, "num_clients=20")
 
     def test_a_worker_that_is_late_is_left_out(self, train: Train) -> None:
-        with pytest.raises(RunError, match="within 1e-06 s"):
-            train("federation.join_timeout=1e-6")
+        with pytest.raises(RunError, match="within 1e-09 s"):
+            train("federation.join_timeout=1e-9")
         with pytest.raises(RunError, match="no answer before the round's timeout"):
             train("federation.round_timeout=1e-6")
 
