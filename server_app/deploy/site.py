@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
+from typing import IO
 
 from server_app.deploy.places import SitePlace
 from server_app.engines.processes import free_ports, start, stop
@@ -12,6 +14,7 @@ from task.site import Site
 
 UNKNOWN_KEY = "code: 2004"
 LINES = 40
+ECHO_SECONDS = 5.0
 
 
 def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
@@ -38,12 +41,12 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
     process = start(supernode_command(place, site, address), place.flower, empty, subprocess.PIPE)
     assert process.stdout is not None
     last: deque[str] = deque(maxlen=LINES)
+    # Its children hold the pipe too, and end only when it has been waited for.
+    echo = threading.Thread(target=repeat, args=(process.stdout, last), daemon=True)
+    echo.start()
     try:
-        for line in process.stdout:
-            text = line.decode(errors="replace").rstrip()
-            last.append(text)
-            print(text, flush=True)
         code = process.wait()
+        echo.join(ECHO_SECONDS)
     finally:
         stop([process])
     if any(UNKNOWN_KEY in line for line in last):
@@ -55,3 +58,11 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
     print(f"flower-supernode ended with {how}", file=sys.stderr)
     if code:
         raise RunError(f"site {site.name} has left the federation; what it said last is above")
+
+
+def repeat(said: IO[bytes], last: deque[str]) -> None:
+    """Print what a process says, and keep the last of it."""
+    for line in said:
+        text = line.decode(errors="replace").rstrip()
+        last.append(text)
+        print(text, flush=True)
