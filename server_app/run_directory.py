@@ -86,6 +86,17 @@ def hold(directory: Path) -> FileLock:
     return lock
 
 
+def is_held(directory: Path) -> bool:
+    """Whether a process is at work on a run."""
+    if not directory.exists():
+        return False
+    try:
+        hold(directory).release()
+    except ConfigError:
+        return True
+    return False
+
+
 def new_run_id(experiment: Experiment) -> str:
     """A name that tells what was run, and that two runs of the same second do not share."""
     now = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")

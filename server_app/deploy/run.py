@@ -12,7 +12,7 @@ from server_app.engines.flower import APP, first_exception, follow, unfinished
 from server_app.engines.processes import start, stop
 from server_app.quoting import quoted
 from server_app.resuming import whole_words
-from server_app.run_directory import plan_run_directory
+from server_app.run_directory import is_held, plan_run_directory
 from server_app.run_record import close_record, read_record, reopen_record
 from task.errors import ConfigError, RunError
 
@@ -45,7 +45,7 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     with output.open("w") as stream:
         client = start(command, place.flower, place.flower, stream)
     try:
-        for line in follow(directory, client, told):
+        for line in follow(directory, lambda: client.poll() is None or is_held(directory), told):
             print(line, flush=True)
     except KeyboardInterrupt:
         end_run(place, directory)

@@ -9,9 +9,8 @@ import math
 import re
 import shlex
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import joblib
@@ -61,7 +60,7 @@ def run_flower(
         superlink.wait_until_ready()
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
-        for line in follow(directory, client, told):
+        for line in follow(directory, lambda: client.poll() is None, told):
             print(line, flush=True)
         if unfinished(directory):
             directory.mkdir(exist_ok=True)
@@ -90,18 +89,18 @@ def federation_config(experiment: Experiment, gpus: int) -> str:
     )
 
 
-def follow(directory: Path, client: subprocess.Popen[bytes], position: int) -> Iterator[str]:
-    """The run's log as a person reads it, until its record is closed or Flower's client ends.
+def follow(directory: Path, alive: Callable[[], bool], position: int) -> Iterator[str]:
+    """The run's log as a person reads it, until its record is closed or nobody is at work on it.
 
     Args:
         directory: the run's.
-        client: Flower's client.
+        alive: whether somebody is.
         position: how much of the log was there before, if the run is resumed.
     """
     log = directory / "run.log"
     running = True
     while running:
-        running = client.poll() is None and unfinished(directory)
+        running = alive() and unfinished(directory)
         if log.exists():
             with log.open() as file:
                 file.seek(position)
