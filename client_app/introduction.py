@@ -34,7 +34,8 @@ def introduce(request: Request, context: Context) -> RecordDict:
         "device": "none", "site": "", "train": 0, "validation": 0, "labels": [], "error": "",
         "compiled": False,
     }  # fmt: skip
-    if not simulated(node) and "data-dir" in node:
+    own = not simulated(node)  # a site's host and directories are nobody else's business
+    if own and "data-dir" in node:
         able["site"] = name_of(node)
     try:
         able["device"] = request.worker.device.type
@@ -44,7 +45,6 @@ def introduce(request: Request, context: Context) -> RecordDict:
     except (CodeMismatchError, ConfigError, DataError, DeviceError, SiteError) as reason:
         logger.error("%s", reason)
         able["error"] = told(reason, str(reason), node)
-    own = not simulated(node)  # a site's host and directories are nobody else's business
     introduction = ConfigRecord(
         {
             **seat,

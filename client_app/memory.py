@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from task.site import Site
+from task.site import Site, state_directory
 
 HEADER_BYTES = 1_000_000
 
@@ -32,9 +32,9 @@ def memory_root(site: Site | None = None) -> Path:
     Raises:
         MemoryLostError: the path is relative, so that each worker would take it for another one.
     """
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    place = site.memory if site else os.environ.get("UNIVARFL_MEMORY")
-    root = Path(place or f"{state}/univarfl").expanduser()
+    if site:
+        return site.memory_place
+    root = Path(os.environ.get("UNIVARFL_MEMORY") or state_directory()).expanduser()
     if not root.is_absolute():
         raise MemoryLostError(f"UNIVARFL_MEMORY={root} must be an absolute path")
     return root

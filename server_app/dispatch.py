@@ -95,7 +95,7 @@ class Dispatch:
     def score(self, server_round: int, clients: Sequence[int], model: GlobalModel) -> "Scoring":
         """Have clients score the global model; the server is free until it asks for the scores."""
         seats = self.roster.here()
-        here = [client for client in clients if any(seat.serves(client) for seat in seats)]
+        here = served(clients, seats)
         cohorts = assign(here, self.validation_sizes, seats, max(1, len(here)))
         exchange = self._send(MessageType.EVALUATE, server_round, cohorts, model)
         return Scoring(self, server_round, cohorts, exchange)
@@ -128,8 +128,7 @@ class Dispatch:
         while True:
             seats = self.roster.here()
             self._note_sizes(seats)
-            here = sum(any(seat.serves(client) for seat in seats) for client in sampled)
-            if here >= max(1, quorum) or time.monotonic() >= deadline:
+            if len(served(sampled, seats)) >= max(1, quorum) or time.monotonic() >= deadline:
                 return seats
             time.sleep(ROSTER_SECONDS)
 
@@ -142,7 +141,7 @@ class Dispatch:
         intake: Intake,
     ) -> dict[int, ClientUpdate]:
         """Have clients trained, and take in what they send; the answers of those who are here."""
-        here = [client for client in wanted if any(seat.serves(client) for seat in seats)]
+        here = served(wanted, seats)
         cohorts = assign(here, self.train_sizes, seats, self._clients_a_message(model))
         exchange = self._send(MessageType.TRAIN, server_round, cohorts, model, intake.shares)
         found: dict[int, ClientUpdate] = {}
@@ -222,3 +221,8 @@ class Scoring:
 def adds_up(model: GlobalModel, seat: Seat) -> bool:
     """Whether a worker adds up what it trains. A site does not: its model is judged."""
     return model.adds_up and not seat.site
+
+
+def served(clients: Sequence[int], seats: Sequence[Seat]) -> list[int]:
+    """Those of the clients that somebody here can train."""
+    return [client for client in clients if any(seat.serves(client) for seat in seats)]

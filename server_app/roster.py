@@ -69,10 +69,7 @@ class Roster:
         """Who can be asked now, by index. Newcomers are asked to introduce themselves meanwhile."""
         if self._sites:
             self._look()
-        return sorted(
-            (seat for node_id, seat in self._seats.items() if node_id in self._online),
-            key=lambda seat: seat.index,
-        )
+        return [seat for seat in self.seats if seat.node_id in self._online]
 
     def _complete(self) -> bool:
         """Whether everybody that is to come has come."""

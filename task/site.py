@@ -4,6 +4,7 @@ All of it comes from the settings that the machine's owner starts its SuperNode 
 (``--node-config``). Nothing that a coordinator sends changes any of it.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -54,6 +55,11 @@ class Site(BaseModel):
             raise ValueError("must be an absolute path")
         return str(absolute)
 
+    @property
+    def memory_place(self) -> Path:
+        """Where its client keeps what a method remembers."""
+        return Path(self.memory) if self.memory else state_directory()
+
     @classmethod
     def of(cls, node_config: NodeConfig) -> "Site":
         """The site that a SuperNode's settings describe.
@@ -72,6 +78,11 @@ class Site(BaseModel):
                 known = ", ".join(field.alias or name for name, field in cls.model_fields.items())
                 what = f"is no setting of a site; they are {known}"
             raise SiteError(f"site {settings['site']}, {key}: {what.lower()}") from None
+
+
+def state_directory() -> Path:
+    """Where the user's programs keep what lasts, this one's part of it."""
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "univarfl"
 
 
 def name_of(node_config: NodeConfig) -> str:

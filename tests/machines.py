@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -97,12 +96,7 @@ class Machines:
             shutil.copy(self.root / site / f"{site}.pub", self.federation / "sites")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         stop(list(self.processes.values()))
         if self.apart:
             self._take_down()

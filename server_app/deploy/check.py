@@ -7,6 +7,7 @@ import urllib.error
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 from cryptography import x509
@@ -67,7 +68,7 @@ class Inspection:
             else:
                 yield True, f"{name}: {found}"
 
-    @property
+    @cached_property
     def site(self) -> Site:
         """The site, as its settings say.
 
@@ -115,7 +116,7 @@ class Inspection:
         return f"{fingerprint()[:12]}, {compared}"
 
     def _memory(self) -> str:
-        place = Path(self.site.memory or "~/.local/state/univarfl").expanduser()
+        place = self.site.memory_place
         try:
             place.mkdir(parents=True, exist_ok=True)
             probe = place / ".probe"

@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from server_app.deploy.places import DEFAULT_PORT, CoordinatorPlace, SitePlace, host_and_port
+from server_app.deploy.places import (
+    DEFAULT_PORT,
+    CoordinatorPlace,
+    SitePlace,
+    address_of,
+    host_and_port,
+)
 from task.errors import ConfigError, RunError
 
 deploy = typer.Typer(
@@ -111,8 +117,9 @@ def look(directory: Path, address: str, expect: str, words: list[str]) -> None:
     """
     from server_app.deploy.check import Inspection  # noqa: PLC0415
 
-    host, port = host_and_port(address)
-    inspection = Inspection(SitePlace(directory), f"{host}:{port}", expect, words)
+    inspection = Inspection(
+        SitePlace(directory), address_of(*host_and_port(address)), expect, words
+    )
     outcomes = []
     for well, line in inspection.lines():
         print(f"{'ok  ' if well else 'FAIL'}  {line}", flush=True)
@@ -146,16 +153,16 @@ def site(
 
     place = SitePlace(directory)
     own = read_site(place)
-    host, port = host_and_port(address)
+    reached = address_of(*host_and_port(address))
     if printed:
-        print(shlex.join(supernode_command(place, own, f"{host}:{port}")))
+        print(shlex.join(supernode_command(place, own, reached)))
     elif systemd:
         named = ["site", str(place.directory), "--coordinator", address]
         named += ["--expect", expect] if expect else []
         print(unit(own.name, named, place.directory, [Path(own.directory)]))
     else:
         look(directory, address, expect, words or [])
-        run_supernode(place, own, f"{host}:{port}")
+        run_supernode(place, own, reached)
 
 
 @deploy.command()

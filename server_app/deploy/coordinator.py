@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from server_app.deploy.places import CONNECTION, CoordinatorPlace, is_ip
+from server_app.deploy.places import CONNECTION, CoordinatorPlace, address_of
 from server_app.engines.processes import (
     FlowerError,
     environment,
@@ -17,9 +17,9 @@ from server_app.engines.processes import (
     program,
     start,
     stop,
+    wait_until,
 )  # fmt: skip
 
-START_SECONDS = 90.0
 LOOK_SECONDS = 2.0
 ALL = ("0.0.0.0", "::")  # noqa: S104  (told apart from one address, not bound to here)
 
@@ -41,8 +41,7 @@ def superlink_command(place: CoordinatorPlace, listen: str, port: int) -> list[s
 
 def own_address(listen: str, port: int) -> str:
     """Where the coordinator's machine itself reaches its SuperLink."""
-    host = "127.0.0.1" if listen in ALL else listen
-    return f"{f'[{host}]' if is_ip(host) and ':' in host else host}:{port}"
+    return address_of("127.0.0.1" if listen in ALL else listen, port)
 
 
 def write_connection(place: CoordinatorPlace, address: str) -> None:
@@ -93,7 +92,7 @@ class Coordinator:
         with self._log.open("a") as log:
             self.process = start(self._command, self.place.flower, empty, log)
         try:
-            self._wait_until_ready()
+            wait_until(self._healthy, self.process, self._log)
         except BaseException:
             stop([self.process])
             raise
@@ -102,18 +101,13 @@ class Coordinator:
     def __exit__(self, *_: object) -> None:
         stop([self.process])
 
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            self.check()
-            try:
-                if healthy(self.address, self.place.authority):
-                    return
-            except ssl.SSLCertVerificationError as error:
-                raise FlowerError(f"its own certificate is refused: {error}") from None
-            except (OSError, urllib.error.URLError):
-                time.sleep(0.2)
-        raise FlowerError(f"flower-superlink was not ready within {START_SECONDS:g} s")
+    def _healthy(self) -> bool:
+        try:
+            return healthy(self.address, self.place.authority)
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                raise FlowerError(f"its own certificate is refused: {error.reason}") from None
+            raise
 
     def check(self) -> None:
         """Notice that it has ended.

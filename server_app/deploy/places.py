@@ -83,6 +83,11 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, int(port or DEFAULT_PORT)
 
 
+def address_of(host: str, port: int) -> str:
+    """HOST:PORT, as `host_and_port` takes it apart."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_ip(host: str) -> bool:
     """Whether a host is an address and not a name."""
     try:

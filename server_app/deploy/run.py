@@ -1,19 +1,17 @@
 """One run on the sites that have joined, submitted and watched at the coordinator."""
 
-import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.composition import compose_experiment
 from server_app.deploy.coordinator import flwr
 from server_app.deploy.places import CONNECTION, CoordinatorPlace
-from server_app.engines.flower import APP, first_exception, follow, unfinished
+from server_app.engines.flower import first_exception, follow, log_length, run_command, unfinished
 from server_app.engines.processes import start, stop
 from server_app.quoting import quoted
 from server_app.resuming import whole_words
 from server_app.run_directory import is_held, plan_run_directory
-from server_app.run_record import close_record, read_record, reopen_record
+from server_app.run_record import INTERRUPTED, close_record, read_record, reopen_record
 from task.errors import ConfigError, RunError
 
 
@@ -36,12 +34,9 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     directory = plan_run_directory(experiment)
     if experiment.resume:
         reopen_record(directory)
-    log = directory / "run.log"
-    told = log.stat().st_size if log.exists() else 0
-    config, output = place.flower / "run.toml", place.flower / "run.log"
+    told, output = log_length(directory), place.flower / "run.log"
     named = [*words, f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
-    config.write_text(f"overrides = {json.dumps(shlex.join(named))}\n")
-    command = ["flwr", "run", str(APP), CONNECTION, "--stream", "--run-config", str(config)]
+    command = run_command(place.flower / "run.toml", named)  # the default connection is ours
     with output.open("w") as stream:
         client = start(command, place.flower, place.flower, stream)
     try:
@@ -59,7 +54,7 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     record = read_record(directory)
     if record["status"] != "completed":
         raise RunError(
-            f"the run failed: {record['reason']}; see {log}; go on with it by: "
+            f"the run failed: {record['reason']}; see {directory / 'run.log'}; go on with it by: "
             f"univarfl deploy run {place.directory} resume={directory}"
         )
     return directory
@@ -70,4 +65,4 @@ def end_run(place: CoordinatorPlace, directory: Path) -> None:
     if (directory / "run.json").exists():
         run_id = read_record(directory).get("engine", {}).get("run_id", "")
         flwr(place, ["stop", run_id, CONNECTION])
-        close_record(directory, "failed", "interrupted")
+        close_record(directory, "failed", INTERRUPTED)

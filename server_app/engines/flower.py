@@ -49,12 +49,9 @@ def run_flower(
         EngineError, FlowerError: Flower did not get as far as the ServerApp's first word.
     """
     print("starting Flower and its workers, which takes a while ...", flush=True)
-    config = superlink.home / "run.toml"
-    config.write_text(f"overrides = {json.dumps(shlex.join(overrides))}\n")
     output = superlink.home / "run.log"
-    log = directory / "run.log"
-    told = log.stat().st_size if log.exists() else 0
-    command = ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
+    told = log_length(directory)
+    command = run_command(superlink.home / "run.toml", overrides)
     federation = federation_config(experiment, visible_gpus(experiment))
     try:
         superlink.wait_until_ready()
@@ -68,6 +65,18 @@ def run_flower(
             raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
     finally:
         superlink.end()
+
+
+def run_command(config: Path, words: Sequence[str]) -> list[str]:
+    """Flower's command that submits these words and tells how it goes; written to `config`."""
+    config.write_text(f"overrides = {json.dumps(shlex.join(words))}\n")
+    return ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
+
+
+def log_length(directory: Path) -> int:
+    """How much a run's log holds already, if the run is resumed."""
+    log = directory / "run.log"
+    return log.stat().st_size if log.exists() else 0
 
 
 def visible_gpus(experiment: Experiment) -> int:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +15,7 @@ import psutil
 
 from task.errors import RunError
 
+START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
 
@@ -68,6 +69,28 @@ def start(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+
+
+def wait_until(well: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait for a SuperLink.
+
+    Args:
+        well: whether it answers; may raise an `OSError` if not.
+        process: the SuperLink's.
+        log: what it says.
+
+    Raises:
+        FlowerError: it ended, or took too long.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise FlowerError(f"flower-superlink ended at once: {last_line(log)}")
+        with contextlib.suppress(OSError):
+            if well():
+                return
+        time.sleep(0.1)
+    raise FlowerError(f"flower-superlink was not ready within {START_SECONDS:g} s")
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:

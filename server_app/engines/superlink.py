@@ -8,17 +8,12 @@ Flower home of its own, so that nothing but the submitted bundle can be imported
 import contextlib
 import subprocess
 import tempfile
-import time
-import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, ClassVar, Self
+from typing import IO, Self
 
-from server_app.engines.processes import FlowerError, free_ports, last_line, start, stop
+from server_app.engines.processes import free_ports, start, stop, wait_until
 
-START_SECONDS = 60.0
 CONNECTION = "univarfl"
 
 
@@ -27,8 +22,6 @@ class SuperLink:
 
     It starts with the context, and is ready some seconds later.
     """
-
-    options: ClassVar[Sequence[str]] = ("--simulation",)
 
     def __init__(self) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
@@ -47,19 +40,14 @@ class SuperLink:
         )
         with self.log.open("w") as log:
             self.process = self.popen(
-                ["flower-superlink", "--insecure", *self.options, "--isolation", "subprocess",
+                ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess",
                  "--control-api-address", f"127.0.0.1:{control_port}",
                  "--host", "127.0.0.1", "--port", str(port)],
                 log,
             )  # fmt: skip
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:
@@ -80,17 +68,11 @@ class SuperLink:
         Raises:
             FlowerError: it ended, or took too long.
         """
-        url = f"http://{self.address}/health"
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise FlowerError(f"flower-superlink ended at once: {last_line(self.log)}")
-            try:
-                with urllib.request.urlopen(url, timeout=1):
-                    return
-            except (urllib.error.URLError, TimeoutError, ConnectionError):
-                time.sleep(0.1)
-        raise FlowerError(f"flower-superlink was not ready within {START_SECONDS:g} s")
+        wait_until(self._healthy, self.process, self.log)
+
+    def _healthy(self) -> bool:
+        with urllib.request.urlopen(f"http://{self.address}/health", timeout=1) as answer:
+            return bool(answer.status == 200)
 
 
 def superlink_of(engine: str) -> contextlib.AbstractContextManager[SuperLink | None]:
