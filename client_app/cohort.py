@@ -9,6 +9,7 @@ from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
+from client_app.arrays import pack
 from client_app.discretion import told
 from client_app.memory import ClientMemory
 from client_app.request import Request, RequestError
@@ -55,9 +56,9 @@ class Apart:
 
     def put(self, client: int, result: LocalResult) -> None:
         """Take a client's result."""
-        self._records[wire.key(wire.ARRAYS, client)] = ArrayRecord(result.weights)
+        self._records[wire.key(wire.ARRAYS, client)] = pack(result.weights)
         if result.extra:
-            self._records[wire.key(wire.EXTRA, client)] = ArrayRecord(result.extra)
+            self._records[wire.key(wire.EXTRA, client)] = pack(result.extra)
 
     def records(self) -> dict[str, ArrayRecord]:
         """What goes to the server."""
@@ -89,7 +90,7 @@ class Sum:
     def records(self) -> dict[str, ArrayRecord]:
         """What goes to the server; nothing where every client failed."""
         return {
-            wire.key(kind, wire.SUM): ArrayRecord(total.totals)
+            wire.key(kind, wire.SUM): pack(total.totals)
             for kind, total in self._sums.items()
             if total.totals
         }

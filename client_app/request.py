@@ -7,6 +7,7 @@ from typing import cast
 from flwr.app import Context, Message
 from torch import Tensor
 
+from client_app.arrays import unpack
 from client_app.memory import ClientMemory
 from client_app.node import site_of
 from task import wire
@@ -68,8 +69,8 @@ class Request:
             clients=wholes(config["clients"], "clients"),
             accepted=wholes(config["accepted"], "accepted"),
             shares=parts(config["shares"], config["clients"]),
-            weights=tensors(message, wire.ARRAYS),
-            broadcast=tensors(message, wire.BROADCAST),
+            weights=unpack(message.content, wire.ARRAYS),
+            broadcast=unpack(message.content, wire.BROADCAST),
             node_config=context.node_config,
         )
 
@@ -143,9 +144,3 @@ def parts(value: object, clients: object) -> list[float]:
     ):
         raise RequestError("the request's shares must be a part of 1 for each client, or none")
     return value
-
-
-def tensors(message: Message, name: str) -> dict[str, Tensor]:
-    """The arrays that a message holds under a name; empty when there are none."""
-    arrays = message.content.array_records.get(name)
-    return {} if arrays is None else dict(arrays.to_torch_state_dict())

@@ -10,7 +10,7 @@ from server_app.aggregation import Aggregator
 from server_app.checkpoint import ModelState
 from server_app.experiment import Experiment
 from server_app.intake import Intake
-from server_app.weights import Weights, from_tensors, to_record, to_tensors
+from server_app.weights import Weights, from_tensors, pack, to_tensors
 from task import wire
 from task.averaging import shares_of
 from task.methods.base import Contribution, trained_parameters
@@ -95,9 +95,9 @@ class GlobalModel:
 
     def records(self, kind: str) -> dict[str, ArrayRecord]:
         """What a client needs for a message of a kind, as Flower sends it."""
-        found = {wire.ARRAYS: to_record(self.weights)}
+        found = {wire.ARRAYS: pack(self.weights)}
         if kind == MessageType.TRAIN and (broadcast := self.broadcast):
-            found[wire.BROADCAST] = to_record(broadcast)
+            found[wire.BROADCAST] = pack(broadcast)
         return found
 
     def update(self, server_round: int, intake: Intake, grid: Grid) -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 
 from server_app.exchange import essence
 from server_app.intake import Intake
 from server_app.participation import Cohort
-from server_app.weights import Weights, from_record
+from server_app.weights import Weights, unpack
 from task import wire
 from task.errors import TrainingError
 from task.evaluation import Score
@@ -199,8 +199,8 @@ def _with_sum(
 def _sent(content: RecordDict, of: int | str) -> tuple[Weights, Weights]:
     """The weights and what came beside them."""
     arrays = content.array_records[wire.key(wire.ARRAYS, of)]
-    beside = content.array_records.get(wire.key(wire.EXTRA, of), ArrayRecord())
-    return from_record(arrays), from_record(beside)
+    beside = content.array_records.get(wire.key(wire.EXTRA, of))
+    return unpack(arrays), unpack(beside) if beside else {}
 
 
 def check(weights: Weights, expected: Weights, summed: bool = False) -> None:

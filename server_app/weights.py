@@ -8,17 +8,33 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
+from task import wire
+
 Weights = dict[str, NDArray[np.generic]]
 
 
 def to_record(weights: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
-    """Weights as Flower sends them."""
+    """Weights as Flower's strategies take them."""
     return ArrayRecord({name: Array(value) for name, value in weights.items()})
 
 
 def from_record(record: ArrayRecord) -> Weights:
     """The arrays of a record, by name."""
     return {name: array.numpy() for name, array in record.items()}
+
+
+def pack(weights: Weights) -> ArrayRecord:
+    """Weights as they are sent; see `task.wire`."""
+    return ArrayRecord({wire.PACKED: Array(wire.pack(to_tensors(weights)))})
+
+
+def unpack(record: ArrayRecord) -> Weights:
+    """The weights that were sent.
+
+    Raises:
+        KeyError, SafetensorError: it holds none.
+    """
+    return from_tensors(wire.unpack(record[wire.PACKED].numpy()))
 
 
 def to_tensors(weights: Weights) -> dict[str, Tensor]:

@@ -8,12 +8,18 @@ weight in the round's mean, where the worker is to add up its clients; else empt
 Its reply holds one record ``CLIENTS``, a table with a row for each client of the cohort, and the
 arrays of each under ``key(kind, client)``; where the worker adds up, one sum under
 ``key(kind, SUM)``, int64, as `task.averaging.ExactSum` has them. A record costs Flower
-milliseconds, a row of a table next to nothing.
+milliseconds, a row of a table next to nothing. So does an array: between machines each takes
+requests and transactions of its own, at every hop. So a model is one array, ``PACKED``.
 """
 
 from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.torch import load, save
+from torch import Tensor
 
 ARRAYS = "arrays"
 BROADCAST = "broadcast"
@@ -23,6 +29,7 @@ INTRODUCTION = "introduction"
 CLIENTS = "clients"
 EXTRA = "extra"
 SUM = "sum"
+PACKED = "packed"
 
 Cell = str | int | float
 
@@ -36,6 +43,21 @@ IN_PROCESS = "in-process"  # in a node's settings: it is simulated in the server
 def key(kind: str, client: int | str) -> str:
     """Where a client's record of one kind, or that of the `SUM`, stands in its cohort's reply."""
     return f"{kind}/{client}"
+
+
+def pack(tensors: Mapping[str, Tensor]) -> NDArray[np.uint8]:
+    """Tensors on the CPU as the bytes of a safetensors file."""
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    return np.frombuffer(save(contiguous), np.uint8)
+
+
+def unpack(packed: NDArray[np.generic]) -> dict[str, Tensor]:
+    """The tensors that `pack` made bytes of, in no particular order.
+
+    Raises:
+        SafetensorError: they are no such bytes.
+    """
+    return load(packed.tobytes())
 
 
 def columns(rows: Sequence[Mapping[str, Cell]]) -> dict[str, Any]:

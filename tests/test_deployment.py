@@ -13,18 +13,16 @@ from tests.task.data import making
 
 CLASSES = "data.classes=[dog,cat,fox]"
 WORDS = ["data=folder", CLASSES, "data.image_size=32", "rounds=1", "local_epochs=1"]
-SITES = ("north", "south")
+SITES = ("east", "north", "south", "west")
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """Two sites' own folders, one without a fox, and both of them together as two domains."""
-    making.tree(
-        tmp_path / "together",
-        ["north/cat", "north/dog", "south/cat", "south/dog", "south/fox"], 12,
-    )  # fmt: skip
+    """Four sites' own folders, one without a fox, and all of them together as domains."""
+    kinds = [f"{site}/{kind}" for site in SITES for kind in ("cat", "dog", "fox")]
+    making.tree(tmp_path / "together", [kind for kind in kinds if kind != "north/fox"], 12)
     for site in SITES:
         shutil.copytree(tmp_path / "together" / site, tmp_path / site, copy_function=shutil.copy2)
     making.tree(tmp_path / "test", ["cat", "dog"], 4)
@@ -41,22 +39,22 @@ def test_sites_train_as_the_same_domains_do_in_simulation(
         for site in SITES:
             machines.join(site)
         log = machines.run(
-            *WORDS, "partition=sites", "partition.names=[south,north]",
+            *WORDS, "partition=sites", "partition.names=[south,west,north,east]",
             f"data.root={images / 'test'}", "data.test_share=1",
         )  # fmt: skip
         assert machines.ended() == 0, log.read_text()
         directory = machines.record()
     record = read_record(directory)
     workers = [(worker["site"], worker.get("labels")) for worker in record["workers"]]
-    assert workers == [("north", None), ("south", [12, 12, 12])]
+    labels = [12, 12, 12]
+    assert workers == [("east", None), ("north", None), ("south", labels), ("west", None)]
     assert {worker["host"] for worker in record["workers"]} == {""}
-    assert record["data"]["clients"] == [24, 36]
+    assert record["data"]["clients"] == [36, 24, 36, 36]
     assert record["data"]["test"] == 8
-    assert [(row["site"], row["status"]) for row in rows(directory, "clients.csv")] == [
-        ("north", "ok"), ("south", "ok"),
-    ]  # fmt: skip
+    trained = [(row["site"], row["status"]) for row in rows(directory, "clients.csv")]
+    assert trained == [(site, "ok") for site in SITES]
     simulated = train(
-        *WORDS, "partition=domains", "num_clients=2", f"data.root={images / 'together'}",
+        *WORDS, "partition=domains", "num_clients=4", f"data.root={images / 'together'}",
         "data.test_share=0",
     )  # fmt: skip
     assert sha256(simulated) == sha256(directory)

@@ -13,7 +13,7 @@ from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.exchange import Exchange, Run, request
 from server_app.train import train_experiment
-from server_app.weights import from_tensors, to_record
+from server_app.weights import from_tensors, pack
 from task import wire
 from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
@@ -130,7 +130,7 @@ class TestDiscretion:
         local = compose_experiment(self.words).local()
         run = Run("run", local.model_dump_json())
         worker = Worker(local)
-        arrays = {wire.ARRAYS: to_record(from_tensors(worker.initial_weights()))}
+        arrays = {wire.ARRAYS: pack(from_tensors(worker.initial_weights()))}
         shared_worker.cache_clear()  # a SuperNode starts a new process for each message
         message = request(kind, node, run, 1, [client], [0], arrays=arrays)
         (reply,) = Exchange(grid, [message], 60).replies()

@@ -5,12 +5,14 @@
 DATA_DIRECTORY holds PACS (<domain>/<class>/*). Each domain is a site with TLS and a key of its own,
 without the 280 test images, which the coordinator keeps; where network namespaces are allowed
 (root, iproute2) each is a host of its own. Every fault is one run of `ROUNDS` rounds, beside one
-without a fault; what the record tells of it is printed. Measures; asserts nothing.
+without a fault and one in simulation; what the record tells of it is printed. Measures; asserts
+nothing.
 """
 
 import csv
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,34 +23,53 @@ import psutil
 
 from server_app.run_record import read_record
 from task.data.sources.pacs import Pacs
-from tests.machines import COORDINATOR, Machines, until
+from tests.machines import COORDINATOR, UNIVARFL, Machines, until
 
 ROUNDS = 4
 DEADLINE = 120
 WORDS = [
     "data=folder", "data.image_size=32", f"rounds={ROUNDS}", "local_epochs=1", "batch_size=128",
-    f"evaluate_every={ROUNDS}", "partition=sites", "data.test_share=1",
-    f"federation.round_timeout={DEADLINE}",
+    f"evaluate_every={ROUNDS}",
 ]  # fmt: skip
 
 
-def divide(pacs: Path, place: Path) -> list[str]:
-    """PACS as its sites and its coordinator have it: DOMAIN/CLASS/*, test/CLASS/*; words for it."""
+def divide(pacs: Path, place: Path) -> tuple[list[str], list[str]]:
+    """PACS as it is held: sites/DOMAIN/CLASS/* and test/CLASS/*.
+
+    Returns:
+        The words of a run on the sites, and those of the same run in simulation.
+    """
     source = Pacs(image_size=32, root=str(pacs))
     catalogue = source.catalogue()
     for index in range(len(catalogue.labels)):
         path = Path(catalogue.name(index))
         domain, label = path.parent.parent.name, path.parent.name
         tested = bool(catalogue.test[index])
-        target = place / ("test" if tested else domain) / label
+        target = place / ("test" if tested else f"sites/{domain}") / label
         target.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target / (f"{domain}_{path.name}" if tested else path.name))
-    return [
-        *WORDS,
-        f"data.classes=[{','.join(catalogue.classes)}]",
-        f"partition.names=[{','.join(catalogue.domains)}]",
-        f"data.root={place / 'test'}",
-    ]
+    words = [*WORDS, f"data.classes=[{','.join(catalogue.classes)}]"]
+    on_sites = [
+        *words, "partition=sites", f"partition.names=[{','.join(catalogue.domains)}]",
+        f"data.root={place / 'test'}", "data.test_share=1",
+        f"federation.round_timeout={DEADLINE}",
+    ]  # fmt: skip
+    simulated = [
+        *words, "partition=domains", f"num_clients={len(catalogue.domains)}",
+        f"data.root={place / 'sites'}", "data.test_share=0",
+    ]  # fmt: skip
+    return on_sites, simulated
+
+
+def simulate(words: list[str], place: Path) -> None:
+    """The same run in one process; print what it took and the model's hash."""
+    started = time.monotonic()
+    run = [UNIVARFL, "train", *words, "engine=inprocess", f"output_dir={place}", "run_id=simulated"]
+    subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
+    seconds = time.monotonic() - started
+    record = read_record(place / "simulated")
+    print("\n## simulation: the domains of one directory, in one process")
+    print(f"{seconds:.0f} s\nsha256 {record['model_sha256']}", flush=True)
 
 
 class Scene:
@@ -148,7 +169,7 @@ FAULTS: dict[str, Callable[[Scene], int]] = {
 
 def suffer(fault: Callable[[Scene], int], root: Path, sites: Path, words: list[str]) -> None:
     """One run with a fault; print what it took and what its record says."""
-    names = sorted(path.name for path in sites.iterdir() if path.name != "test")
+    names = sorted(path.name for path in sites.iterdir())
     with Machines(root, {name: sites / name for name in names}) as machines:
         machines.coordinate()
         for name in names:
@@ -175,9 +196,12 @@ def main() -> None:
     """Suffer the faults that are asked for, or all of them."""
     pacs, *wanted = sys.argv[1:]
     with tempfile.TemporaryDirectory() as place:
-        words = divide(Path(pacs), Path(place) / "data")
+        data = Path(place) / "data"
+        on_sites, simulated = divide(Path(pacs), data)
+        if not wanted:
+            simulate(simulated, Path(place))
         for name in wanted or FAULTS:
-            suffer(FAULTS[name], Path(place) / name, Path(place) / "data", words)
+            suffer(FAULTS[name], Path(place) / name, data / "sites", on_sites)
 
 
 if __name__ == "__main__":

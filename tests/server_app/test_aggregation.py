@@ -24,7 +24,7 @@ from server_app.participation import Cohort
 from server_app.replies import ClientUpdate, scores, updates
 from server_app.strategies.base import StrategySettings
 from server_app.strategies.fedavg import FedAvgSettings
-from server_app.weights import Weights, from_tensors, to_record, to_tensors
+from server_app.weights import Weights, from_tensors, pack, to_record, to_tensors
 from task import wire
 from task.averaging import ExactSum, shares_of
 
@@ -130,8 +130,7 @@ class TestJudging:
         }
         content = RecordDict({wire.CLIENTS: ConfigRecord(wire.columns([row | status]))})
         if weights is not None:
-            arrays = ArrayRecord({name: Array(value) for name, value in weights.items()})
-            content[wire.key(wire.ARRAYS, 3)] = arrays
+            content[wire.key(wire.ARRAYS, 3)] = pack(weights)
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message | None, intake: Intake | None = None) -> ClientUpdate:
@@ -194,8 +193,7 @@ class TestJudging:
         self, extra: Weights, reason: str
     ) -> None:
         reply = self.reply({"status": "ok"}, model(1.5))
-        sent = ArrayRecord({name: Array(value) for name, value in extra.items()})
-        reply.content[wire.key(wire.EXTRA, 3)] = sent
+        reply.content[wire.key(wire.EXTRA, 3)] = pack(extra)
         found = self.judged(reply, self.intake({"c": np.zeros(2, np.float32)}))
         assert reason in found.reason
         assert found.accepted == (not reason)
@@ -207,10 +205,11 @@ class TestJudging:
             (wire.CLIENTS, ConfigRecord({"client": 3, "status": "ok"})),
             (wire.CLIENTS, ConfigRecord({"client": [3], "status": ["ok", "ok"]})),
             (wire.CLIENTS, ConfigRecord({"client": [3], "status": ["ok"], "device": ["cpu"]})),
-            (wire.key(wire.ARRAYS, 3), ArrayRecord({"w": Array("float32", (2, 2), "other", b"")})),
+            (wire.key(wire.ARRAYS, 3), to_record({"w": np.zeros((2, 2), np.float32)})),
+            (wire.key(wire.ARRAYS, 3), to_record({wire.PACKED: np.zeros(9, np.uint8)})),
             (
                 wire.key(wire.ARRAYS, 3),
-                ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"x")}),
+                ArrayRecord({wire.PACKED: Array("uint8", (9,), "numpy.ndarray", b"x")}),
             ),
         ],
     )
@@ -262,7 +261,7 @@ class TestASum:
             rows.append(row)
         content = RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
         sums = from_tensors(total.totals) if weights is None else weights
-        content[wire.key(wire.ARRAYS, wire.SUM)] = to_record(sums)
+        content[wire.key(wire.ARRAYS, wire.SUM)] = pack(sums)
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message) -> tuple[list[str], Intake]:
