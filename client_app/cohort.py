@@ -5,6 +5,7 @@ A client that fails is reported in its own status record; the others of its coho
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -16,6 +17,7 @@ from client_app.request import Request, RequestError
 from client_app.restraint import shortened
 from task import wire
 from task.averaging import ExactSum
+from task.fingerprint import fingerprint
 from task.training import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -45,7 +47,7 @@ def train_cohort(request: Request) -> RecordDict:
             seconds = time.perf_counter() - started
             row |= {"examples": result.examples, "seconds": seconds, **losses}
         rows.append(row)
-    return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows)), **outbox.records()})
+    return answer(request, rows, outbox.records())
 
 
 class Apart:
@@ -119,7 +121,18 @@ def evaluate_cohort(request: Request) -> RecordDict:
         {"client": client, "examples": of.examples, "correct": of.correct, "loss": of.loss}
         for client, of in zip(request.clients, scores, strict=True)
     ]
-    return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
+    return answer(request, rows, {})
+
+
+def answer(
+    request: Request, rows: Sequence[Mapping[str, wire.Cell]], arrays: Mapping[str, ArrayRecord]
+) -> RecordDict:
+    """A reply: what it answers, a row for each client, and their arrays."""
+    about: dict[str, str | int] = {
+        "run": request.run, "round": request.round, "fingerprint": fingerprint(),
+    }  # fmt: skip
+    table = ConfigRecord(wire.columns(rows))
+    return RecordDict({wire.ABOUT: ConfigRecord(dict(about)), wire.CLIENTS: table, **arrays})
 
 
 def one_line(error: Exception) -> str:

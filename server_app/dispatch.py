@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from flwr.app import MessageType
@@ -54,7 +55,7 @@ class Dispatch:
         self._sites = experiment.divider().sites
         self._keeps_memory = any(member.memory for member in worker.method.members())
         self._stragglers = Stragglers(grid, note)
-        self.roster = Roster(grid, run, experiment.device, self._sites, note)
+        self.roster = Roster(grid, run, experiment, note)
         splits = worker.data.clients.values()
         self.train_sizes = [len(split.train) for split in splits]
         self.validation_sizes = [len(split.validation) for split in splits]
@@ -149,6 +150,11 @@ class Dispatch:
             cohort = cohorts[place]
             for update in updates(cohort, reply, intake, adds_up(model, cohort.seat)):
                 found[update.client] = update
+        for client, (share, reason) in intake.settle().items():
+            if share:
+                self._note("", f"client {client}: shortened to {share:.3g} of it: {reason}")
+            else:
+                found[client] = replace(found[client], reason=reason)
         self.expect_late(exchange, cohorts, f"model of round {server_round}")
         return found
 
@@ -209,7 +215,9 @@ class Scoring:
 
     def means(self) -> dict[str, float]:
         """Accuracy and loss over all their images, and how many clients answered."""
-        by_client, failures = scores(self._cohorts, self._exchange.replies())
+        by_client, failures = scores(
+            self._cohorts, self._exchange.replies(), self._dispatch.validation_sizes
+        )
         what = f"validation of round {self._round}"
         self._dispatch.expect_late(self._exchange, self._cohorts, what)
         for failure in failures:

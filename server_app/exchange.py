@@ -6,7 +6,8 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from task import wire
@@ -62,7 +63,7 @@ class Exchange:
     """
 
     def __init__(self, grid: Grid, messages: Sequence[Message], timeout: float) -> None:
-        self._grid = grid
+        self._grid, self._messages = grid, list(messages)
         self._deadline = time.monotonic() + timeout
         pushed = set(grid.push_messages(messages))
         self.unanswered = {
@@ -82,7 +83,8 @@ class Exchange:
                 message_id = reply.metadata.reply_to_message_id
                 if message_id in self._waiting:
                     self._waiting.discard(message_id)
-                    yield self.unanswered.pop(message_id), reply
+                    place = self.unanswered.pop(message_id)
+                    yield place, belonging(reply, self._messages[place])
             self._deadline += time.monotonic() - arrived  # the server's own work, not the clients'
             if not pulled:
                 time.sleep(pause)
@@ -93,6 +95,19 @@ class Exchange:
     def replies(self) -> list[Message | None]:
         """The reply to each message, in their order; None where none came in time."""
         return [reply for _, reply in sorted(self.arrivals(), key=itemgetter(0))]
+
+
+def belonging(reply: Message, asked: Message) -> Message:
+    """The reply, or an error reply if it answers something else than it was asked."""
+    if reply.has_error():
+        return reply
+    about = reply.content.config_records.get(wire.ABOUT, ConfigRecord())
+    expected = asked.content.config_records[wire.REQUEST]
+    for name in ("run", "round", "fingerprint"):
+        if about.get(name) != expected[name]:
+            said = f"its reply is for another {name}: {about.get(name)!r}, not {expected[name]!r}"
+            return Message(Error(ErrorCode.UNKNOWN, said), reply_to=asked)
+    return reply
 
 
 def essence(reason: str) -> str:

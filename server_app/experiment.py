@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from server_app.guards.base import Guard
 from server_app.participation import participant_count
 from server_app.published import Table
 from server_app.strategies.base import StrategySettings
@@ -51,10 +52,12 @@ class Experiment(LocalConfig):
     watch: Watch
     published: list[Table]
     strategy: Settings
+    guard: Settings
     federation: FederationConfig
 
     @model_validator(mode="after")
-    def _strategy_fits(self) -> "Experiment":
+    def _server_fits(self) -> "Experiment":
+        self.guardian()
         strategy, name = self.aggregation(), self.strategy["name"]
         try:
             strategy.check(self.participants)
@@ -71,6 +74,9 @@ class Experiment(LocalConfig):
         if strategy.private and self.network().norm == "batch":
             allowed = "batch norm's statistics would tell of the data; add model.norm=group"
             raise ConfigError("strategy", name, allowed)
+        if strategy.private and self.guardian().looks:
+            allowed = "who is dropped would tell of the data; add guard=none"
+            raise ConfigError("guard", self.guard["name"], allowed)
         return self
 
     @property
@@ -81,6 +87,10 @@ class Experiment(LocalConfig):
     def aggregation(self) -> StrategySettings:
         """The aggregation strategy."""
         return registry.create("strategy", "server_app.strategies", StrategySettings, self.strategy)
+
+    def guardian(self) -> Guard:
+        """What judges a round's updates before they are aggregated."""
+        return registry.create("guard", "server_app.guards", Guard, self.guard)
 
     def local(self) -> LocalConfig:
         """The part that clients are told."""

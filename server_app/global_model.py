@@ -45,10 +45,13 @@ class GlobalModel:
         self.least_updates = strategy.least_updates()
         initial = worker.initial_weights()
         self.weights = from_tensors(initial)
-        trained = trained_parameters(worker.model)
-        self._server_half = worker.method.server({name: initial[name] for name in trained})
+        self._trained = frozenset(trained_parameters(worker.model))
+        trained = {name: value for name, value in initial.items() if name in self._trained}
+        self._server_half = worker.method.server(trained)
         self.last_accepted = [0] * experiment.num_clients
-        self.adds_up = strategy.linear
+        self._guard = experiment.guardian()
+        self._linear = strategy.linear
+        self.adds_up = strategy.linear and not self._guard.looks
         self._sizes, self._weight = sizes, strategy.weight
 
     @property
@@ -63,8 +66,10 @@ class GlobalModel:
             self.broadcast,
             shares_of({client: self._weight(self._sizes[client]) for client in sampled}),
             {client: self._sizes[client] for client in sampled},
-            each=not self.adds_up,
-            mean=self.adds_up or self._server_half is not None,
+            self._guard,
+            self._trained,
+            each=not self._linear,
+            mean=self._linear or self._server_half is not None,
         )
 
     @property

@@ -107,7 +107,7 @@ def seat_of(node_id: int, record: ConfigRecord) -> Seat:
     )
 
 
-def check(record: ConfigRecord, device: Device) -> None:
+def check(record: ConfigRecord, device: Device, most_images: int) -> None:
     """Refuse a SuperNode that cannot serve the run.
 
     Raises:
@@ -124,12 +124,11 @@ def check(record: ConfigRecord, device: Device) -> None:
         )
     if record["error"]:
         raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
-    if record["site"] and not (
-        cast(int, record["train"]) > 1 and cast(int, record["validation"]) >= 0
-    ):
+    train, validation = cast(int, record["train"]), cast(int, record["validation"])
+    if record["site"] and not (2 <= train <= most_images and 0 <= validation <= most_images):
         raise HandshakeError(
-            f"site {record['site']!s} says that it trains on {record['train']!s} images and "
-            f"validates on {record['validation']!s}"
+            f"site {record['site']!s} says that it trains on {train} images and validates on "
+            f"{validation}; 2 to guard.most_images={most_images} are believed"
         )
 
 

@@ -1,21 +1,31 @@
 """What a round's clients sent, taken in as it arrives."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
 
 import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
+from server_app.guards.base import Guard
 from server_app.weights import Weights, from_tensors, to_record, to_tensors
 from task.averaging import ExactSum
+from task.errors import TrainingError
+from task.lengths import length, shorten
 
 
 class Intake:
     """One round's accepted updates: their sum and, where the strategy looks at each, each of them.
 
     Args:
+        before: the global weights that the clients started from.
+        broadcast: what the method's server half sent.
+        shares: by participant, its weight in the round's mean.
+        examples: by participant, how many images it trains on.
+        guard: judges the updates beside each other.
+        trained: the names of the parameters that training changes; the others are statistics.
         each: whether the strategy looks at each.
         mean: whether the mean is needed.
 
@@ -26,7 +36,7 @@ class Intake:
             names, shapes and dtypes.
         shares: by participant, its weight in the round's mean; they sum to 1.
         examples: by participant, how many images it trains on.
-        accepted: the clients taken in so far.
+        accepted: the clients that count so far.
         moved: by client, how far its weights are from `before`, float32, where each is looked at.
             Small numbers keep their precision: the distance between two clients' weights is
             computed from them without cancellation.
@@ -38,6 +48,8 @@ class Intake:
         broadcast: Weights,
         shares: Mapping[int, float],
         examples: Mapping[int, int],
+        guard: Guard,
+        trained: Collection[str],
         each: bool,
         mean: bool,
     ) -> None:
@@ -45,18 +57,68 @@ class Intake:
         self.shares, self.examples = shares, examples
         self.accepted: list[int] = []
         self.moved: dict[int, ArrayRecord] = {}
-        self._each = each
+        self._guard, self._each = guard, each
+        names = [name for name, value in before.items() if is_float(value)]
+        # Statistics leap in the first round, and would hide what becomes of the parameters.
+        self._kinds = {
+            "parameters": [name for name in names if name in trained],
+            "statistics": [name for name in names if name not in trained],
+        }
+        self._lengths: dict[str, dict[int, float]] = {kind: {} for kind in self._kinds}
+        self._held: dict[int, tuple[Weights, Weights]] = {}
         # What is only looked at may hold anything; the sum bounds how far numbers grow.
         self._summed = [name for name, value in before.items() if mean or not is_float(value)]
         self._weights = ExactSum(to_tensors(chosen(before, self._summed)))
         self._extra = ExactSum(to_tensors(broadcast))
 
     def take(self, client: int, weights: Weights, extra: Weights) -> None:
-        """Take in one client's model.
+        """Take in one client's model; if the guard looks at it, it is held until `settle`.
 
         Raises:
             TrainingError: a number grew too large.
         """
+        if self._guard.looks:
+            start, beside = to_tensors(self.before), to_tensors(extra)
+            for kind, names in self._kinds.items():
+                part = to_tensors(chosen(weights, names))
+                self._lengths[kind][client] = length(part, beside, start)
+                beside = {}  # it counts with the parameters
+            self._held[client] = weights, extra
+        else:
+            self._add(client, weights, extra)
+
+    def settle(self) -> dict[int, tuple[float, str]]:
+        """Have what is held judged beside each other, and take in what counts.
+
+        Returns:
+            By client, for those that do not count in full: how much of the update does, and why.
+        """
+        shares = {kind: self._guard.shares(lengths) for kind, lengths in self._lengths.items()}
+        found = {}
+        for client, (weights, extra) in self._held.items():
+            kind = min(shares, key=lambda kind: shares[kind][client])
+            share, reason = shares[kind][client], ""
+            if share < 1:
+                lengths = self._lengths[kind]
+                middle = median(lengths.values())
+                reason = f"its {kind} moved by {lengths[client]:.4g}, the median is {middle:.4g}"
+            if share > 0:
+                try:
+                    self._add(client, *self._shortened(weights, extra, share))
+                except TrainingError as error:
+                    share, reason = 0.0, str(error)
+            if reason:
+                found[client] = share, reason
+        self._held.clear()
+        return found
+
+    def _shortened(self, weights: Weights, extra: Weights, share: float) -> tuple[Weights, Weights]:
+        if share == 1:
+            return weights, extra
+        near = shorten(to_tensors(weights), to_tensors(extra), to_tensors(self.before), share)
+        return from_tensors(near[0]), from_tensors(near[1])
+
+    def _add(self, client: int, weights: Weights, extra: Weights) -> None:
         share = self.shares[client]
         part = self._weights.part(to_tensors(chosen(weights, self._summed)), share)
         part_extra = self._extra.part(to_tensors(extra), share)

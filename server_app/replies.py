@@ -1,5 +1,6 @@
 """What came back from the cohorts, client by client, judged before it counts."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -85,9 +86,15 @@ def updates(
 
 
 def scores(
-    cohorts: Sequence[Cohort], replies: Sequence[Message | None]
+    cohorts: Sequence[Cohort], replies: Sequence[Message | None], sizes: Sequence[int]
 ) -> tuple[dict[int, Score], list[str]]:
-    """Each client's validation score, by client, and why others have none."""
+    """Each client's validation score, by client, and why others have none.
+
+    Args:
+        cohorts: who was asked.
+        replies: what each cohort answered.
+        sizes: by client, how many images it validates on.
+    """
     found: dict[int, Score] = {}
     failures = []
     for cohort, reply in zip(cohorts, replies, strict=True):
@@ -102,7 +109,7 @@ def scores(
             continue
         for client in cohort.clients:
             try:
-                found[client] = _score(rows[client])
+                found[client] = _score(rows[client], sizes[client])
             except Exception as error:
                 failures.append(f"validation of client {client}: {refusal(error)}")
     return dict(sorted(found.items())), failures
@@ -113,14 +120,17 @@ def _rows(content: RecordDict) -> Mapping[int, Row]:
     return wire.rows(content.config_records[wire.CLIENTS])
 
 
-def _score(row: Row) -> Score:
+def _score(row: Row, size: int) -> Score:
     score = Score(
         examples=cast(int, row["examples"]),
         correct=cast(int, row["correct"]),
         loss=cast(float, row["loss"]),
     )
-    if not 0 <= score.correct <= score.examples:
-        raise ValueError(f"{score.correct} of {score.examples} images correct")
+    if score.examples != size:
+        raise ReplyError(f"it says it validated on {score.examples} images, and has {size}")
+    if not (0 <= score.correct <= score.examples and math.isfinite(score.loss)):
+        said = f"{score.correct} of {score.examples} images correct, loss {score.loss}"
+        raise ReplyError(f"it says {said}")
     return score
 
 
@@ -152,17 +162,22 @@ def _update(cohort: Cohort, client: int, row: Row | None, intake: Intake) -> Cli
         counted = f"{row['examples']} images, and has {intake.examples[client]}"
         return ClientUpdate(client, site, device, reason=f"it says it trained on {counted}")
     prefix = wire.LOSS_PREFIX
+    seconds = float(row["seconds"])
+    losses = {
+        name.removeprefix(prefix): float(value)
+        for name, value in row.items()
+        if name.startswith(prefix)
+    }
+    for name, value in {"seconds": seconds, **losses}.items():
+        if not math.isfinite(value):
+            raise ReplyError(f"it says that its {name} is {value}")
     return ClientUpdate(
         client=client,
         site=site,
         device=device,
         examples=intake.examples[client],
-        seconds=float(row["seconds"]),
-        losses={
-            name.removeprefix(prefix): float(value)
-            for name, value in row.items()
-            if name.startswith(prefix)
-        },
+        seconds=seconds,
+        losses=losses,
     )
 
 

@@ -1,15 +1,15 @@
 """Who serves a run: simulated workers, all there from the start, or sites that come and go."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from flwr.app import Message, MessageType
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from server_app.exchange import Run, request
+from server_app.experiment import Experiment
 from server_app.handshake import HandshakeError, Seat, check, read_introduction, seat_of
-from task.config import Device
 
 POLL_SECONDS = 0.1
 
@@ -26,16 +26,14 @@ class Roster:
     Args:
         grid: where the SuperNodes are.
         run: what they are told of it.
-        device: what the experiment trains on.
-        sites: the sites that it lists; none in simulation.
+        experiment: what is run, and which sites it lists; none in simulation.
         note: is told of a site's coming and going: its name, and what happened.
     """
 
-    def __init__(
-        self, grid: Grid, run: Run, device: Device, sites: Sequence[str], note: Note
-    ) -> None:
-        self._grid, self._run, self._device = grid, run, device
-        self._sites, self._note = sites, note
+    def __init__(self, grid: Grid, run: Run, experiment: Experiment, note: Note) -> None:
+        self._grid, self._run, self._note = grid, run, note
+        self._device, self._sites = experiment.device, experiment.divider().sites
+        self._most_images = experiment.guardian().most_images
         self._seats: dict[int, Seat] = {}  # by node id, as the following
         self._online: set[int] = set()
         self._refused: dict[int, int | None] = {}  # and the node of the same name, if that is why
@@ -135,7 +133,7 @@ class Roster:
                 self._refused[node_id] = None
                 self._note(seat.site, "left alone: partition.names does not list it")
                 return
-            check(record, self._device)
+            check(record, self._device, self._most_images)
             rival = self._rival(seat)
             if rival in self._online:
                 raise HandshakeError(f"two SuperNodes call themselves {seat.site}")

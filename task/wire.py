@@ -5,7 +5,8 @@ and ``REQUEST`` (``run``, its id; ``experiment``, a `LocalConfig` as JSON; ``fin
 ``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0;
 ``shares``, for each client its
 weight in the round's mean, where the worker is to add up its clients; else empty).
-Its reply holds one record ``CLIENTS``, a table with a row for each client of the cohort, and the
+Its reply holds ``ABOUT``, the request's ``run`` and ``round`` and the ``fingerprint`` of the code
+that answers, and one record ``CLIENTS``, a table with a row for each client of the cohort, and the
 arrays of each under ``key(kind, client)``; where the worker adds up, one sum under
 ``key(kind, SUM)``, int64, as `task.averaging.ExactSum` has them. A record costs Flower
 milliseconds, a row of a table next to nothing. So does an array: between machines each takes
@@ -26,6 +27,7 @@ BROADCAST = "broadcast"
 REQUEST = "request"
 INTRODUCTION = "introduction"
 
+ABOUT = "about"
 CLIENTS = "clients"
 EXTRA = "extra"
 SUM = "sum"
@@ -75,6 +77,8 @@ def rows(table: Mapping[str, object]) -> dict[int, dict[str, Cell]]:
     lists = {name: column for name, column in table.items() if isinstance(column, list)}
     if len(lists) < len(table) or len({len(column) for column in lists.values()}) != 1:
         raise ValueError("its table has columns of different lengths")
+    if len(set(lists["client"])) < len(lists["client"]):
+        raise ValueError("its table names a client twice")
     return {
         client: {name: column[place] for name, column in lists.items()}
         for place, client in enumerate(lists["client"])

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from client_app.app import app as client_app
 from server_app.aggregation import Aggregator
 from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.guards.none import NoGuard
 from server_app.handshake import Seat
 from server_app.intake import Intake
 from server_app.participation import Cohort
@@ -28,6 +29,7 @@ from server_app.weights import Weights, from_tensors, pack, to_record, to_tensor
 from task import wire
 from task.averaging import ExactSum, shares_of
 
+NO_GUARD = NoGuard(most_images=100)
 SEAT = Seat(1000, 0, "cpu", "process", "host")
 
 
@@ -56,7 +58,7 @@ class Part(nn.Module):
 
 def intake_of(settings: StrategySettings, examples: dict[int, int]) -> Intake:
     shares = shares_of({client: settings.weight(count) for client, count in examples.items()})
-    return Intake(model(0.0), {}, shares, examples, each=False, mean=True)
+    return Intake(model(0.0), {}, shares, examples, NO_GUARD, {"w"}, each=False, mean=True)
 
 
 def aggregated(settings: StrategySettings, given: dict[int, tuple[int, Weights]]) -> Weights:
@@ -118,7 +120,9 @@ def test_a_round_without_a_client_is_the_mean_of_the_others() -> None:
 class TestJudging:
     def intake(self, extra: Weights | None = None) -> Intake:
         """Of a round in which client 3, which has five images, takes part alone."""
-        return Intake(model(0.0), extra or {}, {3: 1.0}, {3: 5}, each=True, mean=True)
+        return Intake(
+            model(0.0), extra or {}, {3: 1.0}, {3: 5}, NO_GUARD, {"w"}, each=True, mean=True
+        )
 
     def reply(self, status: dict[str, str], weights: Weights | None, examples: int = 5) -> Message:
         row: dict[str, wire.Cell] = {
@@ -225,14 +229,14 @@ class TestJudging:
     def test_scores_that_cannot_be_are_left_out(self) -> None:
         rows = [
             {"client": client, "examples": 5, "correct": correct, "loss": 1.0}
-            for client, correct in ((1, 4), (2, 9), (3, -1))
+            for client, correct in ((1, 4), (2, 9), (3, -1), (6, 4))
         ]
         content = RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
         reply = Message(content, dst_node_id=1, message_type=MessageType.EVALUATE)
-        found, failures = scores([Cohort(SEAT, [1, 2, 3, 4])], [reply])
+        found, failures = scores([Cohort(SEAT, [1, 2, 3, 4, 5, 6])], [reply], [5] * 6 + [7])
         assert list(found) == [1]
         assert [failure.split(":")[0] for failure in failures] == [
-            "validation of client 2", "validation of client 3", "validation of client 4",
+            f"validation of client {client}" for client in (2, 3, 4, 5, 6)
         ]  # fmt: skip
 
     def test_a_failed_a_silent_and_a_forgotten_client(self) -> None:
@@ -265,7 +269,9 @@ class TestASum:
         return Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
 
     def judged(self, reply: Message) -> tuple[list[str], Intake]:
-        intake = Intake(model(0.0), {}, {0: 0.5, 1: 0.5}, {0: 5, 1: 5}, each=False, mean=True)
+        intake = Intake(
+            model(0.0), {}, {0: 0.5, 1: 0.5}, {0: 5, 1: 5}, NO_GUARD, {"w"}, each=False, mean=True
+        )
         found = updates(Cohort(SEAT, [0, 1]), reply, intake, summed=True)
         return [update.reason for update in found], intake
 

@@ -24,7 +24,7 @@ RUN = Run("run", EXPERIMENT)
 
 
 def meet(grid: InProcessGrid, run: Run, device: Device) -> list[Seat]:
-    return Roster(grid, run, device, [], lambda *_: None).meet(60)
+    return Roster(grid, run, compose_experiment([f"device={device}"]), lambda *_: None).meet(60)
 
 
 def introducing(**changes: str | bool | int) -> ClientApp:

@@ -14,6 +14,7 @@ from server_app.aggregation import Aggregator
 from server_app.choices import choices
 from server_app.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.guards.none import NoGuard
 from server_app.intake import Intake
 from server_app.strategies.base import StrategySettings
 from server_app.strategies.dp_adaptive import QuantileClipping
@@ -86,7 +87,10 @@ def aggregated(
     rule = aggregator.settings
     examples = {client: 10 * (client + 1) for client in given}
     shares = shares_of({client: rule.weight(count) for client, count in examples.items()})
-    intake = Intake(before, {}, shares, examples, each=not rule.linear, mean=rule.linear)
+    guard = NoGuard(most_images=100)
+    intake = Intake(
+        before, {}, shares, examples, guard, set(), each=not rule.linear, mean=rule.linear
+    )
     for client, sent in given.items():
         intake.take(client, sent, {})
     return aggregator.aggregate(server_round, intake, InProcessGrid(client_app, 1))

@@ -1,16 +1,26 @@
 """A local method that fails for some clients in some rounds, the way real clients do."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from task.methods.base import LocalRound, Method, Outcome
+from task.methods.base import LocalRound, Method, Outcome, snapshot, trained_parameters
+
+Poison = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+
+POISONS: dict[str, Poison] = {
+    "nan": lambda trained, start, _: torch.full_like(trained, torch.nan),
+    "scale": lambda trained, start, _: start + 100 * (trained - start),
+    "flip": lambda trained, start, _: -trained,
+    "random": lambda trained, start, draw: torch.randn(trained.shape, generator=draw),
+}
 
 
 @dataclass
 class Faulty(Method):
-    """Cross-entropy, but `clients` fail in `rounds`: they raise, or end with NaN for weights."""
+    """Cross-entropy, but `clients` fail in `rounds`: they raise, or one of `POISONS` is sent."""
 
     clients: list[int]
     rounds: list[int]
@@ -20,9 +30,12 @@ class Faulty(Method):
         self.now = this.client in self.clients and this.round in self.rounds
         if self.now and self.fault == "raise":
             raise RuntimeError("scanner offline")
+        self.generator, self.begun = this.generator, snapshot(model)
 
     def finish(self, model: nn.Module) -> Outcome:
-        if self.now and self.fault == "nan":
+        if self.now:
             with torch.no_grad():
-                next(model.parameters()).fill_(torch.nan)
+                for name, value in trained_parameters(model).items():
+                    begun = self.begun[name]
+                    value.copy_(POISONS[self.fault](value, begun, self.generator))
         return Outcome()

@@ -1,0 +1,1 @@
+"""What a round's updates must be like beside each other to count."""
