@@ -8,16 +8,17 @@ leaves a client one step ahead of the federation.
 import hashlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
+from task.files import write_whole
 from task.site import Site, state_directory
 
 HEADER_BYTES = 1_000_000
+BEGAN_WITH = "began_with"
 
 
 class MemoryLostError(RuntimeError):
@@ -80,22 +81,16 @@ class ClientMemory:
     ) -> None:
         """Keep a round's memory beside the accepted one's, and delete those of earlier rounds.
 
-        Later ones stay: this worker may be a straggler whose client has long gone on elsewhere.
+        That before the accepted one stays, for a server that goes back to its checkpoint before the
+        last. So do later ones: this worker may be a straggler whose client has gone on elsewhere.
         """
         path = self._path(client, server_round)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            try:
-                file.write(save(memory))
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        write_whole(path, save(memory, {BEGAN_WITH: str(accepted)}))
+        needed = {accepted, self._began_with(client, accepted)}
         for old in path.parent.glob("round-*.safetensors"):
             kept = int(old.stem.removeprefix("round-"))
-            if kept < server_round and kept != accepted:
+            if kept < server_round and kept not in needed:
                 old.unlink(missing_ok=True)
 
     def first(self, name: str, value: str) -> str:
@@ -112,6 +107,14 @@ class ClientMemory:
     def forget(self) -> None:
         """Delete the run's memories: it is completed."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _began_with(self, client: int, server_round: int) -> int:
+        """The round whose memory a round began with; 0 where that is not known."""
+        try:
+            with safe_open(self._path(client, server_round), "pt") as file:
+                return int((file.metadata() or {})[BEGAN_WITH])
+        except (OSError, SafetensorError, KeyError, ValueError):
+            return 0
 
     def _path(self, client: int, server_round: int) -> Path:
         return self.directory / f"client-{client}" / f"round-{server_round}.safetensors"

@@ -1,19 +1,25 @@
-"""What a run needs to go on after its last full round, in one file of its directory."""
+"""What a run needs to go on after its last full round: one file a round, the last two are kept."""
 
+import hashlib
 import json
+import logging
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from server_app.weights import Weights
 from task.errors import ConfigError
+from task.files import write_whole
 
-NAME = "checkpoint.safetensors"
-FACTS = "facts"
+DIRECTORY, KEPT = "checkpoints", 2
+FACTS, DIGEST = "facts", "sha256"
+
+logger = logging.getLogger("univarfl")
 
 
 @dataclass(frozen=True)
@@ -47,33 +53,78 @@ class ModelState:
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in one move."""
-    facts = {
-        "round": checkpoint.round,
-        "seconds": checkpoint.seconds,
-        "last_accepted": checkpoint.model.last_accepted,
-        "patience": checkpoint.patience,
-    }
+    """Write a run's checkpoint in one move, and delete those before the last.
+
+    Raises:
+        OSError: it cannot be written; the last one is as it was.
+    """
+    facts = json.dumps(
+        {
+            "round": checkpoint.round,
+            "seconds": checkpoint.seconds,
+            "last_accepted": checkpoint.model.last_accepted,
+            "patience": checkpoint.patience,
+        }
+    )
     arrays = {name: np.asarray(value, order="C") for name, value in checkpoint.model.arrays.items()}
-    temporary = directory / f"{NAME}.tmp"
-    save_file(arrays, temporary, {FACTS: json.dumps(facts)})
-    temporary.replace(directory / NAME)
+    place = directory / DIRECTORY
+    place.mkdir(exist_ok=True)
+    metadata = {FACTS: facts, DIGEST: digest(facts, arrays)}
+    write_whole(place / f"round-{checkpoint.round:06}.safetensors", save(arrays, metadata))
+    for old in checkpoints(directory)[KEPT:]:
+        old.unlink(missing_ok=True)
 
 
 def load_checkpoint(directory: Path) -> Checkpoint | None:
-    """The checkpoint of a run; None if it was ended before its first round was full.
+    """A run's last checkpoint that is sound; None if it was ended before its first round was full.
 
     Raises:
-        ConfigError: there is one that cannot be read.
+        ConfigError: there are checkpoints, and none of them is sound.
     """
-    path = directory / NAME
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, "np") as file:
-            facts = json.loads(file.metadata()[FACTS])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        model = ModelState(arrays, facts["last_accepted"])
-        return Checkpoint(facts["round"], facts["seconds"], model, facts["patience"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError("resume", directory, f"{NAME} cannot be read: {error}") from None
+    found = checkpoints(directory)
+    for path in found:
+        try:
+            return read_checkpoint(path)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            reason = f"{path.name} is damaged: {error}"
+            logger.warning("%s", reason)
+    if found:
+        raise ConfigError("resume", directory, f"no checkpoint can be used; {reason}")
+    return None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint from its file.
+
+    Raises:
+        OSError, SafetensorError, KeyError, TypeError, ValueError: it is damaged.
+    """
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    arrays = load(content)
+    metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+    if metadata[DIGEST] != digest(metadata[FACTS], arrays):
+        raise ValueError("its checksum does not fit")
+    facts = json.loads(metadata[FACTS])
+    model = ModelState(arrays, facts["last_accepted"])
+    return Checkpoint(facts["round"], facts["seconds"], model, facts["patience"])
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """A run's checkpoints, the last first."""
+    return sorted((directory / DIRECTORY).glob("round-*.safetensors"), reverse=True)
+
+
+def forget_checkpoints(directory: Path) -> None:
+    """Delete them: the run is completed."""
+    shutil.rmtree(directory / DIRECTORY, ignore_errors=True)
+
+
+def digest(facts: str, arrays: Weights) -> str:
+    """A hash of all that a checkpoint says."""
+    found = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        value = arrays[name]
+        found.update(f"{name} {value.dtype} {value.shape}".encode())
+        found.update(value.tobytes())
+    return found.hexdigest()

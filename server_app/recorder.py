@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import importlib.metadata
+import io
 import logging
 import os
 import platform
@@ -13,9 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
-from server_app.checkpoint import NAME as CHECKPOINT
+from server_app.checkpoint import forget_checkpoints
 from server_app.experiment import Experiment
 from server_app.identity import code_hash
 from server_app.replies import ClientUpdate
@@ -25,6 +26,7 @@ from server_app.watching.base import Audience
 from server_app.watching.mlflow import MLflow
 from server_app.watching.tensorboard import TensorBoard
 from server_app.weights import Weights
+from task.files import write_whole
 from task.fingerprint import fingerprint
 
 WATCHERS = (TensorBoard, MLflow)
@@ -83,10 +85,15 @@ class Recorder:
         """Take up a record after a round: what came later is done again."""
         for name, columns in self._tables().items():
             keep_rounds(self.directory / name, columns, kept)
-        self.event(max(kept, 0), "", "the run was resumed")
+        self.event(max(kept, 0), "", f"the run was resumed after round {max(kept, 0)}")
         record = read_record(self.directory)
-        resumed = [*record.get("resumed", []), timestamp()]
-        return {**record, "status": "running", "reason": "", "resumed": resumed}
+        news = {
+            "status": "running",
+            "reason": "",
+            "resumed": [*record.get("resumed", []), timestamp()],
+            "resumed_from": max(kept, 0),
+        }
+        return {**record, **news}
 
     def _tables(self) -> dict[str, Sequence[str]]:
         """The columns of the tables whose rows begin with their round."""
@@ -151,19 +158,16 @@ class Recorder:
     def save_model(self, weights: Weights) -> None:
         """Write the final global model; equal weights give an equal file."""
         path = self.directory / "model.safetensors"
-        temporary = path.with_suffix(".tmp")
-        save_file(
-            {name: np.asarray(value, order="C") for name, value in weights.items()}, temporary
-        )
-        temporary.replace(path)
-        self.update(model_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+        content = save({name: np.asarray(value, order="C") for name, value in weights.items()})
+        write_whole(path, content)
+        self.update(model_sha256=hashlib.sha256(content).hexdigest())
 
     def close(self, status: str, reason: str = "") -> None:
         """Say how the run ended, last of all."""
         self._audience.end(status)
         self.update(status=status, reason=reason, ended=timestamp())
         if status == "completed":
-            (self.directory / CHECKPOINT).unlink(missing_ok=True)
+            forget_checkpoints(self.directory)
         self._lock.release()
         logger.removeHandler(self._log)
         self._log.close()
@@ -171,6 +175,8 @@ class Recorder:
     def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         with (self.directory / name).open("a", newline="") as file:
             csv.writer(file).writerows(rows)
+            file.flush()
+            os.fsync(file.fileno())  # what a checkpoint follows is there when the checkpoint is
 
 
 def keep_rounds(path: Path, columns: Sequence[str], last: int) -> None:
@@ -178,10 +184,9 @@ def keep_rounds(path: Path, columns: Sequence[str], last: int) -> None:
     with path.open(newline="") as file:
         rows = [row for row in csv.reader(file) if len(row) == len(columns)]
     kept = [row for row in rows[1:] if int(row[0]) <= last]
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", newline="") as file:
-        csv.writer(file).writerows([columns, *kept])
-    temporary.replace(path)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([columns, *kept])
+    write_whole(path, text.getvalue().encode())
 
 
 def client_row(server_round: int, update: ClientUpdate, losses: Sequence[str]) -> list[Any]:

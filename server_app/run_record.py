@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from task.files import write_whole
+
 FORMAT = 2  # 1 had no classes.csv, no code, and of the test set only accuracy and loss
 INTERRUPTED = "interrupted"  # the reason of a failed run that a person ended
 
 
 def write_record(directory: Path, summary: Mapping[str, Any]) -> None:
     """Write ``run.json`` in one move."""
-    temporary = directory / "run.json.tmp"
-    temporary.write_text(json.dumps(summary, indent=2) + "\n")
-    temporary.replace(directory / "run.json")
+    write_whole(directory / "run.json", f"{json.dumps(summary, indent=2)}\n".encode())
 
 
 def read_record(directory: Path) -> dict[str, Any]:

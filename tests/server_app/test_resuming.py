@@ -1,11 +1,11 @@
 """A run that was ended and goes on gives what it would have given."""
 
 import csv
-import re
 from pathlib import Path
 
 import pytest
 
+from server_app.checkpoint import checkpoints
 from server_app.federation import Federation
 from server_app.resuming import whole_words
 from server_app.run_directory import hold
@@ -69,8 +69,9 @@ def test_it_ends_as_if_nothing_had_been(train: Train, interrupted: Train, words:
     record = read_record(ended)
     assert record["status"] == "completed"
     assert len(record["resumed"]) == 1
-    assert rows(ended, "events.csv")[0]["event"] == "the run was resumed"
-    assert not (ended / "checkpoint.safetensors").exists()
+    assert record["resumed_from"] == 1
+    assert rows(ended, "events.csv")[0]["event"] == "the run was resumed after round 1"
+    assert not (ended / "checkpoints").exists()
 
 
 def test_one_that_was_ended_before_its_first_round_begins_anew(
@@ -114,7 +115,22 @@ class TestRefusals:
 
     def test_a_checkpoint_that_was_cut_short(self, train: Train, interrupted: Train) -> None:
         ended = interrupted()
-        path = ended / "checkpoint.safetensors"
+        (path,) = checkpoints(ended)
         path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(ConfigError, match=re.escape("checkpoint.safetensors cannot be read")):
+        with pytest.raises(ConfigError, match=r"no checkpoint can be used; round-000001.*damaged"):
             train(*whole_words([f"resume={ended}"]))
+
+
+@pytest.mark.parametrize("words", [["method=moon"], ["method=scaffold", "strategy=fedavgm"]])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    train: Train, interrupted: Train, words: list[str]
+) -> None:
+    ended = interrupted(*words, "rounds=4", end_in=4)
+    last, before = checkpoints(ended)
+    assert (last.stem, before.stem) == ("round-000003", "round-000002")
+    content = bytearray(last.read_bytes())
+    content[-5] ^= 1
+    last.write_bytes(content)
+    train(*whole_words([f"resume={ended}"]))
+    assert read_record(ended)["resumed_from"] == 2
+    assert sha256(ended) == sha256(train(*words, "rounds=4"))
