@@ -9,10 +9,12 @@ from client_app.introduction import introduce
 from client_app.memory import ClientMemory
 from client_app.node import simulated
 from client_app.request import Request
+from client_app.signature import signed
+from client_app.watchdog import ended_after
 from task import wire
 from task.site import Site
 
-app = ClientApp(mods=[discreet])
+app = ClientApp(mods=[discreet, signed])
 
 
 @app.query()
@@ -24,13 +26,17 @@ def query(message: Message, context: Context) -> Message:
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train each client of the cohort from the global weights."""
-    return Message(train_cohort(Request.of(message, context)), reply_to=message)
+    request = Request.of(message, context)
+    with ended_after(request.seconds):
+        return Message(train_cohort(request), reply_to=message)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on each client's validation images."""
-    return Message(evaluate_cohort(Request.of(message, context)), reply_to=message)
+    request = Request.of(message, context)
+    with ended_after(request.seconds):
+        return Message(evaluate_cohort(request), reply_to=message)
 
 
 @app.query(wire.FORGET)

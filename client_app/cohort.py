@@ -5,7 +5,6 @@ A client that fails is reported in its own status record; the others of its coho
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
 from functools import partial
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -17,7 +16,6 @@ from client_app.request import Request, RequestError
 from client_app.restraint import shortened
 from task import wire
 from task.averaging import ExactSum
-from task.fingerprint import fingerprint
 from task.training import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -47,7 +45,7 @@ def train_cohort(request: Request) -> RecordDict:
             seconds = time.perf_counter() - started
             row |= {"examples": result.examples, "seconds": seconds, **losses}
         rows.append(row)
-    return answer(request, rows, outbox.records())
+    return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows)), **outbox.records()})
 
 
 class Apart:
@@ -106,10 +104,10 @@ def train_client(request: Request, client: int, accepted: int) -> LocalResult:
     train = partial(worker.train, request.weights, request.round, client)
     keepers = [member for member in worker.method.members() if member.memory]
     if not keepers:
-        return train(broadcast=request.broadcast)
+        return train(broadcast=request.broadcast, deadline=request.deadline)
     most_bytes = len(keepers) * worker.model_bytes  # a model each, at most
     memory = ClientMemory(request.run, most_bytes, request.site)
-    result = train(memory.load(client, accepted), request.broadcast)
+    result = train(memory.load(client, accepted), request.broadcast, request.deadline)
     memory.keep(client, request.round, accepted, result.memory)
     return result
 
@@ -121,18 +119,7 @@ def evaluate_cohort(request: Request) -> RecordDict:
         {"client": client, "examples": of.examples, "correct": of.correct, "loss": of.loss}
         for client, of in zip(request.clients, scores, strict=True)
     ]
-    return answer(request, rows, {})
-
-
-def answer(
-    request: Request, rows: Sequence[Mapping[str, wire.Cell]], arrays: Mapping[str, ArrayRecord]
-) -> RecordDict:
-    """A reply: what it answers, a row for each client, and their arrays."""
-    about: dict[str, str | int] = {
-        "run": request.run, "round": request.round, "fingerprint": fingerprint(),
-    }  # fmt: skip
-    table = ConfigRecord(wire.columns(rows))
-    return RecordDict({wire.ABOUT: ConfigRecord(dict(about)), wire.CLIENTS: table, **arrays})
+    return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
 
 
 def one_line(error: Exception) -> str:

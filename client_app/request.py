@@ -1,6 +1,8 @@
 """What the server asks of a worker, read from its message and checked."""
 
-from dataclasses import dataclass
+import math
+import time
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
@@ -41,6 +43,7 @@ class Request:
         accepted: for each of them, the round it was last accepted in; 0 before that.
         shares: for each of them, its weight in the round's mean, if this worker is to add up what
             it trains; empty if each model is sent apart.
+        seconds: how long the server waits for the reply; 0 for ever.
         weights: the global weights; empty in a query.
         broadcast: what the method's server half sends, if anything.
         node_config: this node's own settings.
@@ -53,9 +56,11 @@ class Request:
     clients: list[int]
     accepted: list[int]
     shares: list[float]
+    seconds: float
     weights: dict[str, Tensor]
     broadcast: dict[str, Tensor]
     node_config: NodeConfig
+    began: float = field(default_factory=time.monotonic)
 
     @classmethod
     def of(cls, message: Message, context: Context) -> "Request":
@@ -69,6 +74,7 @@ class Request:
             clients=wholes(config["clients"], "clients"),
             accepted=wholes(config["accepted"], "accepted"),
             shares=parts(config["shares"], config["clients"]),
+            seconds=duration(config["seconds"]),
             weights=unpack(message.content, wire.ARRAYS),
             broadcast=unpack(message.content, wire.BROADCAST),
             node_config=context.node_config,
@@ -96,6 +102,11 @@ class Request:
                     "who is validated on; start the run anew"
                 )
         return worker
+
+    @property
+    def deadline(self) -> float:
+        """When nobody waits for the reply any more, on this machine's monotonic clock."""
+        return self.began + (self.seconds or math.inf)
 
     @cached_property
     def site(self) -> Site | None:
@@ -128,6 +139,17 @@ def wholes(value: object, what: str) -> list[int]:
     if not isinstance(value, list):
         raise RequestError(f"the request's {what} must be a list")
     return [whole(number, what) for number in value]
+
+
+def duration(value: object) -> float:
+    """A number of seconds.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    if not isinstance(value, float) or not 0 <= value < math.inf:
+        raise RequestError("the request's seconds must be a number of them")
+    return value
 
 
 def parts(value: object, clients: object) -> list[float]:

@@ -11,9 +11,9 @@ from server_app.composition import compose_experiment
 from server_app.curves import draw_curves
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.experiment import Experiment
+from server_app.failures import RunFailedError, WorkerLostError
 from server_app.federation import Federation
 from server_app.handshake import HandshakeError
-from server_app.patience import RunFailedError
 from server_app.progress import closing_lines, show_progress
 from server_app.recorder import NOTHING, Recorder
 from server_app.resuming import whole_words
@@ -63,6 +63,7 @@ def conduct(
         draw_curves(recorder.directory)
     except (ConfigError, DataError, DeviceError, HandshakeError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
+        recorder.update(worker_lost=isinstance(error, WorkerLostError))
         recorder.close("failed", str(error))
         raise
     except KeyboardInterrupt:

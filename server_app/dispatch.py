@@ -11,11 +11,11 @@ from flwr.serverapp import Grid
 
 from server_app.exchange import Exchange, Run, request
 from server_app.experiment import Experiment
+from server_app.failures import RunFailedError
 from server_app.global_model import GlobalModel
 from server_app.handshake import Seat
 from server_app.intake import Intake
 from server_app.participation import Cohort, assign, least_share
-from server_app.patience import RunFailedError
 from server_app.replies import ClientUpdate, scores, updates
 from server_app.roster import Note, Roster
 from server_app.stragglers import Stragglers
@@ -26,7 +26,6 @@ from task.worker import Worker
 MEGABYTE = 1_000_000
 FORGET_SECONDS = 60.0
 ROSTER_SECONDS = 1.0
-LIVES_ON = 2.0  # in deadlines: a site that comes back later than that finds no stale work
 NO_SHARES: Mapping[int, float] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")
@@ -197,7 +196,7 @@ class Dispatch:
                 if shares and adds_up(model, cohort.seat)
                 else [],
                 records,
-                LIVES_ON * timeout,
+                timeout,
             )
             for cohort in cohorts
         ]

@@ -1,5 +1,6 @@
 """Sending messages over a Flower grid and waiting for the replies."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -10,9 +11,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from server_app.failures import WorkerLostError
 from task import wire
 from task.fingerprint import fingerprint
 
+RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
+LIVES_ON = 2.0  # in deadlines: a site that comes back later than that finds no stale work
 SHORTEST_PAUSE = 0.01
 LONGEST_PAUSE = 0.1
 NO_ARRAYS: Mapping[str, ArrayRecord] = MappingProxyType({})
@@ -39,10 +43,10 @@ def request(
     accepted: Sequence[int] = (),
     shares: Sequence[float] = (),
     arrays: Mapping[str, ArrayRecord] = NO_ARRAYS,
-    seconds: float | None = None,
+    seconds: float = 0.0,
 ) -> Message:
-    """A message to one worker, of no use after so many seconds; `task.wire` says what is in it."""
-    config: dict[str, str | int | list[int] | list[float]] = {
+    """A message to one worker, who has so many seconds, or any time; `task.wire` says the rest."""
+    config: dict[str, str | int | float | list[int] | list[float]] = {
         "run": run.id,
         "experiment": run.experiment,
         "fingerprint": fingerprint(),
@@ -50,9 +54,12 @@ def request(
         "clients": list(clients),
         "accepted": list(accepted),
         "shares": list(shares),
+        "seconds": seconds,
     }
     content = RecordDict({wire.REQUEST: ConfigRecord(dict(config)), **arrays})
-    return Message(content, node_id, kind, ttl=seconds, group_id=str(server_round))
+    return Message(
+        content, node_id, kind, ttl=LIVES_ON * seconds or None, group_id=str(server_round)
+    )
 
 
 class Exchange:
@@ -72,7 +79,11 @@ class Exchange:
         self._waiting = self.unanswered.keys() & pushed
 
     def arrivals(self) -> Iterator[tuple[int, Message | None]]:
-        """Each message's place and the reply to it, as they arrive; at last None for the others."""
+        """Each message's place and the reply to it, as they arrive; at last None for the others.
+
+        Raises:
+            WorkerLostError: a simulated worker has died.
+        """
         pause = SHORTEST_PAUSE
         while self._waiting:
             pulled = list(self._grid.pull_messages(sorted(self._waiting)))
@@ -82,6 +93,7 @@ class Exchange:
             for reply in pulled:
                 message_id = reply.metadata.reply_to_message_id
                 if message_id in self._waiting:
+                    check_alive(reply)
                     self._waiting.discard(message_id)
                     place = self.unanswered.pop(message_id)
                     yield place, belonging(reply, self._messages[place])
@@ -95,6 +107,17 @@ class Exchange:
     def replies(self) -> list[Message | None]:
         """The reply to each message, in their order; None where none came in time."""
         return [reply for _, reply in sorted(self.arrivals(), key=itemgetter(0))]
+
+
+def check_alive(reply: Message) -> None:
+    """Notice that Ray has lost a worker: every message to it would fail from now on.
+
+    Raises:
+        WorkerLostError: it has.
+    """
+    reason = reply.error.reason or "" if reply.has_error() else ""
+    if found := RAY_ERROR.match(reason):
+        raise WorkerLostError(f"a worker's process has ended ({found[1]})")
 
 
 def belonging(reply: Message, asked: Message) -> Message:

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Sequence
 
+import numpy as np
 from flwr.app import ArrayRecord, MessageType
 from flwr.serverapp import Grid
 
 from server_app.aggregation import Aggregator
 from server_app.checkpoint import ModelState
 from server_app.experiment import Experiment
+from server_app.failures import RunFailedError
 from server_app.intake import Intake
 from server_app.weights import Weights, from_tensors, pack, to_tensors
 from task import wire
@@ -106,7 +108,11 @@ class GlobalModel:
         return found
 
     def update(self, server_round: int, intake: Intake, grid: Grid) -> None:
-        """Move the weights by a round's accepted updates, if they are enough."""
+        """Move the weights by a round's accepted updates, if they are enough.
+
+        Raises:
+            RunFailedError: they would not be finite any more; they stay as they were.
+        """
         accepted = len(intake.accepted)
         if accepted < self.least_updates:
             if accepted:
@@ -116,14 +122,21 @@ class GlobalModel:
                 )  # fmt: skip
             return
         before = self.weights
-        self.weights = self._aggregator.aggregate(server_round, intake, grid)
+        after = self._aggregator.aggregate(server_round, intake, grid)
         if self._server_half:
             counts = list(map(self._weight, self._sizes))
             share = sum(counts[client] for client in sorted(intake.accepted))
             clients = Contribution(
                 share / sum(counts), to_tensors(intake.mean()), intake.mean_extra()
             )
-            new = self._server_half.update(to_tensors(before), to_tensors(self.weights), clients)
-            self.weights = from_tensors(new)
+            new = self._server_half.update(to_tensors(before), to_tensors(after), clients)
+            after = from_tensors(new)
+        for name, value in after.items():
+            if not np.isfinite(value).all():
+                raise RunFailedError(
+                    f"round {server_round}: strategy={self._strategy_name} made {name} of numbers "
+                    "that are not finite; the model of the round before is in the checkpoint"
+                )
+        self.weights = after
         for client in intake.accepted:
             self.last_accepted[client] = server_round

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from server_app.failures import RunFailedError
 from server_app.replies import ClientUpdate
 
 EMPTY_ROUNDS = 3
-
-
-class RunFailedError(RuntimeError):
-    """The run cannot go on; the text says why."""
 
 
 class Patience:

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from server_app.composition import local_paths
+from server_app.checkpoint import checkpoints
+from server_app.composition import compose_experiment, local_paths
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.progress import show_progress
 from server_app.quoting import quoted
+from server_app.resuming import whole_words
 from server_app.run_directory import plan_run_directory
 from server_app.run_record import INTERRUPTED, close_record, read_record, reopen_record
 from task.data.federated import federate
@@ -38,6 +41,25 @@ def train_experiment(
     if (superlink is None) != (experiment.engine == "inprocess"):
         raise ValueError(f"engine={experiment.engine} with superlink={superlink}")
     directory = plan_run_directory(experiment)
+    record = attempt(experiment, overrides, directory, superlink)
+    if record.get("worker_lost"):
+        print(f"{record['reason']}; Flower is started anew, and the run goes on", flush=True)
+        words = whole_words([f"resume={directory}"])
+        with SuperLink() as anew:
+            record = attempt(compose_experiment(words), words, directory, anew)
+    if record["status"] != "completed":
+        raise RunError(_where(record["reason"], directory))
+    return directory
+
+
+def attempt(
+    experiment: Experiment, overrides: Sequence[str], directory: Path, superlink: SuperLink | None
+) -> dict[str, Any]:
+    """Run or resume an experiment, once; its record, which is closed.
+
+    Raises:
+        RunError: it ended without a word from the ServerApp.
+    """
     if experiment.resume:
         reopen_record(directory)
     place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
@@ -55,10 +77,7 @@ def train_experiment(
         close_record(directory, "failed", str(error))
         raise RunError(_where(str(error), directory)) from error
     close_record(directory, "failed", "the process that ran it ended without a word")
-    record = read_record(directory)
-    if record["status"] != "completed":
-        raise RunError(_where(record["reason"], directory))
-    return directory
+    return read_record(directory)
 
 
 def check_together(experiment: Experiment) -> None:
@@ -73,4 +92,7 @@ def check_together(experiment: Experiment) -> None:
 
 def _where(reason: str, directory: Path) -> str:
     log = directory / "run.log"
-    return f"the run failed: {reason}" + (f"; see {log}" if log.exists() else "")
+    where = f"; see {log}" if log.exists() else ""
+    kept = bool(checkpoints(directory))
+    onward = f"; go on with it: univarfl train resume={directory}" if kept else ""
+    return f"the run failed: {reason}{where}{onward}"

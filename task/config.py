@@ -30,6 +30,7 @@ class Sgd(Strict):
     momentum: Annotated[float, Field(ge=0, lt=1)]
     weight_decay: Annotated[float, Field(ge=0)]
     nesterov: bool
+    max_gradient_norm: Annotated[float, Field(gt=0)] | None
 
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> "Sgd":

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 from torch.optim.sgd import sgd
 
 from task.config import Sgd
@@ -17,7 +18,7 @@ class LocalSgd:
 
     Args:
         parameters: what is trained.
-        settings: learning rate, momentum and weight decay.
+        settings: learning rate, momentum, weight decay and the longest gradient.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], settings: Sgd) -> None:
@@ -40,6 +41,8 @@ class LocalSgd:
     @torch.no_grad()
     def step(self) -> None:
         """Move each parameter that has a gradient."""
+        if self._settings.max_gradient_norm is not None:
+            clip_grad_norm_(self._parameters, self._settings.max_gradient_norm)
         at = [i for i, parameter in enumerate(self._parameters) if parameter.grad is not None]
         parameters: list[Tensor] = [self._parameters[i] for i in at]
         gradients = [value.grad for value in parameters if value.grad is not None]

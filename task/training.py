@@ -1,5 +1,7 @@
 """The local training loop: one for every method."""
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -63,6 +65,7 @@ class LocalTrainer:
         client: int,
         memory: Tensors,
         broadcast: Tensors,
+        deadline: float = math.inf,
     ) -> LocalResult:
         """Train from the global weights on the images at `positions` for the local epochs.
 
@@ -74,9 +77,11 @@ class LocalTrainer:
             client: the client's number.
             memory: what the method kept when this client was last accepted.
             broadcast: what the method's server half sends.
+            deadline: by `time.monotonic`, when it has to be done.
 
         Raises:
-            TrainingError: there are fewer than two images, or the numbers stopped being finite.
+            TrainingError: there are fewer than two images, the numbers stopped being finite, or the
+                time is up.
         """
         if len(positions) < 2:
             raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
@@ -92,13 +97,17 @@ class LocalTrainer:
             {name: value.to(positions.device) for name, value in broadcast.items()},
         )
         self.method.start(self.model, this)
-        meter = LossMeter()
+        meter, of_all = LossMeter(), f"of {self.config.local_epochs}"
         for epoch in range(self.config.local_epochs):
             batches = epoch_batches(
                 images, positions, self.config.batch_size, self.augmentation, key, epoch
             )
             for x, y in batches:
+                if time.monotonic() > deadline:
+                    raise TrainingError(f"not done in time: epoch {epoch + 1} {of_all}")
                 self.step(x, y, meter)
+            if bad := meter.not_finite():
+                raise TrainingError(f"training diverged: {bad} in epoch {epoch + 1} {of_all}")
         outcome = self.method.finish(self.model)
         return LocalResult(
             finite("model", self.model.state_dict()),
@@ -164,6 +173,11 @@ class LossMeter:
         for name, term in terms.items():
             value = term.value.detach().double() * rows
             self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def not_finite(self) -> str:
+        """The first term whose sum is no number any more, and what it is; waits for the device."""
+        means = self.means()
+        return next((f"{name} is {v}" for name, v in means.items() if not math.isfinite(v)), "")
 
     def means(self) -> dict[str, float]:
         """The mean of each term per image; waits for the device once."""

@@ -1,6 +1,7 @@
 """One process's share of an experiment: the data on its device, one model, one trainer."""
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -71,12 +72,13 @@ class Worker:
         client: int,
         memory: Tensors = NOTHING,
         broadcast: Tensors = NOTHING,
+        deadline: float = math.inf,
     ) -> LocalResult:
         """Train one client from the global weights; see `LocalTrainer.train`."""
         prepare_process()
         positions = self.images.index(self.data.clients[client].train)
         return self.trainer.train(
-            weights, self.images, positions, server_round, client, memory, broadcast
+            weights, self.images, positions, server_round, client, memory, broadcast, deadline
         )
 
     def validate(self, weights: Mapping[str, Tensor], clients: Sequence[int]) -> list[Score]:

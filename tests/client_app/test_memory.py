@@ -148,6 +148,7 @@ class TestCohort:
             [1],
             [accepted],
             [],
+            0.0,
             weights,
             {},
             {wire.IN_PROCESS: True},

@@ -104,7 +104,13 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
             "method=fedavg method.energy_weight=1",
             "method.energy_weight=1: unknown key; method=fedavg has no settings",
         ),
-        ("optim.foo=1", "optim.foo=1: unknown key; optim has lr, momentum, weight_decay, nesterov"),
+        (
+            "optim.foo=1",
+            (
+                "optim.foo=1: unknown key; optim has lr, momentum, weight_decay, nesterov, "
+                "max_gradient_norm"
+            ),
+        ),
         ("+method.foo=1", "method.foo=1: unknown key"),
         ("method.name=os", f"method.name=os: choose one of {METHODS}"),
         ("model.name=../cnn", f"model.name=../cnn: choose one of {MODELS}"),

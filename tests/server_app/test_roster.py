@@ -12,7 +12,7 @@ from flwr.app import Context, Message, MessageType, RecordDict
 from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.patience import RunFailedError
+from server_app.failures import RunFailedError
 from server_app.run_record import read_record
 from task import wire
 from tests.conftest import rows, sha256

@@ -16,15 +16,21 @@ def network() -> torch.nn.Sequential:
 
 
 @pytest.mark.parametrize(
-    ("momentum", "weight_decay", "nesterov"),
-    [(0.0, 0.0, False), (0.9, 1e-2, False), (0.9, 0.0, True)],
-)
+    ("momentum", "weight_decay", "nesterov", "most"),
+    [
+        (0.0, 0.0, False, None), (0.9, 1e-2, False, None), (0.9, 0.0, True, None),
+        (0.9, 0.0, False, 0.5),
+    ],
+)  # fmt: skip
 def test_it_takes_the_steps_of_pytorchs_class(
-    momentum: float, weight_decay: float, nesterov: bool
+    momentum: float, weight_decay: float, nesterov: bool, most: float | None
 ) -> None:
     """In the second step one layer has no gradient: it stays, and keeps its momentum."""
     ours, theirs = network(), network()
-    settings = Sgd(lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+    settings = Sgd(
+        lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov,
+        max_gradient_norm=most,
+    )  # fmt: skip
     stepper = LocalSgd(ours.parameters(), settings)
     reference = torch.optim.SGD(
         theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
@@ -36,6 +42,8 @@ def test_it_takes_the_steps_of_pytorchs_class(
         for model in (ours, theirs):
             out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
             out.square().sum().backward()
+        if most is not None:
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), most)
         stepper.step()
         reference.step()
         assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
@@ -44,7 +52,7 @@ def test_it_takes_the_steps_of_pytorchs_class(
 def test_the_fused_kernel_bears_a_parameter_whose_first_gradient_comes_late() -> None:
     """As on a GPU, with a block that is dropped from the first batch."""
     ours, theirs = network(), network()
-    settings = Sgd(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=False)
+    settings = Sgd(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=False, max_gradient_norm=None)
     fused, plain = LocalSgd(ours.parameters(), settings), LocalSgd(theirs.parameters(), settings)
     fused._fused = True
     for step in range(3):

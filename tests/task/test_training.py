@@ -158,7 +158,7 @@ def test_too_few_images_are_an_error(images: int) -> None:
 
 def test_numbers_that_are_no_longer_finite_are_an_error() -> None:
     wild = Worker(config("method=fedavg", "optim.lr=1e30", "local_epochs=2"))
-    with pytest.raises(TrainingError, match="no longer finite"):
+    with pytest.raises(TrainingError, match=r"training diverged: ce is (nan|inf) in epoch \d of 2"):
         wild.train(wild.initial_weights(), 1, 0)
 
 
@@ -181,3 +181,9 @@ def test_scores_are_those_of_each_set_alone() -> None:
         assert alone.loss == pytest.approx(together[client].loss, rel=1e-5)
     assert evaluate(one.model, one.images, [torch.arange(0)]) == [Score(0, 0, 0.0)]
     assert Score(0, 0, 0.0).means() == {}
+
+
+def test_a_client_whose_time_is_up_stops_between_batches() -> None:
+    one = worker()
+    with pytest.raises(TrainingError, match=r"not done in time: epoch 1 of \d"):
+        one.train(one.initial_weights(), 1, 0, deadline=0.0)

@@ -1,0 +1,9 @@
+"""Why a run cannot go on."""
+
+
+class RunFailedError(RuntimeError):
+    """The run cannot go on; the text says why."""
+
+
+class WorkerLostError(RunFailedError):
+    """A simulated worker's process has ended, and Ray will not start another one in this run."""
