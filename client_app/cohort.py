@@ -16,6 +16,7 @@ from client_app.request import Request, RequestError
 from client_app.restraint import shortened
 from task import wire
 from task.averaging import ExactSum
+from task.causes import explained
 from task.training import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -38,7 +39,7 @@ def train_cohort(request: Request) -> RecordDict:
             outbox.put(client, result)
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
-            reason = told(error, one_line(error), request.node_config)
+            reason = told(error, explained(error), request.node_config)
             row |= {"status": "failed", "reason": reason}
         else:
             losses = {f"{wire.LOSS_PREFIX}{name}": value for name, value in result.losses.items()}
@@ -120,9 +121,3 @@ def evaluate_cohort(request: Request) -> RecordDict:
         for client, of in zip(request.clients, scores, strict=True)
     ]
     return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})
-
-
-def one_line(error: Exception) -> str:
-    """An error as one line: its type and the first line of its text."""
-    text = str(error).strip().split("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -19,6 +19,7 @@ from server_app.recorder import NOTHING, Recorder
 from server_app.resuming import whole_words
 from server_app.run_directory import plan_run_directory
 from server_app.run_record import INTERRUPTED
+from task.causes import explained
 from task.errors import ConfigError, DataError, DeviceError
 
 app = ServerApp()
@@ -63,16 +64,15 @@ def conduct(
         draw_curves(recorder.directory)
     except (ConfigError, DataError, DeviceError, HandshakeError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
-        recorder.update(worker_lost=isinstance(error, WorkerLostError))
-        recorder.close("failed", str(error))
+        recorder.fail(str(error), worker_lost=isinstance(error, WorkerLostError))
         raise
     except KeyboardInterrupt:
-        recorder.close("failed", INTERRUPTED)
+        recorder.fail(INTERRUPTED)
         raise
     except BaseException as error:
-        logger.exception("the run failed: %s: %s", type(error).__name__, error)
-        recorder.close("failed", f"{type(error).__name__}: {error}")
+        logger.exception("the run failed: %s", explained(error))
+        recorder.fail(explained(error))
         raise
     for line in closing_lines(recorder.directory, recorder.summary):
         logger.info(line)
-    recorder.close("completed")
+    recorder.complete()

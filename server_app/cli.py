@@ -3,6 +3,7 @@
 import functools
 import signal
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -288,3 +289,22 @@ def main() -> None:
     except (InterruptedRunError, KeyboardInterrupt, click.Abort):
         print("univarfl: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        print(f"univarfl: {unexpected(error)}", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+def unexpected(error: Exception) -> str:
+    """What to say of an error that nobody foresaw; its traceback goes to a file."""
+    from task.causes import explained  # noqa: PLC0415
+    from task.site import state_directory  # noqa: PLC0415
+
+    log = state_directory() / "errors.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        traceback.print_exception(error)
+        return explained(error)
+    return f"{explained(error)} (where it came from is in {log})"

@@ -26,6 +26,7 @@ from server_app.watching.base import Audience
 from server_app.watching.mlflow import MLflow
 from server_app.watching.tensorboard import TensorBoard
 from server_app.weights import Weights
+from task.causes import explained
 from task.files import write_whole
 from task.fingerprint import fingerprint
 
@@ -75,6 +76,7 @@ class Recorder:
         self._log.setFormatter(logging.Formatter(LOG_FORMAT))
         logger.addHandler(self._log)
         terms = [term for member in experiment.local_method().members() for term in member.terms]
+        self._round = max(kept, 0)
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
         self.summary = self._go_on(kept) if experiment.resume else self._begin(experiment)
         self.update()
@@ -92,6 +94,7 @@ class Recorder:
             "reason": "",
             "resumed": [*record.get("resumed", []), timestamp()],
             "resumed_from": max(kept, 0),
+            "worker_lost": False,
         }
         return {**record, **news}
 
@@ -134,6 +137,7 @@ class Recorder:
         recall: Mapping[int, tuple[int, float]] = NO_RECALL,
     ) -> None:
         """Record one round: metrics by split, each participant, and each class of the test set."""
+        self._round = server_round
         rows = [client_row(server_round, update, self._client_losses) for update in updates]
         self._write_rows("clients.csv", rows)
         self._write_rows(
@@ -162,12 +166,25 @@ class Recorder:
         write_whole(path, content)
         self.update(model_sha256=hashlib.sha256(content).hexdigest())
 
-    def close(self, status: str, reason: str = "") -> None:
-        """Say how the run ended, last of all."""
-        self._audience.end(status)
-        self.update(status=status, reason=reason, ended=timestamp())
-        if status == "completed":
-            forget_checkpoints(self.directory)
+    def complete(self) -> None:
+        """Say that the run is completed, last of all."""
+        self._audience.end("completed")
+        self.update(status="completed", ended=timestamp())
+        forget_checkpoints(self.directory)
+        self._release()
+
+    def fail(self, reason: str, worker_lost: bool = False) -> None:
+        """Say why the run was not completed, if that can be written; if not, it can still go on."""
+        try:
+            self._audience.end("failed")
+            self.update(status="failed", reason=reason, worker_lost=worker_lost, ended=timestamp())
+            self._write_rows("events.csv", [(timestamp(), self._round, "", f"it ended: {reason}")])
+        except OSError as error:
+            logger.error("the record cannot be closed: %s", explained(error))
+        finally:
+            self._release()
+
+    def _release(self) -> None:
         self._lock.release()
         logger.removeHandler(self._log)
         self._log.close()

@@ -1,5 +1,6 @@
 """A run's ``run.json``: written in one move, read, opened again and closed."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -29,12 +30,17 @@ def reopen_record(directory: Path) -> None:
 
 
 def close_record(directory: Path, status: str, reason: str) -> None:
-    """Close the record of a run that could not close it itself; one that did stays as it is."""
+    """Close the record of a run that could not close it itself; one that did stays as it is.
+
+    Where the disk is full it says ``running`` still, and the run can be resumed all the same.
+    """
     if not (directory / "run.json").exists():
         return
     record = read_record(directory)
     if record["status"] == "running":
-        write_record(directory, record | {"status": status, "reason": reason, "ended": timestamp()})
+        news = {"status": status, "reason": reason, "ended": timestamp()}
+        with contextlib.suppress(OSError):
+            write_record(directory, record | news)
 
 
 def timestamp() -> str:

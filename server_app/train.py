@@ -15,6 +15,7 @@ from server_app.quoting import quoted
 from server_app.resuming import whole_words
 from server_app.run_directory import plan_run_directory
 from server_app.run_record import INTERRUPTED, close_record, read_record, reopen_record
+from task.causes import explained
 from task.data.federated import federate
 from task.device import choose_device
 from task.errors import ConfigError, RunError
@@ -74,8 +75,9 @@ def attempt(
         close_record(directory, "failed", INTERRUPTED)
         raise
     except Exception as error:
-        close_record(directory, "failed", str(error))
-        raise RunError(_where(str(error), directory)) from error
+        reason = explained(error)
+        close_record(directory, "failed", reason)
+        raise RunError(_where(reason, directory)) from error
     close_record(directory, "failed", "the process that ran it ended without a word")
     return read_record(directory)
 

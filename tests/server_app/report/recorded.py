@@ -37,5 +37,5 @@ def record(
             }  # fmt: skip
         recall = {label: (36, min(1, accuracy + 0.01 * label)) for label in range(10)}
         recorder.round(at, scores, recall=recall)
-    recorder.close("completed")
+    recorder.complete()
     return place / name

@@ -112,7 +112,7 @@ def test_a_failed_run_is_named_until_another_has_done_its_work(tmp_path: Path) -
     for name in ("first", "second"):
         recorder = Recorder(tmp_path / name, compose_experiment(["rounds=2"]))
         if name == "first":
-            recorder.close("failed", "interrupted")
+            recorder.fail("interrupted")
     assert read_runs(tmp_path).problems == [
         "first: was interrupted", "second: is still running, or was killed"
     ]  # fmt: skip
