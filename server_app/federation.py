@@ -63,24 +63,26 @@ class Federation:
         connected = time.perf_counter()
         before = self._go_on() if self.checkpoint else self._begin()
         for server_round in range(self.server_round + 1, self.experiment.rounds + 1):
-            final = self._round(server_round)
-            if server_round < self.experiment.rounds:
-                spent = before + time.perf_counter() - connected
-                state = self.model.state()
-                kept = Checkpoint(server_round, spent, state, self.patience.state())
-                save_checkpoint(self.recorder.directory, kept)
+            found = self._round(server_round)
+            spent = before + time.perf_counter() - connected
+            if server_round == self.experiment.rounds:
+                self._record_results(found, connected - started, spent)
+            kept = Checkpoint(server_round, spent, self.model.state(), self.patience.state())
+            save_checkpoint(self.recorder.directory, kept)
+        # Not before the last checkpoint: a run that goes on needs what is forgotten now.
+        self.dispatch.end()
+
+    def _record_results(
+        self, final: dict[str, dict[str, float]], connect: float, rounds: float
+    ) -> None:
+        """Keep the model, its scores, the seconds that were spent, and who was there at last."""
         self.recorder.save_model(self.model.weights)
-        ended = time.perf_counter()
-        seconds = {
-            "connect": round(connected - started, 3),
-            "rounds": round(before + ended - connected, 3),
-            "total": round(before + ended - started, 3),
-        }
+        seconds = {"connect": connect, "rounds": rounds, "total": connect + rounds}
         results = {split: final[split] for split in ("test", "validation")}
-        self.recorder.update(seconds=seconds, results=results)
+        rounded = {name: round(value, 3) for name, value in seconds.items()}
+        self.recorder.update(seconds=rounded, results=results)
         self._record_workers(self.dispatch.roster.seats)
         self.recorder.update(data=self._data())  # with the sites that came late
-        self.dispatch.end()
 
     def _begin(self) -> float:
         """Score the untrained model."""

@@ -15,6 +15,9 @@ import psutil
 
 from task.errors import RunError
 
+# Containers often set it. Each message to a site is a process that would compile PyTorch's and
+# Flower's sources anew, which doubles its start.
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
@@ -38,8 +41,9 @@ def program(name: str) -> str:
 
 def environment(home: Path) -> dict[str, str]:
     """What Flower's programs need around them, their own files in `home`."""
+    kept = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     return {
-        **os.environ,
+        **kept,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "FLWR_HOME": str(home),
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",

@@ -10,13 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from task.data.sources.base import Catalogue
 from task.data.sources.families.rooted import state_of
 from task.seeding import numpy_generator
 
 TEST_SEED = 0
+
+# Those that torchvision's ImageFolder looks at. Importing it for them would cost a site's every
+# message three seconds.
+IMG_EXTENSIONS = (
+    ".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+)  # fmt: skip
 
 
 class ImageFile(NamedTuple):

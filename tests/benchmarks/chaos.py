@@ -1,0 +1,43 @@
+"""Seeded schedules of faults, a run each: clients that fail, and a server that is killed.
+
+    uv run python -m tests.benchmarks.chaos [SCHEDULES [FIRST]]   (200: half an hour on two cores)
+
+Prints each schedule and how its run ended, and what is wrong with it, if anything; exits with 1 if
+something is. Full disks need the right to mount one (root).
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from joblib import Parallel, cpu_count, delayed
+
+from server_app.sweep.forking import warm_up
+from tests.chaos.trial import images_in, small_disks_allowed, tried
+
+
+def main() -> int:
+    """Try them all."""
+    count, first = (*map(int, sys.argv[1:]), *(200, 0)[len(sys.argv) - 1 :])
+    disk, wrongs, ends = small_disks_allowed(), 0, {"completed": 0, "failed": 0}
+    warm_up()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        images = images_in(place)
+        trials = Parallel(cpu_count(), prefer="threads", return_as="generator")(
+            delayed(tried)(seed, images, place, disk) for seed in range(first, first + count)
+        )
+        for told, wrong in trials:
+            print(told, flush=True)
+            for line in wrong:
+                print(f"  WRONG {line}", flush=True)
+            wrongs += bool(wrong)
+            ends["completed" if ": completed" in told else "failed"] += 1
+    print(
+        f"{count} schedules, {ends}; full disks {'tried' if disk else 'not allowed'}; {wrongs} wrong"
+    )
+    return int(wrongs > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Seeded schedules of faults, and what must come of a run that suffers one."""

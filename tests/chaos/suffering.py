@@ -1,0 +1,217 @@
+"""A run that suffers a schedule in processes of its own, and what is wrong with what came of it."""
+
+import contextlib
+import csv
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from functools import partial
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from server_app.checkpoint import checkpoints, read_checkpoint
+from server_app.composition import compose_experiment
+from server_app.engines import inprocess
+from server_app.resuming import whole_words
+from server_app.run_record import read_record
+from server_app.sweep.forking import CONTEXT
+from server_app.train import train_experiment
+from task.errors import ConfigError, RunError
+from tests.chaos.schedule import ROUNDS, Interruption, Schedule
+from tests.chaos.tampering import ChaoticGrid
+
+INTERRUPTED, FAILED, REFUSED = 130, 1, 2
+SECONDS = 240.0
+ROOMY = "64m"
+
+
+def child(words: list[str], faults: list[tuple[int, int, str]], place: Path) -> None:
+    """Train in this process as ``univarfl train`` does, on a grid that goes wrong."""
+    with (place / "said.txt").open("a") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ["UNIVARFL_MEMORY"] = str(place / "memory")
+    os.environ["UNIVARFL_CACHE"] = str(place.parent / "cache")
+    chaotic = partial(ChaoticGrid, faults=faults, told=place / "bad.jsonl")
+    setattr(inprocess, "InProcessGrid", chaotic)  # noqa: B010  (its type is another)
+    try:
+        train_experiment(compose_experiment(words), words)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except RunError as error:
+        print(error, flush=True)
+        sys.exit(FAILED)
+    except ConfigError as error:
+        print(error, flush=True)
+        sys.exit(REFUSED)
+
+
+class Sufferer:
+    """One run.
+
+    Args:
+        schedule: what it suffers.
+        images: the data set.
+        place: a directory of its own.
+        disk: whether its records lie on a small disk of their own, which can be filled.
+    """
+
+    def __init__(self, schedule: Schedule, images: Path, place: Path, disk: bool) -> None:
+        self.schedule, self.place, self.disk = schedule, place, disk
+        self.runs = place / "runs"
+        self.runs.mkdir(parents=True)
+        self.directory = self.runs / "run"
+        self.words = [
+            *schedule.words, f"data.root={images}", f"output_dir={self.runs}", "run_id=run",
+        ]  # fmt: skip
+
+    def suffer(self) -> list[str]:
+        """Live through it; what is wrong with what came of it."""
+        if self.disk:
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "x", self.runs], check=True
+            )
+        try:
+            code = self._live()
+            return [f"{self.schedule.seed}: {wrong}" for wrong in self._wrongs(code)]
+        finally:
+            if self.disk:
+                self._keep_record()
+
+    def _keep_record(self) -> None:
+        kept = self.place / "record"
+        subprocess.run(["cp", "-r", self.runs, kept], check=True)
+        subprocess.run(["umount", self.runs], check=True)
+        self.runs.rmdir()
+        kept.rename(self.runs)
+
+    def _live(self) -> int:
+        code = -1
+        for interruption in [*self.schedule.interruptions, None]:
+            words = self.words
+            if code != -1:
+                words = whole_words([f"resume={self.directory}"])
+            process = self._start(words)
+            if interruption is not None:
+                self._interrupt(interruption, process)
+            process.join(SECONDS)
+            if process.exitcode is None:
+                process.kill()
+                return -2
+            if self.disk:
+                subprocess.run(["mount", "-o", f"remount,size={ROOMY}", self.runs], check=True)
+            code = process.exitcode
+            if self.status() == "completed" or not (self.directory / "run.json").exists():
+                break
+            if interruption is None or (code == FAILED and "disk" not in self._reason()):
+                break
+        return code
+
+    def _start(self, words: list[str]) -> ForkServerProcess:
+        faults = [(fault.round, fault.client, fault.kind) for fault in self.schedule.faults]
+        process: ForkServerProcess = CONTEXT.Process(target=child, args=(words, faults, self.place))
+        process.start()
+        return process
+
+    def _interrupt(self, interruption: Interruption, process: ForkServerProcess) -> None:
+        deadline = time.monotonic() + SECONDS
+        while process.is_alive() and self._round() < interruption.round:
+            assert time.monotonic() < deadline, "the round has not come"
+            time.sleep(0.01)
+        time.sleep(interruption.seconds)
+        if interruption.kind == "disk" and self.disk:
+            used = int(subprocess.run(
+                ["df", "--output=used", "-k", self.runs], check=True, capture_output=True, text=True
+            ).stdout.split()[1])  # fmt: skip
+            full = f"remount,size={max(used, 4)}k"
+            subprocess.run(["mount", "-o", full, self.runs], check=False, capture_output=True)
+        elif process.pid and process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(
+                    process.pid,
+                    signal.SIGKILL if interruption.kind == "kill" else signal.SIGTERM,
+                )
+
+    def _round(self) -> int:
+        """The round that is under way; 0 before the first."""
+        with contextlib.suppress(OSError):
+            text = (self.directory / "rounds.csv").read_text()
+            return text.count(",train,seconds,") + ("0,test,accuracy" in text or ",test," in text)
+        return 0
+
+    def status(self) -> str:
+        """What the record says; empty where there is none."""
+        with contextlib.suppress(OSError):
+            return str(read_record(self.directory)["status"])
+        return ""
+
+    def _reason(self) -> str:
+        return str(read_record(self.directory).get("reason", "")) + self._said()
+
+    def _said(self) -> str:
+        return (self.place / "said.txt").read_text()
+
+    def _wrongs(self, code: int) -> list[str]:
+        if "Traceback" in self._said():
+            return ["a traceback reached the person"]
+        if code not in (0, FAILED, INTERRUPTED, -signal.SIGKILL):
+            return [f"it ended with {code}: {self._said()[-300:]}"]
+        if not (self.directory / "run.json").exists():
+            return [] if self.schedule.interruptions else ["no record"]
+        record = read_record(self.directory)
+        found = list(self._rows_wrong(record["status"] == "completed"))
+        if record["status"] == "completed":
+            models = [load_file(self.directory / "model.safetensors")]
+            if checkpoints(self.directory):
+                found.append("a completed run has checkpoints")
+        else:
+            models = [read_checkpoint(one).model.arrays for one in checkpoints(self.directory)]
+            if not record["reason"] or "Traceback" in record["reason"]:
+                found.append(f"{record['status']} with no clear reason: {record['reason']!r}")
+        if not all(np.isfinite(value).all() for model in models for value in model.values()):
+            found.append("a model is not finite")
+        return found
+
+    def _rows_wrong(self, completed: bool) -> list[str]:
+        found = []
+        clients = {(int(r["round"]), int(r["client"])): r for r in self._table("clients.csv")}
+        if len(clients) < len(self._table("clients.csv")):
+            found.append("a client has two rows in a round")
+        rounds = Counter((r["round"], r["split"], r["metric"]) for r in self._table("rounds.csv"))
+        if max(rounds.values(), default=1) > 1:
+            found.append(f"a metric has two rows in a round: {rounds.most_common(1)}")
+        if completed and {int(key[0]) for key in rounds} != set(range(ROUNDS + 1)):
+            found.append("a round has no rows")
+        for server_round, client in self._bad():
+            row = clients.get((server_round, client))
+            if row is not None and row["status"] == "ok":
+                found.append(f"a bad reply counted: round {server_round}, client {client}")
+        return found
+
+    def _bad(self) -> set[tuple[int, int]]:
+        path = self.place / "bad.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {(one[0], one[1]) for one in map(json.loads, lines)}
+
+    def _table(self, name: str) -> list[dict[str, str]]:
+        with (self.directory / name).open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def sha256(self) -> str:
+        """The final model's hash; empty where there is none."""
+        return str(read_record(self.directory).get("model_sha256", ""))
+
+    def told(self) -> str:
+        """The schedule in a line."""
+        events = [f"{one.kind}@{one.round}" for one in self.schedule.interruptions]
+        events += [f"{one.kind}@{one.round}/{one.client}" for one in self.schedule.faults]
+        return f"{self.schedule.seed}: {shlex.join(self.schedule.words[-6:])}: {' '.join(events)}"

@@ -1,0 +1,54 @@
+"""One schedule tried, and compared with the same run when nobody interrupts it."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from multiprocessing import forkserver
+from pathlib import Path
+
+from server_app.sweep.forking import CONTEXT
+from tests.chaos.schedule import draw
+from tests.chaos.suffering import Sufferer
+from tests.task.data import making
+
+
+def small_disks_allowed() -> bool:
+    """Whether this process may mount a file system."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return False
+    with tempfile.TemporaryDirectory() as place:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "x", place]
+        made = subprocess.run(mount, check=False, capture_output=True).returncode == 0
+        if made:
+            subprocess.run(["umount", place], check=True)
+    return made
+
+
+def warm_up() -> None:
+    """Have what runs need imported once, by the server that forks them."""
+    CONTEXT.set_forkserver_preload(["tests.chaos.suffering", "matplotlib.pyplot"])
+    forkserver.ensure_running()
+
+
+def images_in(place: Path) -> Path:
+    """A small data set of three classes."""
+    return making.tree(place / "images", ["cat", "dog", "fox"], 24)
+
+
+def tried(seed: int, images: Path, place: Path, disk: bool) -> tuple[str, list[str]]:
+    """What a schedule was and how it ended, and what is wrong with that."""
+    schedule = draw(seed)
+    run = Sufferer(schedule, images, place / f"{seed}", disk)
+    wrong = run.suffer()
+    there = (run.directory / "run.json").exists()
+    ended = f"{run.status() or 'not begun'} {run.sha256()[:8] if there else ''}"
+    if not schedule.faults and there:
+        whole = Sufferer(
+            replace(schedule, interruptions=()), images, place / f"{seed}-whole", False
+        )
+        wrong += whole.suffer()
+        if run.sha256() != whole.sha256():
+            wrong.append(f"{seed}: other bits than without the interruptions")
+    return f"{run.told()}: {ended}", wrong
