@@ -6,6 +6,7 @@ from flwr.clientapp import ClientApp
 from client_app.cohort import evaluate_cohort, train_cohort
 from client_app.discretion import discreet
 from client_app.introduction import introduce
+from client_app.log import logged
 from client_app.memory import ClientMemory
 from client_app.node import simulated
 from client_app.request import Request
@@ -14,7 +15,7 @@ from client_app.watchdog import ended_after
 from task import wire
 from task.site import Site
 
-app = ClientApp(mods=[discreet, signed])
+app = ClientApp(mods=[logged, discreet, signed])
 
 
 @app.query()

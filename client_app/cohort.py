@@ -45,6 +45,8 @@ def train_cohort(request: Request) -> RecordDict:
             losses = {f"{wire.LOSS_PREFIX}{name}": value for name, value in result.losses.items()}
             seconds = time.perf_counter() - started
             row |= {"examples": result.examples, "seconds": seconds, **losses}
+            counts = request.round, result.examples, seconds
+            logger.info("round %d: trained on %d images in %.1f s", *counts)
         rows.append(row)
     return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows)), **outbox.records()})
 
@@ -120,4 +122,6 @@ def evaluate_cohort(request: Request) -> RecordDict:
         {"client": client, "examples": of.examples, "correct": of.correct, "loss": of.loss}
         for client, of in zip(request.clients, scores, strict=True)
     ]
+    for of in scores:
+        logger.info("round %d: validated on %d images", request.round, of.examples)
     return RecordDict({wire.CLIENTS: ConfigRecord(wire.columns(rows))})

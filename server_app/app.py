@@ -69,6 +69,9 @@ def conduct(
     except KeyboardInterrupt:
         recorder.fail(INTERRUPTED)
         raise
+    except SystemExit:
+        recorder.fail("Flower ended it: it was told to stop, or its SuperLink was gone")
+        raise
     except BaseException as error:
         logger.exception("the run failed: %s", explained(error))
         recorder.fail(explained(error))

@@ -10,14 +10,18 @@ from typing import Annotated
 
 import click
 import typer
+import typer.core
 
 from server_app.choices import SWEEPS, choices, names_in
 from server_app.deploy.cli import deploy
+from server_app.failures import InterruptedRunError
 from task.errors import ConfigError, DataError, DeviceError, RunError
 
 BAD_INPUT = 2
 FAILED = 1
 INTERRUPTED = 130
+
+typer.core.HAS_RICH = False  # it would escape the brackets of a help that is plain text
 
 application = typer.Typer(
     add_completion=False,
@@ -33,10 +37,6 @@ application.add_typer(deploy, name="deploy")
 @application.callback()
 def univarfl() -> None:
     """Federated learning on clients whose data differ: UniVarFL and its relatives, with Flower."""
-
-
-class InterruptedRunError(Exception):
-    """A person ended the run."""
 
 
 def train_help() -> str:
@@ -286,8 +286,9 @@ def main() -> None:
     except RunError as error:
         print(f"univarfl: {error}", file=sys.stderr)
         sys.exit(FAILED)
-    except (InterruptedRunError, KeyboardInterrupt, click.Abort):
-        print("univarfl: interrupted", file=sys.stderr)
+    except (InterruptedRunError, KeyboardInterrupt, click.Abort) as reason:
+        onward = str(reason) if isinstance(reason, InterruptedRunError) else ""
+        print(f"univarfl: interrupted{onward}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as error:
         print(f"univarfl: {unexpected(error)}", file=sys.stderr)

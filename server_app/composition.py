@@ -105,7 +105,10 @@ def legible(word: str) -> str:
             if not value:
                 break
             if value[0] in "[{'\"":
-                cure = "cannot be read; quote each name in a list, as in data.classes=['a b','c']"
+                cure = (
+                    "cannot be read; leave no space after a comma, or quote the whole word; a name "
+                    "with a space is quoted by itself, as in data.classes=['a b','c']"
+                )
                 raise ConfigError("override", word, cure) from None
         else:
             return attempt

@@ -43,6 +43,7 @@ class Dispatch:
 
     Attributes:
         roster: the SuperNodes.
+        sites: the names of those that the experiment lists; none in simulation.
         train_sizes: by client, its training images; a site's is 0 until it has come.
         validation_sizes: the same of its validation images.
     """
@@ -51,7 +52,7 @@ class Dispatch:
         self, grid: Grid, run: Run, experiment: Experiment, worker: Worker, note: Note
     ) -> None:
         self._grid, self._run, self._experiment, self._note = grid, run, experiment, note
-        self._sites = experiment.divider().sites
+        self.sites = experiment.divider().sites
         self._keeps_memory = any(member.memory for member in worker.method.members())
         self._stragglers = Stragglers(grid, note)
         self.roster = Roster(grid, run, experiment, note)
@@ -78,7 +79,7 @@ class Dispatch:
         quorum = least_share(settings.quorum, len(sampled))
         found: dict[int, ClientUpdate] = {}
         intake = None
-        for _ in range(settings.attempts):
+        for attempt in range(1, settings.attempts + 1):
             seats = self._wait_for(sampled, quorum)
             if intake is None or not intake.accepted:
                 intake = model.intake([client for client in sampled if self._known(client)])
@@ -87,7 +88,7 @@ class Dispatch:
             if len(intake.accepted) >= quorum:
                 return intake, [found.get(client) or self._absent(client) for client in sampled]
             few = f"{len(intake.accepted)} of {len(sampled)} clients, and the quorum is {quorum}"
-            self._note("", f"below the quorum: {few}")
+            self._note("", f"below the quorum: {few} (attempt {attempt} of {settings.attempts})")
         raise RunFailedError(
             f"round {server_round}: {few} (federation.quorum) after {settings.attempts} attempts"
         )
@@ -103,7 +104,7 @@ class Dispatch:
     def end(self) -> None:
         """Name the late ones, and have everybody forget what was kept for another round."""
         self._stragglers.drop()
-        if not self._sites and not self._keeps_memory:
+        if not self.sites and not self._keeps_memory:
             return
         kind, rounds = f"{MessageType.QUERY}.{wire.FORGET}", self._experiment.rounds
         seats = self.roster.here()
@@ -113,7 +114,7 @@ class Dispatch:
 
     def _known(self, client: int) -> bool:
         """Whether it is known how many images a client has."""
-        return not self._sites or self.train_sizes[client] > 0
+        return not self.sites or self.train_sizes[client] > 0
 
     def _note_sizes(self, seats: Sequence[Seat]) -> None:
         """Take in how many images each site says that it has."""
@@ -158,7 +159,7 @@ class Dispatch:
         return found
 
     def _absent(self, client: int) -> ClientUpdate:
-        name = self._sites[client] if self._sites else ""
+        name = self.sites[client] if self.sites else ""
         return ClientUpdate(client, name, reason="absent: its SuperNode is not connected")
 
     def expect_late(self, exchange: Exchange, cohorts: Sequence[Cohort], what: str) -> None:

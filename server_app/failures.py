@@ -5,5 +5,9 @@ class RunFailedError(RuntimeError):
     """The run cannot go on; the text says why."""
 
 
+class InterruptedRunError(Exception):
+    """A person ended the run."""
+
+
 class WorkerLostError(RunFailedError):
     """A simulated worker's process has ended, and Ray will not start another one in this run."""

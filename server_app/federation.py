@@ -187,9 +187,8 @@ class Federation:
         self.model.update(server_round, intake, self.grid)
         for update in trained:
             if not update.accepted:
-                logger.warning(
-                    "round %d, client %d: %s", server_round, update.client, update.reason
-                )
+                who = update.site if self.dispatch.sites else f"client {update.client}"
+                logger.warning("round %d, %s: %s", server_round, who, update.reason)
         return trained
 
     def _score(self, server_round: int, clients: Sequence[int]) -> tuple[dict[str, float], Quality]:

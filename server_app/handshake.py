@@ -123,7 +123,12 @@ def check(record: ConfigRecord, device: Device, most_images: int) -> None:
             "does"
         )
     if record["error"]:
-        raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}")
+        there = (
+            "; there, 'univarfl deploy check' with this experiment's words says what is wrong"
+            if record["site"]
+            else ""
+        )
+        raise HandshakeError(f"a SuperNode cannot train: {record['error']!s}{there}")
     train, validation = cast(int, record["train"]), cast(int, record["validation"])
     if record["site"] and not (2 <= train <= most_images and 0 <= validation <= most_images):
         raise HandshakeError(

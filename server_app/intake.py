@@ -135,7 +135,13 @@ class Intake:
         self.accepted.append(client)
 
     def take_sum(self, clients: Sequence[int], weights: Weights, extra: Weights) -> None:
-        """Take in the totals of an `ExactSum` of several clients, and of what came beside."""
+        """Take in the totals of an `ExactSum` of several clients, and of what came beside.
+
+        Raises:
+            TrainingError: no models can have added up to them.
+        """
+        self._weights.check(to_tensors(weights))
+        self._extra.check(to_tensors(extra))
         self._weights.add(to_tensors(weights))
         self._extra.add(to_tensors(extra))
         self.accepted += clients

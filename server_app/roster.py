@@ -1,5 +1,6 @@
 """Who serves a run: simulated workers, all there from the start, or sites that come and go."""
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ from server_app.experiment import Experiment
 from server_app.handshake import HandshakeError, Seat, check, read_introduction, seat_of
 
 POLL_SECONDS = 0.1
+
+logger = logging.getLogger("univarfl")
 
 Note = Callable[[str, str], None]
 
@@ -149,6 +152,8 @@ class Roster:
         self._seats[node_id] = seat
         if self._begun:
             self._note(seat.name, "joined")
+        elif seat.site:
+            logger.info("site %s is ready, with %d images to train on", seat.site, seat.train)
 
     def _rival(self, seat: Seat) -> int | None:
         """The node that has a site's seat already."""

@@ -61,12 +61,12 @@ def attempt(
     Raises:
         RunError: it ended without a word from the ServerApp.
     """
-    if experiment.resume:
-        reopen_record(directory)
     place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
     paths = local_paths(experiment.data)
     place += [f"data.{key}={quoted(path)}" for key, path in paths.items()]
     try:
+        if experiment.resume:
+            reopen_record(directory)
         if superlink is None:
             run_inprocess(experiment, [*overrides, *place])
         else:

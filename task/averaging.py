@@ -57,6 +57,19 @@ class ExactSum:
             else:
                 self.totals[name].add_(value)
 
+    def check(self, totals: Tensors) -> None:
+        """Refuse the `totals` of another that no models can have added up to.
+
+        Raises:
+            TrainingError: a number is too large.
+        """
+        limit = 2 ** (FRACTION_BITS + GROWTH_BITS)  # of all shares together
+        for name, value in totals.items():
+            if self._exponents[name] is not None and value.numel():
+                least, most = value.aminmax()
+                if not -limit <= int(least) <= int(most) <= limit:
+                    raise TrainingError(f"{name} in its sum is larger than any models give")
+
     def mean(self, share: float) -> dict[str, Tensor]:
         """The weighted mean, float64, and the largest of integers.
 

@@ -1,5 +1,6 @@
 """What a site looks at before it joins: a line for each finding, with the cure if one is needed."""
 
+import re
 import socket
 import ssl
 import tomllib
@@ -87,7 +88,8 @@ class Inspection:
             raise Finding(f"{path} is not there; make it: univarfl deploy keys DIR --site NAME")
         if path.stat().st_mode & 0o077:
             raise Finding(f"{path} can be read by others; chmod 600 it")
-        return f"{path}; the coordinator needs {self.place.public_key(self.site.name).name}"
+        public = self.place.public_key(self.site.name).name
+        return f"{path}; whether the coordinator has {public} shows when the site joins"
 
     def _coordinator(self) -> str:
         authority = self.place.authority
@@ -107,6 +109,8 @@ class Inspection:
     def _code(self) -> str:
         from task.fingerprint import fingerprint  # noqa: PLC0415
 
+        if not re.fullmatch("[0-9a-f]*", self.expect):
+            raise Finding(f"--expect {self.expect} is no hash; the coordinator prints theirs")
         if not fingerprint().startswith(self.expect):
             raise Finding(
                 f"this is {fingerprint()[:12]}, and the coordinator runs {self.expect[:12]}; "
@@ -143,11 +147,21 @@ class Inspection:
         from server_app.composition import compose_experiment  # noqa: PLC0415
         from task.data.federated import federate_site  # noqa: PLC0415
 
-        data = federate_site(compose_experiment(self.words).local(), self.site)
+        experiment = compose_experiment(self.words)
+        sites = experiment.divider().sites
+        if self.site.name not in sites:
+            known = f"lists {', '.join(sites)}" if sites else "has no sites"
+            raise Finding(
+                f"the experiment {known}; add partition=sites partition.names=[...] with "
+                f"{self.site.name} among them"
+            )
+        data = federate_site(experiment.local(), self.site)
         ((_, split),) = data.clients.items()
         notes = "".join(f"; {note}" for note in data.notes)
         counts = f"{len(split.train)} images to train on and {len(split.validation)} to validate on"
-        return f"{counts}, of the classes {', '.join(data.dataset.classes)}{notes}"
+        folders = ", ".join(sorted(name for name in data.dataset.domains if name))
+        where = f", in the folders {folders}" if folders else ""
+        return f"{counts}, of the classes {', '.join(data.dataset.classes)}{where}{notes}"
 
 
 def read_site(place: SitePlace) -> Site:
@@ -185,11 +199,15 @@ def why(reason: object) -> str:
     if isinstance(reason, ssl.SSLCertVerificationError):
         if reason.verify_code in OTHER_NAMES:
             return (
-                "its certificate is for other names; they must make keys with --host for this one"
+                "its certificate is for other names; there, 'univarfl deploy keys DIR --host ...' "
+                "adds this one"
             )
-        return f"it is not the one that ca.crt vouches for ({reason.verify_message})"
+        return (
+            f"it is not the one that ca.crt vouches for ({reason.verify_message}); ask the "
+            "coordinator for their ca.crt again"
+        )
     for kind, meaning in MEANINGS.items():
         if isinstance(reason, kind):
             return meaning
     said = system_reason(reason) if isinstance(reason, OSError) else str(reason)
-    return f"{said}; is 'univarfl deploy coordinator' running there?"
+    return f"{said}; is 'univarfl deploy coordinator' running there, at that port?"

@@ -13,6 +13,7 @@ from server_app.deploy.places import (
     address_of,
     host_and_port,
 )
+from server_app.failures import InterruptedRunError
 from task.errors import ConfigError, RunError
 
 deploy = typer.Typer(
@@ -170,4 +171,7 @@ def run(directory: Directory, words: Words = None) -> None:
     """Train on the sites, watch it, and keep its record; resume=RUN goes on with one that ended."""
     from server_app.deploy.run import run_on_sites  # noqa: PLC0415
 
-    run_on_sites(CoordinatorPlace(directory), words or [])
+    try:
+        run_on_sites(CoordinatorPlace(directory), words or [])
+    except KeyboardInterrupt as reason:
+        raise InterruptedRunError(*reason.args) from None  # typer would make a success of it

@@ -1,6 +1,8 @@
 """The coordinator's SuperLink, with TLS, and open to the sites whose keys it was given."""
 
+import errno
 import json
+import socket
 import ssl
 import subprocess
 import time
@@ -8,6 +10,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_public_key,
+)
 
 from server_app.deploy.places import CONNECTION, CoordinatorPlace, address_of
 from server_app.engines.processes import (
@@ -19,6 +28,7 @@ from server_app.engines.processes import (
     stop,
     wait_until,
 )  # fmt: skip
+from task.errors import ConfigError, system_reason
 
 LOOK_SECONDS = 2.0
 ALL = ("0.0.0.0", "::")  # noqa: S104  (told apart from one address, not bound to here)
@@ -75,17 +85,20 @@ class Coordinator:
 
     def __init__(self, place: CoordinatorPlace, listen: str, port: int) -> None:
         self.place = place
+        self._listen, self._port = listen, port
         self.address = own_address(listen, port)
         self._command = superlink_command(place, listen, port)
         self._log = place.directory / "superlink.log"
-        self._known: set[Path] = set()
+        self._known: dict[Path, bytes] = {}
 
     def __enter__(self) -> "Coordinator":
         """Start it, and return once it is ready.
 
         Raises:
+            ConfigError: somebody listens there already.
             FlowerError: it ended, or took too long.
         """
+        refuse_taken_port(self._listen, self._port)
         write_connection(self.place, self.address)
         empty = self.place.flower / "empty"  # nothing but a submitted bundle can be imported
         empty.mkdir(exist_ok=True)
@@ -121,9 +134,16 @@ class Coordinator:
     def register_sites(self) -> list[str]:
         """Let the sites join whose public keys are new in ``sites/``; a line about each."""
         told = []
-        for path in sorted(set(self.place.sites.glob("*.pub")) - self._known):
-            self._known.add(path)
-            told.append(register(self.place, path))
+        for path in sorted(set(self.place.sites.glob("*.pub")) - self._known.keys()):
+            key = public_key(path)
+            same = [other.name for other, known in self._known.items() if key and known == key]
+            self._known[path] = key
+            if not key:
+                told.append(f"{path.name} is no public key; ask for it again")
+            elif same:
+                told.append(f"{path.name} is the same key as {same[0]}; each site has its own")
+            else:
+                told.append(register(self.place, path))
         return told
 
     def serve(self) -> None:
@@ -137,6 +157,35 @@ class Coordinator:
             for line in self.register_sites():
                 print(line, flush=True)
             time.sleep(LOOK_SECONDS)
+
+
+def refuse_taken_port(listen: str, port: int) -> None:
+    """See whether the SuperLink can listen there.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listen, port))
+        except OSError as error:
+            allowed = (
+                "is in use; is a coordinator running already? --port chooses another"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot be listened at on {listen}: {system_reason(error)}"
+            )
+            raise ConfigError("--port", port, allowed) from None
+
+
+def public_key(path: Path) -> bytes:
+    """The key that a file holds, whatever comment is beside it; empty if it holds none."""
+    try:
+        key = load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        return b""
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
 
 
 def register(place: CoordinatorPlace, public_key: Path) -> str:
@@ -155,5 +204,5 @@ def flwr(place: CoordinatorPlace, words: Sequence[str]) -> subprocess.CompletedP
     """One of Flower's commands, to our SuperLink."""
     return subprocess.run(  # noqa: S603  (our own words, no shell)
         [program("flwr"), *words], env=environment(place.flower), cwd=place.flower,
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, start_new_session=True,
     )  # fmt: skip

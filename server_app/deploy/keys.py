@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -39,22 +40,47 @@ memory-dir = {memory}
 def make_coordinator(place: CoordinatorPlace, hosts: Sequence[str]) -> None:
     """Make an authority and a certificate for the SuperLink at these names and addresses.
 
+    Where there is an authority already it stays, so that sites need nothing new, and signs a
+    certificate for these names in place of the old one.
+
     Raises:
-        ConfigError: there are keys already, or a host is not a name or an address.
+        ConfigError: a host is not a name or an address, or the authority cannot be read.
     """
     for host in hosts:
         if not (is_ip(host) or NAME.fullmatch(host)):
             raise ConfigError("--host", host, "must be a name or an address, without a port")
-    refuse_to_overwrite(place.authority_key, place.key)
     place.sites.mkdir(parents=True, exist_ok=True)
-    authority_key, key = new_key(), new_key()
-    authority = certificate("univarfl coordinator", authority_key, authority_key, None, [])
+    authority_key, authority = authority_of(place)
+    key = new_key()
     everywhere = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
     signed = certificate("univarfl SuperLink", key, authority_key, authority, list(everywhere))
-    for path, secret in ((place.authority_key, authority_key), (place.key, key)):
-        write_secret(path, secret, PrivateFormat.PKCS8)
-    place.authority.write_bytes(authority.public_bytes(Encoding.PEM))
+    place.key.unlink(missing_ok=True)
+    write_secret(place.key, key, PrivateFormat.PKCS8)
     place.certificate.write_bytes(signed.public_bytes(Encoding.PEM))
+
+
+def authority_of(
+    place: CoordinatorPlace,
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """The coordinator's authority, made if there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if place.authority_key.exists():
+        try:
+            key = load_pem_private_key(place.authority_key.read_bytes(), None)
+            found = x509.load_pem_x509_certificate(place.authority.read_bytes())
+        except (OSError, ValueError) as error:
+            allowed = f"cannot be used ({error}); delete it to make a new one, for all sites"
+            raise ConfigError("keys", place.authority_key, allowed) from None
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return key, found
+    made = new_key()
+    authority = certificate("univarfl coordinator", made, made, None, [])
+    write_secret(place.authority_key, made, PrivateFormat.PKCS8)
+    place.authority.write_bytes(authority.public_bytes(Encoding.PEM))
+    return made, authority
 
 
 def make_site(place: SitePlace, name: str, data: Path) -> None:
@@ -65,6 +91,8 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     """
     if not NAME.fullmatch(name):
         raise ConfigError("--site", name, "must be letters, digits, '.', '_' and '-'")
+    if not data.expanduser().is_dir():
+        raise ConfigError("--data", data, "must be a directory, with a folder for each class")
     refuse_to_overwrite(place.key(name), place.settings)
     place.directory.mkdir(parents=True, exist_ok=True)
     key = new_key()

@@ -1,5 +1,6 @@
 """A site's SuperNode."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from task.errors import RunError
 from task.site import Site
 
 UNKNOWN_KEY = "code: 2004"
+JOINED = "SuperNode ID:"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+NOISE = ("INFO:     ",)  # of the web server that Flower's own processes talk through
 LINES = 40
 ECHO_SECONDS = 5.0
 
@@ -61,8 +65,11 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
 
 
 def repeat(said: IO[bytes], last: deque[str]) -> None:
-    """Print what a process says, and keep the last of it."""
+    """Print what Flower and our ClientApp say, without its colours, and keep the last of it."""
     for line in said:
-        text = line.decode(errors="replace").rstrip()
+        text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
         last.append(text)
-        print(text, flush=True)
+        if not text.startswith(NOISE) and text.removeprefix("INFO :").strip():
+            print(text, flush=True)
+        if JOINED in text:
+            print("joined; it trains when the coordinator starts a run", flush=True)

@@ -117,7 +117,8 @@ def build(source: Source, target: Path) -> ImageDataset:
     catalogue = source.catalogue()
     started, count = time.monotonic(), len(catalogue.labels)
     size = source.image_size
-    logger.info("%s: preparing %d images at %dx%d, once", source.name, count, size, size)
+    tell = logger.info if count else logger.debug
+    tell("%s: preparing %d images at %dx%d, once", source.name, count, size, size)
     with named_failure(target.parent):
         for half_written in target.parent.glob("building-*"):
             shutil.rmtree(half_written)
@@ -135,7 +136,7 @@ def build(source: Source, target: Path) -> ImageDataset:
             if stale.is_dir() and stale != target:
                 shutil.rmtree(stale)
     seconds = time.monotonic() - started
-    logger.info("prepared in %.0f s: %.0f MB in %s", seconds, needed / 1e6, target)
+    tell("prepared in %.0f s: %.0f MB in %s", seconds, needed / 1e6, target)
     dataset = load(target, source)
     if dataset is None:
         raise DataError(f"{target}: was written and cannot be read back; is the disk sound?")

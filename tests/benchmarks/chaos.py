@@ -33,9 +33,8 @@ def main() -> int:
                 print(f"  WRONG {line}", flush=True)
             wrongs += bool(wrong)
             ends["completed" if ": completed" in told else "failed"] += 1
-    print(
-        f"{count} schedules, {ends}; full disks {'tried' if disk else 'not allowed'}; {wrongs} wrong"
-    )
+    disks = "tried" if disk else "not allowed"
+    print(f"{count} schedules, {ends}; full disks {disks}; {wrongs} wrong")
     return int(wrongs > 0)
 
 

@@ -204,7 +204,8 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         (
             "'rounds=[1'",
             (
-                "override=rounds=[1: cannot be read; quote each name in a list, as in "
+                "override=rounds=[1: cannot be read; leave no space after a comma, or quote the "
+                "whole word; a name with a space is quoted by itself, as in "
                 "data.classes=['a b','c']"
             ),
         ),

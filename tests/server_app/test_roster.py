@@ -181,7 +181,7 @@ def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run: Ru
         run(*words, "run_id=ended", away=lambda name, at: name == "north" and at == 3)
     ended = run.place / "ended"
     assert read_record(ended)["status"] == "failed"
-    assert [event for _, _, event in events(ended)] == ["left", "below the quorum"]
+    assert [event for _, _, event in events(ended)] == ["left", "below the quorum", "it ended"]
     assert run(f"resume={ended}") == ended
     assert sha256(ended) == sha256(run())
 

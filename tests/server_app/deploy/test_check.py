@@ -94,7 +94,9 @@ def test_a_server_without_tls(site: SitePlace) -> None:
 
 def test_nobody_there(site: SitePlace) -> None:
     found = findings(site, "127.0.0.1:1")["coordinator"]
-    assert "connection refused; is 'univarfl deploy coordinator' running there?" in found
+    assert (
+        "connection refused; is 'univarfl deploy coordinator' running there, at that port?" in found
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_the_certificate_is_for_the_hosts_and_signed_by_the_authority(tmp_path: 
 
 def test_a_sites_key_is_one_pair_on_the_curve_that_flower_takes(tmp_path: Path) -> None:
     place = SitePlace(tmp_path / "site")
+    (tmp_path / "it's \\ här").mkdir()
     make_site(place, "clinic_a", tmp_path / "it's \\ här")
     key = load_ssh_private_key(place.key("clinic_a").read_bytes(), None)
     public = load_ssh_public_key(place.public_key("clinic_a").read_bytes())
@@ -54,14 +55,38 @@ def test_the_settings_that_are_shown_are_those_that_there_are(tmp_path: Path) ->
     assert site.model_fields_set == set(Site.model_fields)
 
 
-def test_keys_are_never_overwritten(tmp_path: Path) -> None:
-    coordinator, site = CoordinatorPlace(tmp_path / "f"), SitePlace(tmp_path / "s")
-    make_coordinator(coordinator, ["h"])
+def test_a_sites_key_is_never_overwritten(tmp_path: Path) -> None:
+    site = SitePlace(tmp_path / "s")
     make_site(site, "a", tmp_path)
     with pytest.raises(ConfigError, match="is there already"):
-        make_coordinator(coordinator, ["h"])
-    with pytest.raises(ConfigError, match="is there already"):
         make_site(site, "a", tmp_path)
+
+
+def test_a_site_without_images_is_told_so_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--data=.*nowhere: must be a directory"):
+        make_site(SitePlace(tmp_path / "s"), "a", tmp_path / "nowhere")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_host_that_is_added_later_needs_nothing_new_at_the_sites(tmp_path: Path) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    make_coordinator(place, ["old.example.org"])
+    given = place.authority.read_bytes()
+    make_coordinator(place, ["old.example.org", "new.example.org"])
+    assert place.authority.read_bytes() == given
+    signed = x509.load_pem_x509_certificate(place.certificate.read_bytes())
+    signed.verify_directly_issued_by(x509.load_pem_x509_certificate(given))
+    names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "new.example.org" in names.get_values_for_type(x509.DNSName)
+    assert place.key.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_authority_that_is_damaged_is_kept_until_a_person_decides(tmp_path: Path) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    make_coordinator(place, ["h"])
+    place.authority_key.write_text("junk")
+    with pytest.raises(ConfigError, match="delete it to make a new one, for all sites"):
+        make_coordinator(place, ["h"])
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-a", "a b"])
