@@ -45,7 +45,7 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     if experiment.resume:
         reopen_record(directory)
     told, output = log_length(directory), place.flower / "run.log"
-    print(f"record {directory}\nasking the sites, which takes a minute ...", flush=True)
+    print(f"record {directory}\nstarting Flower, which takes a while ...", flush=True)
     named = [*words, f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
     command = run_command(place.flower / "run.toml", named)  # the default connection is ours
     with output.open("w") as stream:

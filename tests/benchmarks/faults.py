@@ -1,6 +1,6 @@
 """What becomes of a deployed run when machines fail, and the time that each fault costs.
 
-    uv run python -m tests.benchmarks.faults DATA_DIRECTORY [FAULT...]   (an hour on two cores)
+    uv run python -m tests.benchmarks.faults DATA_DIRECTORY [FAULT...]   (half an hour on two cores)
 
 DATA_DIRECTORY holds PACS (<domain>/<class>/*). Each domain is a site with TLS and a key of its own,
 without the 280 test images, which the coordinator keeps; where network namespaces are allowed
@@ -26,7 +26,7 @@ from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, UNIVARFL, Machines, until
 
 ROUNDS = 4
-DEADLINE = 120
+DEADLINE = 60
 WORDS = [
     "data=folder", "data.image_size=32", f"rounds={ROUNDS}", "local_epochs=1", "batch_size=128",
     f"evaluate_every={ROUNDS}",
