@@ -100,10 +100,10 @@ A value may be several, in the grammar of Hydra's multirun; -m may stand before 
   univarfl sweep method=univarfl rho=0.1,0.5,1.0 'seed=range(5)' output_dir=runs/rho
   univarfl sweep sweep=univarfl_table1 seed=0 --dry-run
 \b
-Started again, it runs what is missing or has failed: a run counts as done if output_dir holds a
-completed one of the same settings by the same code, whoever ran it. So a sweep can be interrupted,
-given more seeds, or started twice at once. Runs are in-process unless engine=flower is said; the
-results are the same, bit for bit.
+Started again, it runs what is missing, and goes on with what was ended or failed after its last
+full round. A run counts as done if output_dir holds a completed one of the same settings by the
+same code, whoever ran it. So a sweep can be interrupted, given more seeds, or started twice at
+once. Runs are in-process unless engine=flower is said; the results are the same, bit for bit.
 \b
 Tables of the papers ('univarfl papers' tells what they cost):
   sweep={" | ".join(names_in(SWEEPS))}

@@ -12,8 +12,10 @@ from server_app.checkpoint import Checkpoint, save_checkpoint
 from server_app.dispatch import Dispatch
 from server_app.exchange import Run
 from server_app.experiment import Experiment
+from server_app.failures import RunFailedError
 from server_app.global_model import GlobalModel
 from server_app.handshake import Seat, hidden_gpu_warning
+from server_app.memory_left import available_bytes, shortage
 from server_app.participation import participants
 from server_app.patience import Patience
 from server_app.progress import round_line
@@ -164,6 +166,8 @@ class Federation:
         started = time.perf_counter()
         experiment = self.experiment
         self.server_round = server_round
+        if short := shortage(self.model.bytes_a_round, available_bytes()):
+            raise RunFailedError(f"round {server_round}: {short}")
         sampled = participants(
             experiment.num_clients, experiment.rho, experiment.seed, server_round
         )

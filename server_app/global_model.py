@@ -18,6 +18,9 @@ from task.averaging import shares_of
 from task.methods.base import Contribution, trained_parameters
 from task.worker import Worker
 
+# In models: what a round takes anyway, and for each update that a guard or that a strategy looks at
+# (`python -m tests.benchmarks.scale memory`; Krum's is the most).
+A_ROUND, EACH_LINEAR, EACH = 8.0, 1.5, 4.2
 WEIGHTS, STRATEGY, HALF = "weights", "strategy", "half"
 
 logger = logging.getLogger("univarfl")
@@ -52,7 +55,7 @@ class GlobalModel:
         self._server_half = worker.method.server(trained)
         self.last_accepted = [0] * experiment.num_clients
         self._guard = experiment.guardian()
-        self._linear = strategy.linear
+        self._linear, self._participants = strategy.linear, experiment.participants
         self.adds_up = strategy.linear and not self._guard.looks
         self._sizes, self._weight = sizes, strategy.weight
 
@@ -73,6 +76,13 @@ class GlobalModel:
             each=not self._linear,
             mean=self._linear or self._server_half is not None,
         )
+
+    @property
+    def bytes_a_round(self) -> int:
+        """About how much memory a round takes here: updates that are looked at are all kept."""
+        model = sum(value.nbytes for value in self.weights.values())
+        kept = 0.0 if self.adds_up else EACH_LINEAR if self._linear else EACH
+        return int(model * (A_ROUND + kept * self._participants))
 
     @property
     def reply_bytes(self) -> int:

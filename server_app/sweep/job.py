@@ -15,6 +15,7 @@ from server_app.composition import compose_experiment
 from server_app.engines.superlink import superlink_of
 from server_app.identity import code_hash, identity_of
 from server_app.quoting import quoted
+from server_app.resuming import whole_words
 from server_app.run_record import INTERRUPTED, close_record, read_record
 from server_app.sweep.cells import Cell
 from server_app.sweep.forking import CONTEXT
@@ -33,19 +34,21 @@ class Job:
 
     Args:
         cell: what to run; its experiment is not None.
-        directory: the run directory, which is not there yet.
+        directory: the run directory, which is there already if the run is resumed.
         log: where what the run prints goes.
+        resume: whether it is.
     """
 
-    def __init__(self, cell: Cell, directory: Path, log: Path) -> None:
+    def __init__(self, cell: Cell, directory: Path, log: Path, resume: bool) -> None:
         assert cell.experiment is not None
         self.cell = cell
         self.directory = directory
         self.log = log
         self._answer, told = CONTEXT.Pipe(duplex=False)
         place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
+        words = whole_words([f"resume={directory}"]) if resume else [*cell.words, *place]
         self.process: ForkServerProcess = CONTEXT.Process(
-            target=run, args=([*cell.words, *place], cell.identity, log, told)
+            target=run, args=(words, cell.identity, log, told)
         )
         self.process.start()
         told.close()

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from server_app.checkpoint import DIRECTORY as CHECKPOINTS
+from server_app.checkpoint import checkpoints
 from server_app.identity import identity_of
+from server_app.run_directory import is_held
 from server_app.run_record import read_record
 from server_app.sweep.cells import Cell
 
@@ -42,6 +45,24 @@ class Finished:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass  # `univarfl report` names it
         self._closed.add(run)
+
+
+def unfinished_run(runs: Path, cell: Cell) -> Path | None:
+    """The run of a cell that was ended, left a checkpoint, and that nobody is at work on.
+
+    Of several it is the one that got furthest.
+    """
+    found: list[tuple[str, Path]] = []
+    for place in runs.glob(f"*/{CHECKPOINTS}"):
+        run = place.parent
+        try:
+            record = read_record(run)
+            mine = identity_of(record["config"], record["code"]) == cell.identity
+            if mine and record["status"] != DONE and not is_held(run):
+                found += [(last.name, run) for last in checkpoints(run)[:1]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # `univarfl report` names it
+    return max(found)[1] if found else None
 
 
 class Claims:

@@ -22,6 +22,7 @@ from server_app.sweep.ledger import (
     Claims,
     Finished,
     Ledger,
+    unfinished_run,
 )  # fmt: skip
 from server_app.sweep.overview import Overview
 from task.errors import RunError
@@ -112,8 +113,9 @@ class Sweep:
 
     def _launch(self, cell: Cell) -> None:
         assert cell.experiment is not None
-        directory = plan_run_directory(cell.experiment)
-        self._running.append(Job(cell, directory, self.log))
+        ended = unfinished_run(self.runs, cell)
+        directory = ended or plan_run_directory(cell.experiment)
+        self._running.append(Job(cell, directory, self.log, resume=ended is not None))
         self.ledger.note(cell, RUNNING, run=directory)
         self.overview.started(cell)
 

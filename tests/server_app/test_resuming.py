@@ -10,8 +10,10 @@ from server_app.federation import Federation
 from server_app.resuming import whole_words
 from server_app.run_directory import hold
 from server_app.run_record import read_record
+from server_app.sweep.cells import cells_of
+from server_app.sweep.schedule import Sweep
 from task.errors import ConfigError
-from tests.conftest import Train, norm_for, rows, sha256
+from tests.conftest import SMALL, Train, norm_for, rows, sha256
 
 LONGER = ("rounds=3", "rho=0.5", "partition=dirichlet")
 COMBINATIONS = [
@@ -81,6 +83,15 @@ def test_one_that_was_ended_before_its_first_round_begins_anew(
     ended = interrupted("rounds=2", end_in=1)
     train(*whole_words([f"resume={ended}"]))
     assert sha256(ended) == sha256(train("rounds=2"))
+
+
+def test_a_sweep_goes_on_with_it(train: Train, interrupted: Train) -> None:
+    ended = interrupted("method=fedavg")
+    Sweep(cells_of([*SMALL, "rounds=3", "method=fedavg"]), jobs=1).run()
+    (run,) = (path.parent for path in ended.parent.glob("*/run.json"))
+    assert run == ended
+    assert read_record(run)["resumed_from"] == 1
+    assert sha256(run) == sha256(train("rounds=3", "method=fedavg"))
 
 
 class TestRefusals:
