@@ -53,6 +53,7 @@ class SitePlace:
         authority: the coordinator's certificate, by which it is known.
         settings: what this site says and allows, `task.site.Site`.
         flower: Flower's own files.
+        joined: is there once the coordinator has taken this site in.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -60,6 +61,7 @@ class SitePlace:
         self.authority = self.directory / "ca.crt"
         self.settings = self.directory / "site.toml"
         self.flower = self.directory / "flower"
+        self.joined = self.flower / "joined"
 
     def key(self, name: str) -> Path:
         """The site's key; stays here."""

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from typing import IO
 
@@ -17,6 +18,7 @@ UNKNOWN_KEY = "code: 2004"
 JOINED = "SuperNode ID:"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 NOISE = ("INFO:     ",)  # of the web server that Flower's own processes talk through
+RETURN_SECONDS, RETRY_SECONDS = 120.0, 10.0  # Flower takes a minute to notice who is gone
 LINES = 40
 ECHO_SECONDS = 5.0
 
@@ -37,8 +39,28 @@ def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
 def run_supernode(place: SitePlace, site: Site, address: str) -> None:
     """Run a SuperNode, and print what it says, until it ends or is told to.
 
+    A SuperLink that has not noticed yet that this site was gone, as after a power cut, does not
+    take it in: a site that was known before tries again.
+
     Raises:
         RunError: it ended by itself.
+    """
+    deadline = time.monotonic() + RETURN_SECONDS
+    while not has_served(place, site, address):
+        if not place.joined.exists() or time.monotonic() >= deadline:
+            raise RunError(
+                f"the coordinator does not know the key of site {site.name}: send them "
+                f"{place.public_key(site.name)}, to be put into sites/ there, and start again"
+            )
+        print("the coordinator takes this site to be connected still; trying again ...", flush=True)
+        time.sleep(RETRY_SECONDS)
+
+
+def has_served(place: SitePlace, site: Site, address: str) -> bool:
+    """Run a SuperNode until it ends; False if the SuperLink did not take it in.
+
+    Raises:
+        RunError: it ended by itself, later.
     """
     empty = place.flower / "empty"
     empty.mkdir(parents=True, exist_ok=True)
@@ -46,7 +68,7 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
     assert process.stdout is not None
     last: deque[str] = deque(maxlen=LINES)
     # Its children hold the pipe too, and end only when it has been waited for.
-    echo = threading.Thread(target=repeat, args=(process.stdout, last), daemon=True)
+    echo = threading.Thread(target=repeat, args=(process.stdout, last, place), daemon=True)
     echo.start()
     try:
         code = process.wait()
@@ -54,17 +76,15 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
     finally:
         stop([process])
     if any(UNKNOWN_KEY in line for line in last):
-        raise RunError(
-            f"the coordinator does not know the key of site {site.name}: send them "
-            f"{place.public_key(site.name)}, to be put into sites/ there, and start again"
-        )
+        return False
     how = signal.Signals(-code).name if code < 0 else f"code {code}"
     print(f"flower-supernode ended with {how}", file=sys.stderr)
     if code:
         raise RunError(f"site {site.name} has left the federation; what it said last is above")
+    return True
 
 
-def repeat(said: IO[bytes], last: deque[str]) -> None:
+def repeat(said: IO[bytes], last: deque[str], place: SitePlace) -> None:
     """Print what Flower and our ClientApp say, without its colours, and keep the last of it."""
     for line in said:
         text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
@@ -72,4 +92,5 @@ def repeat(said: IO[bytes], last: deque[str]) -> None:
         if not text.startswith(NOISE) and text.removeprefix("INFO :").strip():
             print(text, flush=True)
         if JOINED in text:
+            place.joined.touch()
             print("joined; it trains when the coordinator starts a run", flush=True)
