@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,11 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         raise _unknown_choice(error, values) from None
     except (ConfigCompositionException, OmegaConfBaseException) as error:
         raise _unknown_key(error, values) from None
+    except ConfigError:
+        raise
+    except Exception as error:  # Hydra has no one type for what it cannot make sense of
+        said = str(error).strip().split("\n")[0] or type(error).__name__
+        raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {said}") from None
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:

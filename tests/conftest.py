@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 
@@ -21,6 +22,7 @@ PARTS = Path(__file__).parent / "parts"
 SMALL_RESNET = ("model=resnet56", "data.image_size=8")
 SMALL = ("engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid")
 
+hypothesis.settings.register_profile("thousands", max_examples=2000)
 torch.set_num_threads(1)  # as every worker does; two cores share two threads badly
 
 Train = Callable[..., Path]
