@@ -25,7 +25,7 @@ from server_app.run_record import read_record
 from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, UNIVARFL, Machines, until
 
-ROUNDS = 4
+ROUNDS = 6
 DEADLINE = 60
 WORDS = [
     "data=folder", "data.image_size=32", f"rounds={ROUNDS}", "local_epochs=1", "batch_size=128",
