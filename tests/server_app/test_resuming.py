@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from server_app.checkpoint import checkpoints
-from server_app.federation import Federation
 from server_app.resuming import whole_words
 from server_app.run_directory import hold
 from server_app.run_record import read_record
@@ -14,6 +13,7 @@ from server_app.sweep.cells import cells_of
 from server_app.sweep.schedule import Sweep
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, norm_for, rows, sha256
+from tests.interruption import ended_in
 
 LONGER = ("rounds=3", "rho=0.5", "partition=dirichlet")
 COMBINATIONS = [
@@ -38,22 +38,12 @@ def timeless(directory: Path, name: str) -> list[list[str]]:
 
 
 @pytest.fixture
-def interrupted(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Train, and have a person end it in a given round, its rows half written."""
+def interrupted(train: Train, tmp_path: Path) -> Train:
+    """Train, and have a person end it in a given round."""
 
     def run(*words: str, end_in: int = 2) -> Path:
-        whole = Federation._round
-
-        def broken(self: Federation, server_round: int) -> dict[str, dict[str, float]]:
-            if server_round < end_in:
-                return whole(self, server_round)
-            self.recorder.round(server_round, {"train": {"ce": 1.0}})
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Federation, "_round", broken)
-            with pytest.raises(KeyboardInterrupt):
-                train("rounds=3", *words, "run_id=ended")
+        with ended_in(end_in), pytest.raises(KeyboardInterrupt):
+            train("rounds=3", *words, "run_id=ended")
         return tmp_path / "runs" / "ended"
 
     return run

@@ -1,0 +1,91 @@
+"""What a long run holds on to: memory, open files, threads and disk at round 100 and at the end.
+
+    uv run python -m tests.benchmarks.soak [ROUNDS]   (2000: half an hour on two cores)
+
+A small model of few images, 8 clients with memories (MOON), in one process and through Flower and
+Ray. Every figure is over the run's whole family of processes. Measures; asserts nothing.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.trial import images_in
+from tests.machines import UNIVARFL
+
+EARLY = 100
+WORDS = [
+    "method=moon", "data=folder", "data.classes=[cat,dog,fox]", "data.image_size=32",
+    "partition=iid", "num_clients=8", "local_epochs=1", "batch_size=8", "evaluate_every=50",
+    "watch.tensorboard=false", "run_id=soak",
+]  # fmt: skip
+COLUMNS = ("MB of memory", "open files", "threads", "processes", "MB on disk")
+
+
+def figures(process: psutil.Process, place: Path) -> list[float]:
+    """The family's memory of its own, open files, threads, processes, and what lies on disk."""
+    memory = files = threads = count = 0
+    for member in [process, *process.children(recursive=True)]:
+        with suppress(psutil.Error):
+            memory += member.memory_full_info().uss
+            files += member.num_fds()
+            threads += member.num_threads()
+            count += 1
+    disk = 0
+    for path in place.rglob("*"):
+        with suppress(OSError):
+            disk += path.stat().st_size if path.is_file() else 0
+    return [memory / 1e6, files, threads, count, disk / 1e6]
+
+
+def rounds_of(run: Path) -> int:
+    """How many rounds a run has behind it."""
+    with suppress(OSError):
+        return (run / "rounds.csv").read_text().count(",train,seconds,")
+    return 0
+
+
+def soaked(engine: str, rounds: int, place: Path) -> Iterator[tuple[int, list[float]]]:
+    """The figures at round `EARLY`, and the last that could be taken."""
+    words = [*WORDS, f"data.root={images_in(place)}", f"engine={engine}", f"rounds={rounds}"]
+    environment = {
+        "UNIVARFL_RUNS": str(place / "runs"), "UNIVARFL_MEMORY": str(place / "memory"),
+        "UNIVARFL_CACHE": str(place / "cache"), "TMPDIR": str(place), "HOME": str(place),
+    }  # fmt: skip
+    run = subprocess.Popen(
+        [UNIVARFL, "train", *words], stdout=subprocess.DEVNULL, env={**os.environ, **environment}
+    )
+    process, early, last, done = psutil.Process(run.pid), False, [0.0], 0
+    while run.poll() is None:
+        time.sleep(1)
+        done = rounds_of(place / "runs" / "soak")
+        if EARLY <= done < rounds - 1:
+            last = figures(process, place)
+            if not early:
+                yield done, last
+                early = True
+    yield done, last
+
+
+def main() -> None:
+    """Soak both engines."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    print(f"| engine | round | {' | '.join(COLUMNS)} | seconds |\n|---|---|{'---|' * 6}")
+    for engine in ("inprocess", "flower"):
+        with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as place:
+            started = time.monotonic()
+            for at, found in soaked(engine, rounds, Path(place)):
+                cells = " | ".join(f"{value:.0f}" for value in found)
+                spent = time.monotonic() - started
+                print(f"| {engine} | {at} | {cells} | {spent:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
