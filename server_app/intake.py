@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from statistics import median
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -10,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from server_app.guards.base import Guard
+from server_app.judgement import Judgement
 from server_app.weights import Weights, from_tensors, to_record, to_tensors
 from task.averaging import ExactSum
 from task.errors import TrainingError
-from task.lengths import length, shorten
 
 
 class Intake:
@@ -57,15 +56,8 @@ class Intake:
         self.shares, self.examples = shares, examples
         self.accepted: list[int] = []
         self.moved: dict[int, ArrayRecord] = {}
-        self._guard, self._each = guard, each
-        names = [name for name, value in before.items() if is_float(value)]
-        # Statistics leap in the first round, and would hide what becomes of the parameters.
-        self._kinds = {
-            "parameters": [name for name in names if name in trained],
-            "statistics": [name for name in names if name not in trained],
-        }
-        self._lengths: dict[str, dict[int, float]] = {kind: {} for kind in self._kinds}
-        self._held: dict[int, tuple[Weights, Weights]] = {}
+        self._each = each
+        self._judgement = Judgement(guard, before, trained) if guard.looks else None
         # What is only looked at may hold anything; the sum bounds how far numbers grow.
         self._summed = [name for name, value in before.items() if mean or not is_float(value)]
         self._weights = ExactSum(to_tensors(chosen(before, self._summed)))
@@ -77,13 +69,8 @@ class Intake:
         Raises:
             TrainingError: a number grew too large.
         """
-        if self._guard.looks:
-            start, beside = to_tensors(self.before), to_tensors(extra)
-            for kind, names in self._kinds.items():
-                part = to_tensors(chosen(weights, names))
-                self._lengths[kind][client] = length(part, beside, start)
-                beside = {}  # it counts with the parameters
-            self._held[client] = weights, extra
+        if self._judgement:
+            self._judgement.hold(client, weights, extra)
         else:
             self._add(client, weights, extra)
 
@@ -93,30 +80,17 @@ class Intake:
         Returns:
             By client, for those that do not count in full: how much of the update does, and why.
         """
-        shares = {kind: self._guard.shares(lengths) for kind, lengths in self._lengths.items()}
-        found = {}
-        for client, (weights, extra) in self._held.items():
-            kind = min(shares, key=lambda kind: shares[kind][client])
-            share, reason = shares[kind][client], ""
-            if share < 1:
-                lengths = self._lengths[kind]
-                middle = median(lengths.values())
-                reason = f"its {kind} moved by {lengths[client]:.4g}, the median is {middle:.4g}"
+        found: dict[int, tuple[float, str]] = {}
+        for verdict in self._judgement.verdicts() if self._judgement else ():
+            share, reason = verdict.share, verdict.reason
             if share > 0:
                 try:
-                    self._add(client, *self._shortened(weights, extra, share))
+                    self._add(verdict.client, verdict.weights, verdict.extra)
                 except TrainingError as error:
                     share, reason = 0.0, str(error)
             if reason:
-                found[client] = share, reason
-        self._held.clear()
+                found[verdict.client] = share, reason
         return found
-
-    def _shortened(self, weights: Weights, extra: Weights, share: float) -> tuple[Weights, Weights]:
-        if share == 1:
-            return weights, extra
-        near = shorten(to_tensors(weights), to_tensors(extra), to_tensors(self.before), share)
-        return from_tensors(near[0]), from_tensors(near[1])
 
     def _add(self, client: int, weights: Weights, extra: Weights) -> None:
         share = self.shares[client]
