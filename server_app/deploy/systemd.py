@@ -21,7 +21,7 @@ RestartSec=30
 # What it runs may write here alone, and nowhere gain rights.
 ReadWritePaths={writable}
 ReadOnlyPaths={readable}
-Environment=UNIVARFL_CACHE={writable}/cache
+Environment=UNIVARFL_CACHE={writable}/cache XDG_STATE_HOME={writable}/state
 ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=true
