@@ -110,7 +110,7 @@ class Dispatch:
         seats = self.roster.here()
         messages = [request(kind, seat.node_id, self._run, rounds) for seat in seats]
         timeout = min(FORGET_SECONDS, self._experiment.federation.round_timeout)
-        Exchange(self._grid, messages, timeout).replies()
+        Exchange(self._grid, messages, timeout, not self.sites).replies()
 
     def _known(self, client: int) -> bool:
         """Whether it is known how many images a client has."""
@@ -201,7 +201,7 @@ class Dispatch:
             )
             for cohort in cohorts
         ]
-        return Exchange(self._grid, messages, timeout)
+        return Exchange(self._grid, messages, timeout, not self.sites)
 
 
 class Scoring:
