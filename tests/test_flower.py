@@ -17,6 +17,7 @@ import pytest
 from server_app.engines.processes import lives
 from server_app.engines.superlink import SuperLink
 from server_app.run_record import read_record
+from tests.chaos.through_ray import suffered
 from tests.conftest import SMALL, Train, rows, sha256
 from tests.server_app.test_grid import EXPECTED, PROBE
 
@@ -200,3 +201,11 @@ def test_no_superlink_stays_behind() -> None:
     assert not home.exists()
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+def test_a_worker_that_is_killed_costs_a_restart_and_no_bits(train: Train, tmp_path: Path) -> None:
+    words = [*SMALL[1:], "rounds=3", "method=moon", f"output_dir={tmp_path}", "run_id=struck"]
+    (said,) = suffered(words, tmp_path / "struck", "worker", 1)
+    assert "a worker's process has ended (ActorDiedError); Flower is started anew" in said
+    assert read_record(tmp_path / "struck")["resumed_from"] >= 1
+    assert sha256(tmp_path / "struck") == sha256(train("rounds=3", "method=moon"))
