@@ -134,13 +134,23 @@ def site_slowed(scene: Scene) -> int:
     """A site stands still in round 2 until 20 s after the deadline."""
     scene.in_round(2)
     site = psutil.Process(scene.machines.processes["sketch"].pid)
-    working = [child for child in site.children(recursive=True) if "clientapp" in child.name()]
+    until(lambda: at_work(site), "the site's work")
+    working = at_work(site)
     for child in working:
         child.send_signal(signal.SIGSTOP)
     time.sleep(DEADLINE + 20)
     for child in working:
         child.send_signal(signal.SIGCONT)
     return scene.finish()
+
+
+def at_work(site: psutil.Process) -> list[psutil.Process]:
+    """The site's processes that train or validate."""
+    return [
+        child
+        for child in site.children(recursive=True)
+        if child.status() != psutil.STATUS_ZOMBIE and "flwr-clientapp" in " ".join(child.cmdline())
+    ]
 
 
 def superlink_killed(scene: Scene) -> int:
@@ -156,7 +166,7 @@ def server_app_killed(scene: Scene) -> int:
     scene.in_round(3)
     coordinator = psutil.Process(scene.machines.processes[COORDINATOR].pid)
     for child in coordinator.children(recursive=True):
-        if "serverapp" in child.name():
+        if "flwr-serverapp" in " ".join(child.cmdline()):
             child.kill()
     return scene.resume()
 
