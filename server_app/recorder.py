@@ -1,5 +1,6 @@
 """A run's record: the directory with ``run.json``, the tables, the model and the log."""
 
+import contextlib
 import csv
 import hashlib
 import importlib.metadata
@@ -56,6 +57,13 @@ NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
 logger = logging.getLogger("univarfl")
 
 
+class RunLog(logging.FileHandler):
+    """``run.log``. Where the disk is full, the run itself says so, and not every line of its log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's own name)
+        """Leave the line out."""
+
+
 class Recorder:
     """Writes one run's record, each file so that a reader never sees half of it.
 
@@ -72,7 +80,7 @@ class Recorder:
         self.directory = directory
         directory.mkdir(exist_ok=bool(experiment.resume))
         self._lock = hold(directory)
-        self._log = logging.FileHandler(directory / "run.log")
+        self._log = RunLog(directory / "run.log")
         self._log.setFormatter(logging.Formatter(LOG_FORMAT))
         logger.addHandler(self._log)
         terms = [term for member in experiment.local_method().members() for term in member.terms]
@@ -187,7 +195,8 @@ class Recorder:
     def _release(self) -> None:
         self._lock.release()
         logger.removeHandler(self._log)
-        self._log.close()
+        with contextlib.suppress(OSError):
+            self._log.close()
 
     def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         with (self.directory / name).open("a", newline="") as file:
