@@ -58,9 +58,9 @@ logger = logging.getLogger("univarfl")
 
 
 class RunLog(logging.FileHandler):
-    """``run.log``. Where the disk is full, the run itself says so, and not every line of its log."""
+    """``run.log``. Where the disk is full, the run itself says so, and no line of its log."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's own name)
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Leave the line out."""
 
 
