@@ -135,12 +135,13 @@ def site_slowed(scene: Scene) -> int:
     scene.in_round(2)
     site = psutil.Process(scene.machines.processes["sketch"].pid)
     until(lambda: at_work(site), "the site's work")
-    working = at_work(site)
-    for child in working:
-        child.send_signal(signal.SIGSTOP)
+    # All of it, as a machine stands still: Flower gives a ClientApp's work to another process.
+    whole = [site, *site.children(recursive=True)]
+    for member in whole:
+        member.send_signal(signal.SIGSTOP)
     time.sleep(DEADLINE + 20)
-    for child in working:
-        child.send_signal(signal.SIGCONT)
+    for member in whole:
+        member.send_signal(signal.SIGCONT)
     return scene.finish()
 
 
