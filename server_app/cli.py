@@ -137,7 +137,7 @@ def sweep(
         raise ConfigError("--jobs", jobs, "must be at least 1")
     try:
         if not dry_run:
-            warm_up()
+            warm_up("server_app.sweep.job")
         from server_app.sweep.cells import cells_of  # noqa: PLC0415
         from server_app.sweep.schedule import Sweep  # noqa: PLC0415
 
@@ -286,8 +286,7 @@ def main() -> None:
     except RunError as error:
         print(f"univarfl: {error}", file=sys.stderr)
         sys.exit(FAILED)
-    except (InterruptedRunError, KeyboardInterrupt, click.Abort) as reason:
-        onward = str(reason) if isinstance(reason, InterruptedRunError) else ""
+    except (InterruptedRunError, KeyboardInterrupt, click.Abort) as onward:
         print(f"univarfl: interrupted{onward}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as error:

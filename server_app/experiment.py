@@ -57,8 +57,7 @@ class Experiment(LocalConfig):
 
     @model_validator(mode="after")
     def _server_fits(self) -> "Experiment":
-        self.guardian()
-        strategy, name = self.aggregation(), self.strategy["name"]
+        guard, strategy, name = self.guardian(), self.aggregation(), self.strategy["name"]
         try:
             strategy.check(self.participants)
         except ConfigError as error:
@@ -74,7 +73,7 @@ class Experiment(LocalConfig):
         if strategy.private and self.network().norm == "batch":
             allowed = "batch norm's statistics would tell of the data; add model.norm=group"
             raise ConfigError("strategy", name, allowed)
-        if strategy.private and self.guardian().looks:
+        if strategy.private and guard.looks:
             allowed = "who is dropped would tell of the data; add guard=none"
             raise ConfigError("guard", self.guard["name"], allowed)
         return self

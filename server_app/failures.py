@@ -6,7 +6,7 @@ class RunFailedError(RuntimeError):
 
 
 class InterruptedRunError(Exception):
-    """A person ended the run."""
+    """A person ended the run; the text says how to go on with it, if it can be."""
 
 
 class WorkerLostError(RunFailedError):

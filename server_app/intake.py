@@ -10,7 +10,7 @@ from torch import Tensor
 
 from server_app.guards.base import Guard
 from server_app.judgement import Judgement
-from server_app.weights import Weights, from_tensors, to_record, to_tensors
+from server_app.weights import Weights, from_tensors, is_float, to_record, to_tensors
 from task.averaging import ExactSum
 from task.errors import TrainingError
 
@@ -130,11 +130,6 @@ class Intake:
 
     def _share(self) -> float:
         return math.fsum(self.shares[client] for client in self.accepted)
-
-
-def is_float(value: NDArray[np.generic]) -> bool:
-    """Whether an array holds weights or statistics, and no counter."""
-    return bool(np.issubdtype(value.dtype, np.floating))
 
 
 def chosen(weights: Weights, names: Sequence[str]) -> Weights:

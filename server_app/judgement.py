@@ -4,10 +4,8 @@ from collections.abc import Collection, Iterator
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
 from server_app.guards.base import Guard
-from server_app.weights import Weights, from_tensors, to_tensors
+from server_app.weights import Weights, from_tensors, is_float, to_tensors
 from task.lengths import length, shorten
 
 
@@ -43,7 +41,7 @@ class Judgement:
 
     def __init__(self, guard: Guard, before: Weights, trained: Collection[str]) -> None:
         self._guard, self._before = guard, before
-        names = [name for name, v in before.items() if np.issubdtype(v.dtype, np.floating)]
+        names = [name for name, value in before.items() if is_float(value)]
         self._kinds = {
             "parameters": [name for name in names if name in trained],
             "statistics": [name for name in names if name not in trained],

@@ -24,6 +24,13 @@ def read_record(directory: Path) -> dict[str, Any]:
     return record
 
 
+def rounds_done(directory: Path) -> int:
+    """How many rounds a run has behind it; the training of each leaves its seconds."""
+    with contextlib.suppress(OSError):
+        return (directory / "rounds.csv").read_text().count(",train,seconds,")
+    return 0
+
+
 def reopen_record(directory: Path) -> None:
     """Say that a run goes on, before the process that will run it can."""
     write_record(directory, read_record(directory) | {"status": "running", "reason": ""})

@@ -37,6 +37,11 @@ def unpack(record: ArrayRecord) -> Weights:
     return from_tensors(wire.unpack(record[wire.PACKED].numpy()))
 
 
+def is_float(value: NDArray[np.generic]) -> bool:
+    """Whether an array holds weights or statistics, and no counter."""
+    return bool(np.issubdtype(value.dtype, np.floating))
+
+
 def to_tensors(weights: Weights) -> dict[str, Tensor]:
     """Weights as tensors that share their memory."""
     return {name: torch.from_numpy(value) for name, value in weights.items()}

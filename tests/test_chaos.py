@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from server_app.sweep.forking import warm_up
 from tests.chaos.schedule import draw
-from tests.chaos.trial import images_in, small_disks_allowed, tried, warm_up
+from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    warm_up()
+    warm_up(*NEEDED)
     place = tmp_path_factory.mktemp("chaos")
     images_in(place)
     return place

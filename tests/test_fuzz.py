@@ -189,7 +189,8 @@ def test_any_record_is_read_or_named(
     content = (run / name).read_bytes()
     place %= len(content)
     (run / name).write_bytes(content[:place] + junk + content[place + taken :])
-    read_runs(tmp_path)
+    found = read_runs(tmp_path)
+    assert len(found.runs) + len(found.problems) == 1
     assert refusal(lambda: whole_words([f"resume={run}"]), ConfigError)
 
 
@@ -207,4 +208,5 @@ def test_any_value_in_a_record_is_read_or_named(
     changed = copy.deepcopy(summary)
     changed[sorted(summary)[place % len(summary)]] = value
     (run / "run.json").write_text(json.dumps(changed))
-    read_runs(tmp_path)
+    found = read_runs(tmp_path)
+    assert len(found.runs) + len(found.problems) == 1

@@ -173,5 +173,5 @@ def run(directory: Directory, words: Words = None) -> None:
 
     try:
         run_on_sites(CoordinatorPlace(directory), words or [])
-    except KeyboardInterrupt as reason:
-        raise InterruptedRunError(*reason.args) from None  # typer would make a success of it
+    except KeyboardInterrupt:
+        raise InterruptedRunError from None  # typer would make a success of it

@@ -11,6 +11,7 @@ from server_app.deploy.coordinator import flwr, healthy
 from server_app.deploy.places import CONNECTION, CoordinatorPlace
 from server_app.engines.flower import first_exception, follow, log_length, run_command, unfinished
 from server_app.engines.processes import STOP_SECONDS, start, stop
+from server_app.failures import InterruptedRunError
 from server_app.quoting import quoted
 from server_app.resuming import whole_words
 from server_app.run_directory import is_held, plan_run_directory
@@ -30,7 +31,7 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     Raises:
         ConfigError: a word is wrong, or the experiment has no sites; nothing was submitted.
         RunError: the run failed, or the SuperLink is gone; its record has status ``failed``.
-        KeyboardInterrupt: a person ended it, and with it the run.
+        InterruptedRunError: a person ended it, and with it the run; the text says how to go on.
     """
     if not (place.flower / "config.toml").exists():
         allowed = "no coordinator was started here: univarfl deploy coordinator DIR"
@@ -56,7 +57,8 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     except KeyboardInterrupt:
         end_run(place, directory)
         onward = f"; go on with it: univarfl deploy run {place.directory} resume={directory}"
-        raise KeyboardInterrupt(onward if (directory / "run.json").exists() else "") from None
+        begun = (directory / "run.json").exists()
+        raise InterruptedRunError(onward if begun else "") from None
     finally:
         stop([client])
     if unfinished(directory):

@@ -6,7 +6,7 @@ from multiprocessing import forkserver
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def warm_up() -> None:
+def warm_up(*modules: str) -> None:
     """Start it, so that it imports what runs need while this process still does so itself."""
-    CONTEXT.set_forkserver_preload(["server_app.sweep.job"])
+    CONTEXT.set_forkserver_preload(list(modules))
     forkserver.ensure_running()

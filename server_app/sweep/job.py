@@ -16,7 +16,7 @@ from server_app.engines.superlink import superlink_of
 from server_app.identity import code_hash, identity_of
 from server_app.quoting import quoted
 from server_app.resuming import whole_words
-from server_app.run_record import INTERRUPTED, close_record, read_record
+from server_app.run_record import INTERRUPTED, close_record, read_record, rounds_done
 from server_app.sweep.cells import Cell
 from server_app.sweep.forking import CONTEXT
 from server_app.train import train_experiment
@@ -55,9 +55,7 @@ class Job:
 
     def rounds(self) -> int:
         """How many rounds it has behind it."""
-        with suppress(OSError):
-            return (self.directory / "rounds.csv").read_text().count(",train,seconds,")
-        return 0
+        return rounds_done(self.directory)
 
     def ask_to_end(self) -> None:
         """Have it stop as Ctrl-C does, its record closed."""

@@ -35,10 +35,10 @@ class Finished:
         return self._found.get(cell.identity)
 
     def _read(self, run: Path) -> None:
-        """Look at a run; one that goes on is looked at again, half a record is no result."""
+        """Look at a run; one that goes on, or that can be gone on with, is looked at again."""
         try:
             record = read_record(run)
-            if record["status"] == RUNNING:
+            if record["status"] in (RUNNING, FAILED):
                 return
             if record["status"] == DONE and record["results"]:
                 self._found[identity_of(record["config"], record["code"])] = run

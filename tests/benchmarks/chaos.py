@@ -13,14 +13,14 @@ from pathlib import Path
 from joblib import Parallel, cpu_count, delayed
 
 from server_app.sweep.forking import warm_up
-from tests.chaos.trial import images_in, small_disks_allowed, tried
+from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
 
 
 def main() -> int:
     """Try them all."""
     count, first = (*map(int, sys.argv[1:]), *(200, 0)[len(sys.argv) - 1 :])
     disk, wrongs, ends = small_disks_allowed(), 0, {"completed": 0, "failed": 0}
-    warm_up()
+    warm_up(*NEEDED)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         images = images_in(place)

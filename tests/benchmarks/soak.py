@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from server_app.run_record import rounds_done
 from tests.chaos.trial import images_in
 from tests.machines import UNIVARFL
 
@@ -45,13 +46,6 @@ def figures(process: psutil.Process, place: Path) -> list[float]:
     return [memory / 1e6, files, threads, count, disk / 1e6]
 
 
-def rounds_of(run: Path) -> int:
-    """How many rounds a run has behind it."""
-    with suppress(OSError):
-        return (run / "rounds.csv").read_text().count(",train,seconds,")
-    return 0
-
-
 def soaked(engine: str, rounds: int, place: Path) -> Iterator[tuple[int, list[float]]]:
     """The figures at round `EARLY`, and the last that could be taken."""
     words = [*WORDS, f"data.root={images_in(place)}", f"engine={engine}", f"rounds={rounds}"]
@@ -65,7 +59,7 @@ def soaked(engine: str, rounds: int, place: Path) -> Iterator[tuple[int, list[fl
     process, early, last, done = psutil.Process(run.pid), False, [0.0], 0
     while run.poll() is None:
         time.sleep(1)
-        done = rounds_of(place / "runs" / "soak")
+        done = rounds_done(place / "runs" / "soak")
         if EARLY <= done < rounds - 1:
             last = figures(process, place)
             if not early:

@@ -21,7 +21,7 @@ from server_app.checkpoint import checkpoints, read_checkpoint
 from server_app.composition import compose_experiment
 from server_app.engines import inprocess
 from server_app.resuming import whole_words
-from server_app.run_record import read_record
+from server_app.run_record import read_record, rounds_done
 from server_app.sweep.forking import CONTEXT
 from server_app.train import train_experiment
 from task.errors import ConfigError, RunError
@@ -145,7 +145,7 @@ class Sufferer:
         """The round that is under way; 0 before the first."""
         with contextlib.suppress(OSError):
             text = (self.directory / "rounds.csv").read_text()
-            return text.count(",train,seconds,") + ("0,test,accuracy" in text or ",test," in text)
+            return rounds_done(self.directory) + (",test," in text)
         return 0
 
     def status(self) -> str:

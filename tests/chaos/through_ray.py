@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from server_app.run_record import read_record
+from server_app.run_record import read_record, rounds_done
 from tests.machines import UNIVARFL
 
 KINDS = ("worker", "sigterm", "kill")
@@ -30,7 +30,7 @@ def suffered(words: list[str], directory: Path, kind: str, server_round: int) ->
     with begun(words, directory) as run:
         process = psutil.Process(run.pid)
         deadline = time.monotonic() + SECONDS
-        while rounds_of(directory) < server_round and run.poll() is None:
+        while rounds_done(directory) < server_round and run.poll() is None:
             assert time.monotonic() < deadline, "the round has not come"
             time.sleep(0.02)
         strike(process, kind)
@@ -63,10 +63,3 @@ def strike(process: psutil.Process, kind: str) -> None:
             for member in [process, *family]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.kill()
-
-
-def rounds_of(directory: Path) -> int:
-    """How many rounds a run has behind it."""
-    with contextlib.suppress(OSError):
-        return (directory / "rounds.csv").read_text().count(",train,seconds,")
-    return 0

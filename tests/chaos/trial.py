@@ -5,13 +5,13 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
-from multiprocessing import forkserver
 from pathlib import Path
 
-from server_app.sweep.forking import CONTEXT
 from tests.chaos.schedule import draw
 from tests.chaos.suffering import Sufferer
 from tests.task.data import making
+
+NEEDED = ("tests.chaos.suffering", "matplotlib.pyplot")  # by runs, imported once for all of them
 
 
 def small_disks_allowed() -> bool:
@@ -24,12 +24,6 @@ def small_disks_allowed() -> bool:
         if made:
             subprocess.run(["umount", place], check=True)
     return made
-
-
-def warm_up() -> None:
-    """Have what runs need imported once, by the server that forks them."""
-    CONTEXT.set_forkserver_preload(["tests.chaos.suffering", "matplotlib.pyplot"])
-    forkserver.ensure_running()
 
 
 def images_in(place: Path) -> Path:

@@ -10,6 +10,7 @@ from server_app.resuming import whole_words
 from server_app.run_directory import hold
 from server_app.run_record import read_record
 from server_app.sweep.cells import cells_of
+from server_app.sweep.ledger import Finished
 from server_app.sweep.schedule import Sweep
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, norm_for, rows, sha256
@@ -77,7 +78,11 @@ def test_one_that_was_ended_before_its_first_round_begins_anew(
 
 def test_a_sweep_goes_on_with_it(train: Train, interrupted: Train) -> None:
     ended = interrupted("method=fedavg")
-    Sweep(cells_of([*SMALL, "rounds=3", "method=fedavg"]), jobs=1).run()
+    (cell,) = cells = cells_of([*SMALL, "rounds=3", "method=fedavg"])
+    another = Finished(ended.parent)
+    assert another.find(cell) is None
+    Sweep(cells, jobs=1).run()
+    assert another.find(cell) == ended  # though it had seen it fail
     (run,) = (path.parent for path in ended.parent.glob("*/run.json"))
     assert run == ended
     assert read_record(run)["resumed_from"] == 1
