@@ -2,8 +2,9 @@
 
     uv run python -m tests.benchmarks.chaos_ray [RUNS]   (10: a quarter of an hour on two cores)
 
-Each is gone on with where it has to be, and must end with the bits of the same run in one process.
-Exits with 1 if one did not.
+Each is gone on with where it has to be, and must end with the bits of the same run in one process,
+but where client memories hang: there a round goes on without the clients of the worker that hangs,
+until that is ended, and the run must be completed. Exits with 1 if one was not so.
 """
 
 import sys
@@ -22,21 +23,21 @@ ROUNDS = 4
 def tried(seed: int, place: Path) -> bool:
     """Whether a run that suffers ends as one that does not; prints what it was."""
     random = numpy_generator(seed, "chaos through Ray")
-    method = ("univarfl", "moon", "scaffold")[random.integers(3)]
-    words = [f"method={method}", f"rounds={ROUNDS}", "local_epochs=2", f"seed={seed}", "rho=0.6"]
-    words += [f"output_dir={place}", "watch.tensorboard=false"]
     kind, after = KINDS[seed % len(KINDS)], int(random.integers(1, ROUNDS))
+    method = ("moon", "scaffold", "univarfl")[random.integers(2 if kind == "hang" else 3)]
+    words = [f"method={method}", f"rounds={ROUNDS}", "local_epochs=2", f"seed={seed}", "rho=0.6"]
+    words += [f"output_dir={place}", "watch.tensorboard=false", "federation.round_timeout=20"]
     directory = place / f"suffered-{seed}"
     said = suffered([*words, f"run_id={directory.name}"], directory, kind, after)
     whole = [*words, "engine=inprocess", f"run_id=whole-{seed}"]
     same = read_record(train_experiment(compose_experiment(whole), whole)).get("model_sha256")
     found = read_record(directory)
-    well = found.get("model_sha256") == same and found["status"] == "completed"
+    well = found["status"] == "completed" and (kind == "hang" or found["model_sha256"] == same)
     print(
         f"{seed}: {method}, {kind} after round {after}, resumed from {found.get('resumed_from')}:"
     )
-    print(f"  {found['status']}, ", end="")
-    print("same bits" if well else "OTHER BITS", flush=True)
+    bits = "same bits" if found.get("model_sha256") == same else "OTHER BITS"
+    print(f"  {found['status']}, {bits}", flush=True)
     if not well:
         print("\n".join(said)[-3000:], flush=True)
     return well
