@@ -205,6 +205,51 @@ def report(
     write_report(directory, to or directory / "report", target or [], baseline)
 
 
+ANALYSE_HELP = """What the models of runs show: curvature, spread, drift, features, cost.
+
+\b
+  univarfl train method=univarfl watch.models_every=2
+  univarfl analyse runs/20261122-*
+  univarfl analyse runs/20261122-* --only curvature --only landscape
+\b
+Measures (--only):
+  singular_values  of the classifier: the global model's and, where kept, the clients'
+  spread           of class probabilities and features, before and after aggregation *
+  drift            length, cosine and distance of the clients' updates *
+  curvature        top Hessian eigenvalue and trace, H_N and H_D between clients
+  landscape        loss along the two top eigenvectors
+  features         t-SNE by client, class and domain
+  cost             FLOPs, numbers kept in memory, and seconds
+\b
+* of the rounds whose models were kept: watch.models_every=5 keeps every fifth round's in the run's
+directory, a model for each participant, and changes no result.
+\b
+Writes a CSV and pictures for each into RUN/analysis; 'univarfl report' shows them beside those of
+other runs.
+"""
+
+
+@application.command(help=ANALYSE_HELP)
+def analyse(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", show_default=False)],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MEASURE", help="Measure this alone; may be repeated."),
+    ] = None,
+    images: Annotated[
+        int, typer.Option(help="Of each client, and of the test set, at most so many images.")
+    ] = 100,
+) -> None:
+    """Measure runs."""
+    from server_app.analysis.analyse import analyse as measure  # noqa: PLC0415
+    from server_app.progress import show_progress  # noqa: PLC0415
+
+    if images < 2:
+        raise ConfigError("--images", images, "must be at least 2")
+    show_progress()
+    measure(runs, only or [], images)
+
+
 PAPERS_HELP = """The papers' tables that can be repeated: what is expected, and what it costs.
 
 \b

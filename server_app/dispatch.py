@@ -2,9 +2,8 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from flwr.app import MessageType
 from flwr.serverapp import Grid
@@ -26,7 +25,6 @@ from task.worker import Worker
 MEGABYTE = 1_000_000
 FORGET_SECONDS = 60.0
 ROSTER_SECONDS = 1.0
-NO_SHARES: Mapping[int, float] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")
 
@@ -67,9 +65,15 @@ class Dispatch:
         return seats
 
     def train(
-        self, server_round: int, sampled: Sequence[int], model: GlobalModel
+        self, server_round: int, sampled: Sequence[int], model: GlobalModel, keep: bool
     ) -> tuple[Intake, list[ClientUpdate]]:
         """Have the sampled clients trained, in as many attempts as the quorum takes.
+
+        Args:
+            server_round: the round, from 1.
+            sampled: the clients.
+            model: the global model.
+            keep: whether the intake is to keep each client's model.
 
         Raises:
             RunFailedError: however often they were asked, too few were accepted.
@@ -82,7 +86,8 @@ class Dispatch:
         for attempt in range(1, settings.attempts + 1):
             seats = self._wait_for(sampled, quorum)
             if intake is None or not intake.accepted:
-                intake = model.intake([client for client in sampled if self._known(client)])
+                known = [client for client in sampled if self._known(client)]
+                intake = model.intake(known, keep)
             wanted = [client for client in intake.shares if client not in intake.accepted]
             found |= self._ask(server_round, wanted, seats, model, intake)
             if len(intake.accepted) >= quorum:
@@ -143,12 +148,13 @@ class Dispatch:
     ) -> dict[int, ClientUpdate]:
         """Have clients trained, and take in what they send; the answers of those who are here."""
         here = served(wanted, seats)
-        cohorts = assign(here, self.train_sizes, seats, self._clients_a_message(model))
-        exchange = self._send(MessageType.TRAIN, server_round, cohorts, model, intake.shares)
+        most = self._clients_a_message(model, intake)
+        cohorts = assign(here, self.train_sizes, seats, most)
+        exchange = self._send(MessageType.TRAIN, server_round, cohorts, model, intake)
         found: dict[int, ClientUpdate] = {}
         for place, reply in exchange.arrivals():
             cohort = cohorts[place]
-            for update in updates(cohort, reply, intake, adds_up(model, cohort.seat)):
+            for update in updates(cohort, reply, intake, adds_up(intake, cohort.seat)):
                 found[update.client] = update
         for client, (share, reason) in intake.settle().items():
             if share:
@@ -168,9 +174,9 @@ class Dispatch:
             if cohorts[place].seat.site:
                 self._stragglers.expect(message_id, cohorts[place].seat.site, what)
 
-    def _clients_a_message(self, model: GlobalModel) -> int:
+    def _clients_a_message(self, model: GlobalModel, intake: Intake) -> int:
         """How many clients may share a reply; any number where only their sum is sent."""
-        if model.adds_up:
+        if intake.adds_up:
             return self._experiment.num_clients
         limit = self._experiment.federation.message_megabytes * MEGABYTE
         return max(1, int(limit // model.reply_bytes))
@@ -181,7 +187,7 @@ class Dispatch:
         server_round: int,
         cohorts: Sequence[Cohort],
         model: GlobalModel,
-        shares: Mapping[int, float] = NO_SHARES,
+        intake: Intake | None = None,
     ) -> Exchange:
         records = model.records(kind)
         timeout = self._experiment.federation.round_timeout
@@ -193,8 +199,8 @@ class Dispatch:
                 server_round,
                 cohort.clients,
                 [model.last_accepted[client] for client in cohort.clients],
-                [shares[client] for client in cohort.clients]
-                if shares and adds_up(model, cohort.seat)
+                [intake.shares[client] for client in cohort.clients]
+                if intake and adds_up(intake, cohort.seat)
                 else [],
                 records,
                 timeout,
@@ -226,9 +232,9 @@ class Scoring:
         return {**total.means(), "clients": len(by_client)}
 
 
-def adds_up(model: GlobalModel, seat: Seat) -> bool:
+def adds_up(intake: Intake, seat: Seat) -> bool:
     """Whether a worker adds up what it trains. A site does not: its model is judged."""
-    return model.adds_up and not seat.site
+    return intake.adds_up and not seat.site
 
 
 def served(clients: Sequence[int], seats: Sequence[Seat]) -> list[int]:

@@ -26,10 +26,11 @@ class FederationConfig(Strict):
 
 
 class Watch(Strict):
-    """Where a run's metrics go beside its record."""
+    """What is kept of a run beside its record."""
 
     tensorboard: bool
     mlflow: str | None
+    models_every: Annotated[int, Field(ge=1)] | None
 
     @model_validator(mode="after")
     def _installed(self) -> "Watch":
@@ -76,6 +77,9 @@ class Experiment(LocalConfig):
         if strategy.private and guard.looks:
             allowed = "who is dropped would tell of the data; add guard=none"
             raise ConfigError("guard", self.guard["name"], allowed)
+        if strategy.private and self.watch.models_every:
+            allowed = f"a client's own model has no noise, so not with strategy={name}"
+            raise ConfigError("watch.models_every", self.watch.models_every, allowed)
         return self
 
     @property

@@ -21,6 +21,7 @@ from server_app.patience import Patience
 from server_app.progress import round_line
 from server_app.recorder import Recorder
 from server_app.replies import ClientUpdate
+from server_app.round_models import RoundModels, save_models
 from server_app.weights import to_tensors
 from task.evaluation import Quality
 from task.worker import shared_worker
@@ -187,8 +188,14 @@ class Federation:
         return found
 
     def _train(self, server_round: int, sampled: Sequence[int]) -> list[ClientUpdate]:
-        intake, trained = self.dispatch.train(server_round, sampled, self.model)
+        every = self.experiment.watch.models_every
+        keep = every is not None and server_round % every == 0
+        received = self.model.weights
+        intake, trained = self.dispatch.train(server_round, sampled, self.model, keep)
         self.model.update(server_round, intake, self.grid)
+        if keep:
+            models = RoundModels(received, intake.models, self.model.weights)
+            save_models(self.recorder.directory, server_round, models)
         for update in trained:
             if not update.accepted:
                 who = update.site if self.dispatch.sites else f"client {update.client}"

@@ -37,7 +37,6 @@ class GlobalModel:
     Attributes:
         weights: as they are now.
         last_accepted: by client, the round whose update last moved them; 0 before the first.
-        adds_up: whether all that is needed of a round's updates is their sum.
         least_updates: how many accepted updates a round needs to move them.
     """
 
@@ -56,7 +55,7 @@ class GlobalModel:
         self.last_accepted = [0] * experiment.num_clients
         self._guard = experiment.guardian()
         self._linear, self._participants = strategy.linear, experiment.participants
-        self.adds_up = strategy.linear and not self._guard.looks
+        self._keeps = experiment.watch.models_every is not None
         self._sizes, self._weight = sizes, strategy.weight
 
     @property
@@ -64,8 +63,8 @@ class GlobalModel:
         """What the method's server half sends to everybody; empty when there is none."""
         return from_tensors(self._server_half.broadcast()) if self._server_half else {}
 
-    def intake(self, sampled: Sequence[int]) -> Intake:
-        """What takes in a round's updates from these clients."""
+    def intake(self, sampled: Sequence[int], keep: bool) -> Intake:
+        """What takes in a round's updates from these clients, and keeps their models or not."""
         return Intake(
             self.weights,
             self.broadcast,
@@ -75,13 +74,15 @@ class GlobalModel:
             self._trained,
             each=not self._linear,
             mean=self._linear or self._server_half is not None,
+            keep=keep,
         )
 
     @property
     def bytes_a_round(self) -> int:
         """About how much memory a round takes here: updates that are looked at are all kept."""
         model = sum(value.nbytes for value in self.weights.values())
-        kept = 0.0 if self.adds_up else EACH_LINEAR if self._linear else EACH
+        looks = self._guard.looks or self._keeps
+        kept = EACH if not self._linear else EACH_LINEAR if looks else 0.0
         return int(model * (A_ROUND + kept * self._participants))
 
     @property

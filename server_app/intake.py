@@ -27,6 +27,7 @@ class Intake:
         trained: the names of the parameters that training changes; the others are statistics.
         each: whether the strategy looks at each.
         mean: whether the mean is needed.
+        keep: whether each accepted model is kept as it is.
 
     Attributes:
         before: the global weights that the clients started from; updates have their names, shapes
@@ -39,6 +40,8 @@ class Intake:
         moved: by client, how far its weights are from `before`, float32, where each is looked at.
             Small numbers keep their precision: the distance between two clients' weights is
             computed from them without cancellation.
+        models: by client, its model, where each is kept.
+        adds_up: whether all that is needed of the updates is their sum.
     """
 
     def __init__(
@@ -51,12 +54,15 @@ class Intake:
         trained: Collection[str],
         each: bool,
         mean: bool,
+        keep: bool = False,
     ) -> None:
         self.before, self.broadcast = before, broadcast
         self.shares, self.examples = shares, examples
         self.accepted: list[int] = []
         self.moved: dict[int, ArrayRecord] = {}
-        self._each = each
+        self.models: dict[int, Weights] = {}
+        self.adds_up = not (each or keep or guard.looks)
+        self._each, self._keep = each, keep
         self._judgement = Judgement(guard, before, trained) if guard.looks else None
         # What is only looked at may hold anything; the sum bounds how far numbers grow.
         self._summed = [name for name, value in before.items() if mean or not is_float(value)]
@@ -104,6 +110,8 @@ class Intake:
                     if is_float(start)
                 }
             )
+        if self._keep:
+            self.models[client] = weights
         self._weights.add(part)
         self._extra.add(part_extra)
         self.accepted.append(client)

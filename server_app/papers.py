@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from rich.console import Console
 from rich.progress import track
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,11 +17,9 @@ from server_app.composition import compose_experiment
 from server_app.experiment import Experiment
 from server_app.published import beside
 from server_app.sweep.cells import cells_of, lines_of
+from task.analysis.cost import training_cost
 from task.device import choose_device, prepare_process
-from task.methods.base import LocalRound, Term
 from task.models.cnn import Cnn
-from task.seeding import torch_generator
-from task.training import objective
 
 # Training images and classes of each data set, as its source says (task/data/sources).
 SIZES = {
@@ -31,7 +28,7 @@ SIZES = {
     "office_home": (13_768, 65), "ham10000": (8_060, 7),
 }  # fmt: skip
 SHARE_TRAINED_ON = 0.9  # the rest of a client's images is for validation
-ROWS, STEPS = 2, 5
+CHANNELS, STEPS = 3, 5
 COUNTED: dict[str, float] = {}
 
 
@@ -88,17 +85,7 @@ def flops_per_image(run: Experiment, parts: str) -> float:
     """Operations of one image's training step; counted once for the same `parts`."""
     if parts not in COUNTED:
         size, classes = json.loads(parts)[2:]
-        method = run.local_method()
-        model = method.build(run.network().build(3, classes), torch_generator(0, "build"))
-        generator = torch_generator(0, "draws")
-        method.start(model.train(), LocalRound(1, 0, generator))
-        method.start(model, LocalRound(2, 0, generator, method.finish(model).memory))
-        with FlopCounterMode(display=False) as counter:
-            x, y = method.batch(torch.randn(ROWS, 3, size, size), torch.arange(ROWS))
-            out = model(x)
-            loss = Term(F.cross_entropy(out.logits, y), 1.0)
-            objective({"ce": loss, **method.loss(out, x, y)}).backward()
-        COUNTED[parts] = counter.get_total_flops() / ROWS
+        COUNTED[parts] = training_cost(run, CHANNELS, size, classes).step
     return COUNTED[parts]
 
 
@@ -106,7 +93,7 @@ def flops_per_second(experiment: Experiment) -> float:
     """How many such operations one process of this machine does a second: a cnn's step at 96x96."""
     prepare_process()
     device = choose_device(experiment.device)
-    network = Cnn(3, 10, 256).to(device).to(memory_format=torch.channels_last)
+    network = Cnn(CHANNELS, 10, 256).to(device).to(memory_format=torch.channels_last)
     x = torch.randn(64, 3, 96, 96, device=device).to(memory_format=torch.channels_last)
     seconds = []
     with FlopCounterMode(display=False) as counter:

@@ -1,6 +1,6 @@
 """Scores of one model on sets of images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +8,7 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
+from task.models.base import Output
 
 BATCH_PIXELS = 512 * 32 * 32  # a batch takes the same memory whatever the size of its images
 CALIBRATION_BINS = 15
@@ -111,13 +112,21 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
     return float(by_bin.abs().sum()) / len(labels)
 
 
-@torch.inference_mode()
 def predict(model: nn.Module, images: DeviceImages, positions: Tensor) -> tuple[Tensor, Tensor]:
     """The model's logits, float32 [n, classes], and the labels [n], both on the CPU."""
-    model.eval()
     logits, labels = [], []
-    for batch in positions.split(images.at_once(BATCH_PIXELS)):
-        x, y = images[batch]
-        logits.append(model(x).logits.float().cpu())
+    for out, y in outputs(model, images, positions):
+        logits.append(out.logits.float().cpu())
         labels.append(y.cpu())
     return torch.cat(logits), torch.cat(labels)
+
+
+@torch.inference_mode()
+def outputs(
+    model: nn.Module, images: DeviceImages, positions: Tensor
+) -> Iterator[tuple[Output, Tensor]]:
+    """The model's answers, batch by batch, and the labels."""
+    model.eval()
+    for batch in positions.split(images.at_once(BATCH_PIXELS)):
+        x, y = images[batch]
+        yield model(x), y

@@ -1,64 +1,24 @@
-"""The report's pictures: small enough for a phone, in colours that the colour-blind tell apart."""
+"""The report's pictures of accuracy, loss and recall."""
 
-import hashlib
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from server_app.report.canvas import Picture, blank, clipped, finish, line, look, slug
 from server_app.report.records import Run
 from server_app.report.settings import told
 from server_app.report.summary import LAST, Summary
 
-# Six colours of Okabe and Ito, and a dark one; a marker and a dash tell what colour does not.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255")
-MARKERS = "os^Dv<>ph*X"
-DASHES = ("-", "--", "-.", ":")
-SIZE = (5.2, 3.9)
 MOST_NUMBERS = 12  # classes whose recall is written into its square
-LONGEST_NAME, LONGEST_SLUG = 16, 80
 SWEPT = {"alpha": "alpha: small is skewed", "rho": "rho: share of the clients in a round"}
-STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "univarfl",  # the same records, the same file
-}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture and what to say of it.
-
-    Attributes:
-        section: the heading it belongs under.
-        title: what it shows of which setting.
-        name: its file's, without a suffix.
-        figure: the picture.
-    """
-
-    section: str
-    title: str
-    name: str
-    figure: Figure
-
-    def save(self, directory: Path) -> None:
-        """Write it as PNG and as SVG."""
-        for suffix in ("png", "svg"):
-            metadata = {"Date": None} if suffix == "svg" else {}
-            self.figure.savefig(directory / f"{self.name}.{suffix}", dpi=160, metadata=metadata)
 
 
 def pictures(summary: Summary) -> Iterator[Picture]:
-    """Every picture that the runs give; to be drawn and saved in `STYLE`."""
+    """Every picture that the runs give; to be drawn and saved in `canvas.STYLE`."""
     methods = list(dict.fromkeys(method for _, method in summary.counted))
     settings = list(dict.fromkeys(setting for setting, _ in summary.counted))
     for setting in settings:
@@ -196,12 +156,6 @@ def name_rows(axes: Axes, runs: dict[str, list[Run]]) -> None:
     axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
 
 
-def blank() -> tuple[Figure, Axes]:
-    """An empty picture."""
-    figure = Figure(figsize=SIZE, layout="constrained")
-    return figure, figure.subplots()
-
-
 def over_rounds(runs: Sequence[Run], split: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """A metric's rounds, and its values [runs, rounds], at the rounds that every run has."""
     series = [run.series.get((split, metric), {}) for run in runs]
@@ -209,53 +163,6 @@ def over_rounds(runs: Sequence[Run], split: str, metric: str) -> tuple[np.ndarra
     return np.array(rounds, int), np.array([[points[at] for at in rounds] for points in series])
 
 
-def line(
-    axes: Axes, x: np.ndarray, values: np.ndarray, method: str, methods: Sequence[str]
-) -> None:
-    """A mean and a band of one standard deviation about it."""
-    colour, marker, dash = look(method, methods)
-    mean = values.mean(axis=0)
-    axes.plot(x, mean, color=colour, marker=marker, linestyle=dash, markersize=4, label=method,
-              markevery=max(1, len(x) // 8), linewidth=1.6)  # fmt: skip
-    if len(values) > 1:
-        spread = values.std(axis=0, ddof=1)
-        axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
-
-
-def look(method: str, methods: Sequence[str]) -> tuple[str, str, str]:
-    """A method's colour, marker and dash, the same in every picture."""
-    place = methods.index(method)
-    return COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)]
-
-
-def finish(axes: Axes) -> bool:
-    """Grid and legend; False if nothing was drawn."""
-    handles, names = axes.get_legend_handles_labels()
-    axes.grid(alpha=0.3)
-    if handles:
-        figure = axes.get_figure()
-        assert isinstance(figure, Figure)
-        columns = 3 if max(map(len, names)) <= LONGEST_NAME else 1
-        figure.legend(
-            handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9
-        )
-    return bool(handles)
-
-
 def split_of(runs: dict[str, list[Run]]) -> str:
     """By what these runs are judged."""
     return next(iter(runs.values()))[0].split
-
-
-def clipped(name: str) -> str:
-    """A name short enough to stand under a column, whose dollars are no mathematics."""
-    short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-    return short.replace("$", r"\$")
-
-
-def slug(text: str) -> str:
-    """A text as part of a file's name."""
-    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-").lower()
-    if len(plain) <= LONGEST_SLUG and plain == text.replace(", ", "-").replace(" ", "-"):
-        return plain
-    return f"{plain[:LONGEST_SLUG]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"

@@ -4,8 +4,9 @@ import base64
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import jinja2
@@ -13,8 +14,11 @@ import matplotlib as mpl
 import pandas as pd
 from rich.progress import track
 
+from server_app.analysis.analyse import MEASURES
 from server_app.flattening import flat
-from server_app.report.pictures import STYLE, pictures
+from server_app.report.analyses import Analyses
+from server_app.report.canvas import STYLE, Picture
+from server_app.report.pictures import pictures
 from server_app.report.records import Run, read_runs
 from server_app.report.summary import BASELINE, CONFIDENCE, Summary
 from server_app.sweep.ledger import SWEEPS, unmet_cells
@@ -48,6 +52,7 @@ NOTES = {
     "Rounds to a target": "The first round at or above the target: mean over the seeds that "
     f"reached it. Unless asked for, the target is what {BASELINE} (else the first method) ends at.",
     "Runs": "A row a run. Accuracies are shares of 1; seconds are those of the rounds.",
+    **{measure.title: measure.note for measure in MEASURES},
 }
 
 logger = logging.getLogger("univarfl")
@@ -74,12 +79,16 @@ def report(
         methods = sorted({method for _, method in summary.counted})
         if baseline not in methods:
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
-    tables = tables_of(summary, targets, baseline)
+    analyses = Analyses(summary.counted)
+    for problem in analyses.problems:
+        logger.warning("left out: %s", problem)
+    problems += analyses.problems
+    tables = tables_of(summary, targets, baseline) | analyses.tables()
     try:
         clear(to)
         write_tables(to / "tables", tables)
         summary.tidy().to_csv(to / "tables" / "tidy.csv", index=False)
-        drawn = draw(summary, to / "pictures")
+        drawn = draw([pictures(summary), analyses.pictures()], to / "pictures")
         (to / "index.html").write_text(page(summary, tables, drawn, problems))
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
@@ -103,12 +112,13 @@ def tables_of(
     return {title: table for title, table in tables.items() if len(table)}
 
 
-def draw(summary: Summary, place: Path) -> dict[str, dict[str, str]]:
+def draw(pictures: Iterable[Iterator[Picture]], place: Path) -> dict[str, dict[str, str]]:
     """Draw every picture into a directory; by section and title, the source of an ``img``."""
     place.mkdir(exist_ok=True)
     sections: dict[str, dict[str, str]] = {}
     with mpl.rc_context(STYLE):
-        for picture in track(list(pictures(summary)), "drawing", disable=not sys.stdout.isatty()):
+        every = list(chain.from_iterable(pictures))
+        for picture in track(every, "drawing", disable=not sys.stdout.isatty()):
             picture.save(place)
             svg = (place / f"{picture.name}.svg").read_bytes()
             source = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()

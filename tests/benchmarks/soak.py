@@ -2,7 +2,7 @@
 
     uv run python -m tests.benchmarks.soak [ROUNDS]   (2000: half an hour on two cores)
 
-A small model of few images, 8 clients with memories (MOON), in one process and through Flower and
+A small network, few images, six clients with memories (MOON), in one process and through Flower and
 Ray. Every figure is over the run's whole family of processes. Measures; asserts nothing.
 """
 
@@ -24,7 +24,7 @@ from tests.machines import UNIVARFL
 EARLY = 100
 WORDS = [
     "method=moon", "data=folder", "data.classes=[cat,dog,fox]", "data.image_size=32",
-    "partition=iid", "num_clients=8", "local_epochs=1", "batch_size=8", "evaluate_every=50",
+    "partition=iid", "num_clients=6", "local_epochs=1", "batch_size=8", "evaluate_every=50",
     "watch.tensorboard=false", "run_id=soak",
 ]  # fmt: skip
 COLUMNS = ("MB of memory", "open files", "threads", "processes", "MB on disk")
@@ -65,6 +65,8 @@ def soaked(engine: str, rounds: int, place: Path) -> Iterator[tuple[int, list[fl
             if not early:
                 yield done, last
                 early = True
+    if run.returncode:
+        raise SystemExit(f"engine={engine}: the run failed; see above")
     yield done, last
 
 

@@ -1,0 +1,126 @@
+"""Measuring runs, and the tables and pictures that come of it."""
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from rich.console import Console
+from rich.progress import track
+
+from server_app.analysis.base import Measure
+from server_app.analysis.cost import ClientCost
+from server_app.analysis.curvature import Curvature
+from server_app.analysis.drift import ClientDrift
+from server_app.analysis.features import Features
+from server_app.analysis.landscape import Landscape
+from server_app.analysis.singular_values import SingularValues
+from server_app.analysis.spread import Spread
+from server_app.analysis.subject import Subject, subject_of
+from server_app.report.canvas import STYLE, Picture, slug
+from server_app.report.records import Run
+from task.errors import ConfigError, system_reason
+
+MEASURES: tuple[Measure, ...] = (
+    SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
+)  # fmt: skip
+DIRECTORY = "analysis"
+
+logger = logging.getLogger("univarfl")
+
+
+def analyse(directories: Sequence[Path], only: Sequence[str], images: int) -> None:
+    """Measure runs, and write what is found into each one's directory.
+
+    Args:
+        directories: the runs'.
+        only: the names of the measures; none for all.
+        images: see `Subject`.
+
+    Raises:
+        ConfigError: there is no such measure, or a run cannot be measured.
+    """
+    names = [measure.name for measure in MEASURES]
+    for name in only:
+        if name not in names:
+            raise ConfigError("--only", name, f"choose from {', '.join(names)}")
+    wanted = [measure for measure in MEASURES if not only or measure.name in only]
+    subjects = [subject_of(directory, images) for directory in directories]
+    quiet, console = not sys.stderr.isatty(), Console(stderr=True)
+    for subject in subjects:
+        name = subject.run.directory.name
+        logger.info("%s", name)
+        for measure in track(wanted, name[:40], console=console, disable=quiet):
+            if needed := measure.missing(subject):
+                logger.info("  left out: %s; it needs %s", measure.name, needed)
+            else:
+                logger.info("  %s", written(measure, subject))
+
+
+def written(measure: Measure, subject: Subject) -> str:
+    """Measure a run, write its table and pictures; what was found, or where it is.
+
+    Raises:
+        ConfigError: they cannot be written.
+    """
+    table = measure.measure(subject)
+    place = subject.run.directory / DIRECTORY
+    label = subject.run.config["method"]["name"]
+    tables = {label: table.assign(run=subject.run.directory.name)}
+    try:
+        place.mkdir(exist_ok=True)
+        table.to_csv(place / f"{measure.name}.csv", index=False)
+        for picture in pictures_of(measure, "", tables):
+            picture.save(place)
+    except OSError as error:
+        raise ConfigError("analyse", place, f"must be writable: {system_reason(error)}") from None
+    summary = measure.summarise(tables)
+    if len(summary):
+        found = summary.iloc[0].drop("method").to_dict()
+        return f"{measure.name}: " + ", ".join(f"{key} {value}" for key, value in found.items())
+    return f"{measure.name}: {place / measure.name}.csv"
+
+
+def pictures_of(
+    measure: Measure, heading: str, tables: Mapping[str, pd.DataFrame]
+) -> Iterator[Picture]:
+    """A measure's pictures of several runs in common, or of each label's first run.
+
+    To be saved, and made, one by one: they are drawn in the report's style.
+    """
+    groups: dict[str, Mapping[str, pd.DataFrame]] = {heading: tables}
+    if not measure.together:
+        groups = {
+            ", ".join(filter(None, (label, heading))): {label: first_run(table)}
+            for label, table in tables.items()
+        }
+    for title, group in groups.items():
+        with mpl.rc_context(STYLE):
+            for drawing in measure.draw(group):
+                whole = ": ".join(filter(None, (title, drawing.title)))
+                name = slug(
+                    "-".join(filter(None, (measure.name, drawing.title, heading and title)))
+                )
+                yield Picture(measure.title, whole, name, drawing.figure)
+
+
+def first_run(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first of several runs."""
+    return table[table["run"] == table["run"].iloc[0]]
+
+
+def read_table(measure: Measure, run: Run) -> pd.DataFrame | None:
+    """What a measure found of a run; None if it was not looked at.
+
+    Raises:
+        ValueError: the table is not as it was written.
+    """
+    path = run.directory / DIRECTORY / f"{measure.name}.csv"
+    if not path.exists():
+        return None
+    table = pd.read_csv(path)
+    if tuple(table.columns) != measure.columns or not len(table):
+        raise ValueError(f"{DIRECTORY}/{path.name} has not the columns {measure.columns}")
+    return table.assign(run=run.directory.name)

@@ -1,0 +1,43 @@
+"""What the method costs a client: operations, memory and seconds."""
+
+import pandas as pd
+
+from server_app.analysis.base import Measure, Tables
+from server_app.analysis.subject import Subject
+from server_app.report.summary import mean_and_sd
+from task.analysis.cost import training_cost
+
+MILLION = 1e6
+
+
+class ClientCost(Measure):
+    """FLOPs and stored numbers (FedAlign Table 5), and seconds a round (FedUV Table 5)."""
+
+    name = "cost"
+    title = "Cost"
+    note = (
+        "Of one image's training step in a client's second round, in millions of floating-point "
+        "operations (a multiplication with an addition is two), up to the loss and with the "
+        "backward pass; the numbers that a client keeps in memory, its model's among them, in "
+        "millions; and the seconds that a client's local training took, as the record has them: "
+        "runs that shared a machine count its being shared."
+    )
+    columns = ("forward MFLOP", "step MFLOP", "stored M", "seconds")
+
+    def measure(self, subject: Subject) -> pd.DataFrame:
+        """One row."""
+        dataset = subject.worker.data.dataset
+        _, size, _, channels = dataset.images.shape
+        cost = training_cost(subject.config, channels, size, len(dataset.classes))
+        clients = pd.read_csv(subject.run.directory / "clients.csv")
+        seconds = clients[clients["status"] == "ok"]["seconds"].mean()
+        row = (cost.forward / MILLION, cost.step / MILLION, cost.stored / MILLION, seconds)
+        return pd.DataFrame([row], columns=list(self.columns))
+
+    def summarise(self, tables: Tables) -> pd.DataFrame:
+        """Mean over runs; only the seconds differ between them."""
+        rows = []
+        for label, table in tables.items():
+            means = {name: mean_and_sd(table[name], ".4g") for name in self.columns}
+            rows.append({"method": label, **means})
+        return pd.DataFrame(rows)

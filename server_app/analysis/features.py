@@ -1,0 +1,84 @@
+"""A map of the features: which images lie near which."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+import torch
+from sklearn.manifold import TSNE
+
+from server_app.analysis.base import Drawing, Measure, Tables
+from server_app.analysis.subject import Subject
+from server_app.report.canvas import COLOURS, MARKERS, blank, clipped, finish
+from server_app.round_models import load_models
+from server_app.weights import Weights
+from task.evaluation import outputs
+from task.seeding import derived_seed
+
+MOST_NAMES = 12
+PERPLEXITY = 30.0
+
+
+class Features(Measure):
+    """t-SNE of features by client, class and domain (FedUV Fig. 4)."""
+
+    name = "features"
+    title = "Map of features"
+    note = (
+        "t-SNE of the features of each client's training images, as its own model has them after "
+        "local training in the last round that was kept; where none was, as the final global model "
+        "has them. Only who lies near whom counts: distances and axes have no unit."
+    )
+    columns = ("client", "class", "domain", "x", "y")
+    together = False
+
+    def missing(self, subject: Subject) -> str:
+        """It needs images."""
+        return "" if subject.clients else "the clients' images"
+
+    def measure(self, subject: Subject) -> pd.DataFrame:
+        """A row for each image."""
+        models = own_models(subject)
+        dataset = subject.worker.data.dataset
+        features, rows = [], []
+        for client, positions in subject.clients.items():
+            network = subject.model(models.get(client, subject.weights))
+            found = outputs(network, subject.worker.images, positions)
+            features += [out.features.cpu() for out, _ in found]
+            rows += [
+                (
+                    client,
+                    dataset.classes[dataset.labels[at]],
+                    dataset.domains[dataset.domain_of[at]],
+                )
+                for at in positions.tolist()
+            ]
+        seed = derived_seed(subject.config.seed, "analysis", "map") % 2**32
+        spread = min(PERPLEXITY, (len(rows) - 1) / 3)
+        mapping = TSNE(perplexity=spread, init="pca", random_state=seed, n_jobs=1)
+        points = mapping.fit_transform(torch.cat(features).numpy())
+        table = pd.DataFrame(rows, columns=["client", "class", "domain"])
+        return table.assign(x=points[:, 0], y=points[:, 1])
+
+    def draw(self, tables: Tables) -> Iterator[Drawing]:
+        """The map once for each of client, class and domain, where there are several."""
+        for table in tables.values():
+            for column in ("client", "class", "domain"):
+                names = sorted(table[column].dropna().unique())
+                if not 1 < len(names) <= MOST_NAMES:
+                    continue
+                figure, axes = blank()
+                for place, name in enumerate(names):
+                    part = table[table[column] == name]
+                    axes.scatter(
+                        part["x"], part["y"], s=9, label=clipped(str(name)),
+                        color=COLOURS[place % len(COLOURS)], marker=MARKERS[place % len(MARKERS)],
+                    )  # fmt: skip
+                finish(axes)
+                axes.grid(False)
+                axes.set(xticks=[], yticks=[])
+                yield Drawing(f"by {column}", figure)
+
+
+def own_models(subject: Subject) -> dict[int, Weights]:
+    """By client, its model in the last round that was kept."""
+    return load_models(list(subject.kept.values())[-1]).clients if subject.kept else {}

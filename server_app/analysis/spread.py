@@ -1,0 +1,91 @@
+"""Spread of probabilities and features, before and after aggregation."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+import torch
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from server_app.analysis.base import Drawing, Measure, Tables
+from server_app.analysis.subject import Subject
+from server_app.report.canvas import blank, finish, line
+from server_app.weights import Weights
+from task.analysis.spread import class_variances, uniformity
+from task.evaluation import outputs
+
+VARIANCE, UNIFORMITY = "probability variance", "feature uniformity"
+TRAINED, AGGREGATED = "trained", "aggregated"
+OWN, TEST = "own", "test"
+ALL = -1
+
+Row = tuple[int, int, str, str, str, int, float]
+
+
+class Spread(Measure):
+    """Class probabilities' variance and features' uniformity, at each client and kept round."""
+
+    name = "spread"
+    title = "Spread of probabilities and features"
+    note = (
+        "On test images, mean over a round's participants: of each client's model after its local "
+        "training, and of the global model that they are then aggregated into. The variance is of "
+        "a class's probability over the images, mean over classes: one-hot predictions of balanced "
+        "classes have 1 / classes. Uniformity (Wang and Isola, 2020) is 0 where all features are "
+        "alike; lower is more even."
+    )
+    columns = ("round", "client", "model", "images", "measure", "class", "value")
+
+    def missing(self, subject: Subject) -> str:
+        """It needs kept models, and images."""
+        if not subject.kept:
+            return "models of single rounds (train with watch.models_every=5)"
+        return "" if subject.clients else "the clients' images"
+
+    def measure(self, subject: Subject) -> pd.DataFrame:
+        """A row for each round, client, model, set of images, measure and class (-1 for all)."""
+        rows: list[Row] = []
+        for server_round, models in subject.rounds():
+            held = [client for client in models.clients if client in subject.clients]
+            for client in held:
+                for what, weights in ((TRAINED, models.clients[client]),
+                                      (AGGREGATED, models.aggregated)):  # fmt: skip
+                    for images, positions in sets_of(subject, client).items():
+                        found = spread_of(subject, weights, positions)
+                        head = (server_round, client, what, images)
+                        rows += [(*head, *key, value) for key, value in found.items()]
+        return pd.DataFrame(rows, columns=list(self.columns))
+
+    def draw(self, tables: Tables) -> Iterator[Drawing]:
+        """Each measure over the rounds, once for the clients' models, once for the global one."""
+        for measure in (VARIANCE, UNIFORMITY):
+            for model in (TRAINED, AGGREGATED):
+                figure, axes = blank()
+                for label, table in tables.items():
+                    part = table[(table["measure"] == measure) & (table["model"] == model)]
+                    part = part[(part["images"] == TEST) & (part["class"] == ALL)]
+                    if len(part):
+                        wide = part.pivot_table("value", "run", "round").dropna(axis=1)
+                        line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
+                whose = "clients' models" if model == TRAINED else "global model"
+                axes.set(xlabel="round", ylabel=measure)
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+                if finish(axes):
+                    yield Drawing(f"{measure}, {whose}", figure)
+
+
+def sets_of(subject: Subject, client: int) -> dict[str, Tensor]:
+    """The images that a client's models are looked at with."""
+    found = {OWN: subject.clients[client]}
+    return {**found, TEST: subject.test} if len(subject.test) > 1 else found
+
+
+def spread_of(
+    subject: Subject, weights: Weights, positions: Tensor
+) -> Mapping[tuple[str, int], float]:
+    """By measure and class, where `ALL` is the mean of all, the spread on a set of images."""
+    found = list(outputs(subject.model(weights), subject.worker.images, positions))
+    variances = class_variances(torch.cat([out.logits.cpu() for out, _ in found]))
+    even = uniformity(torch.cat([out.features.cpu() for out, _ in found]))
+    by_class = {(VARIANCE, place): value for place, value in enumerate(variances.tolist())}
+    return {**by_class, (VARIANCE, ALL): float(variances.mean()), (UNIFORMITY, ALL): even}

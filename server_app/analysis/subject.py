@@ -1,0 +1,144 @@
+"""What is analysed: a completed run, its models, and the images they are looked at with."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+from torch import Tensor, nn
+
+from server_app.report.records import RecordError, Run, read_run
+from server_app.round_models import RoundModels, kept_rounds, load_models
+from server_app.weights import Weights, to_tensors
+from task.analysis.curvature import Eigenpairs, Hessian, Mixture, top_eigenpairs
+from task.config import LocalConfig
+from task.errors import ConfigError
+from task.seeding import numpy_generator, torch_generator
+from task.worker import Worker, shared_worker
+
+LEAST_IMAGES = 2
+TOLERANCE = 1e-3  # of eigenvalues, relative
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run to be analysed.
+
+    Attributes:
+        run: its record.
+        images: at most so many of each client's images, and of the test set's, are looked at.
+    """
+
+    run: Run
+    images: int
+
+    @cached_property
+    def config(self) -> LocalConfig:
+        """What its clients were told.
+
+        Raises:
+            ConfigError: another version of the code made the run.
+        """
+        known = LocalConfig.model_fields
+        try:
+            return LocalConfig.model_validate(
+                {key: value for key, value in self.run.config.items() if key in known}
+            )
+        except ValidationError as error:
+            said = f"its settings are not of this version: {error.errors()[0]['loc']}"
+            raise ConfigError("analyse", self.run.directory, said) from None
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The final global model.
+
+        Raises:
+            ConfigError: its file is missing or damaged.
+        """
+        path = self.run.directory / "model.safetensors"
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise ConfigError("analyse", path, f"cannot be read: {error}") from None
+
+    @cached_property
+    def kept(self) -> Mapping[int, Path]:
+        """The rounds whose models were kept."""
+        return kept_rounds(self.run.directory)
+
+    def rounds(self) -> Iterator[tuple[int, RoundModels]]:
+        """Those models, round by round."""
+        for server_round, path in self.kept.items():
+            yield server_round, load_models(path)
+
+    @property
+    def last_round(self) -> int:
+        """The run's number of rounds."""
+        return int(self.run.config["rounds"])
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The run's data and network, in this process."""
+        return shared_worker(self.config.model_dump_json())
+
+    @cached_property
+    def clients(self) -> dict[int, Tensor]:
+        """By client that has some here, a sample of its training images; none of real sites'."""
+        return {
+            client: self._sample(split.train, "client", client)
+            for client, split in self.worker.data.clients.items()
+            if len(split.train) >= LEAST_IMAGES
+        }
+
+    @cached_property
+    def test(self) -> Tensor:
+        """A sample of the test images; it may be empty."""
+        return self._sample(self.worker.data.dataset.test, "test", 0)
+
+    @property
+    def shares(self) -> list[float]:
+        """What part of all training images each of `clients` has."""
+        sizes = [len(self.worker.data.clients[client].train) for client in self.clients]
+        return [size / sum(sizes) for size in sizes]
+
+    def model(self, weights: Weights | None = None) -> nn.Module:
+        """The network with these weights, or the final global ones; there is only one network."""
+        self.worker.model.load_state_dict(to_tensors(weights or self.weights))
+        return self.worker.model.eval()
+
+    def hessian(self, client: int) -> Hessian:
+        """The Hessian of a client's loss at the final global model."""
+        return Hessian(self.model(), self.worker.images, self.clients[client])
+
+    @cached_property
+    def eigenpairs(self) -> Eigenpairs:
+        """The two largest eigenvalues of the federation's Hessian, and their vectors."""
+        mixture = Mixture([self.hessian(client) for client in self.clients], self.shares)
+        generator = torch_generator(self.config.seed, "analysis", "eigenvectors")
+        return top_eigenpairs(mixture, 2, generator, TOLERANCE)
+
+    def _sample(self, positions: NDArray[np.int64], what: str, client: int) -> Tensor:
+        generator = numpy_generator(self.config.seed, "analysis", what, client)
+        chosen = generator.permutation(positions)[: self.images]
+        return torch.from_numpy(np.sort(chosen)).to(self.worker.device)
+
+
+def subject_of(directory: Path, images: int) -> Subject:
+    """A run as a subject.
+
+    Raises:
+        ConfigError: it is no completed run of this version.
+    """
+    try:
+        run = read_run(directory)
+    except RecordError as error:
+        raise ConfigError("analyse", directory, f"is no run: {error}") from None
+    if run.record["status"] != "completed":
+        raise ConfigError("analyse", directory, "the run is not completed")
+    return Subject(run, images)

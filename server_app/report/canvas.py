@@ -1,0 +1,101 @@
+"""How every picture is drawn: for a phone, in colours that the colour-blind tell apart."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Six colours of Okabe and Ito, and a dark one; a marker and a dash tell what colour does not.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255")
+MARKERS = "os^Dv<>ph*X"
+DASHES = ("-", "--", "-.", ":")
+SIZE = (5.2, 3.9)
+LONGEST_NAME, LONGEST_SLUG = 16, 80
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "univarfl",  # the same records, the same file
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture and what to say of it.
+
+    Attributes:
+        section: the heading it belongs under.
+        title: what it shows of which setting.
+        name: its file's, without a suffix.
+        figure: the picture.
+    """
+
+    section: str
+    title: str
+    name: str
+    figure: Figure
+
+    def save(self, directory: Path) -> None:
+        """Write it as PNG and as SVG."""
+        for suffix in ("png", "svg"):
+            metadata = {"Date": None} if suffix == "svg" else {}
+            self.figure.savefig(directory / f"{self.name}.{suffix}", dpi=160, metadata=metadata)
+
+
+def blank() -> tuple[Figure, Axes]:
+    """An empty picture."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    return figure, figure.subplots()
+
+
+def line(
+    axes: Axes, x: np.ndarray, values: np.ndarray, method: str, methods: Sequence[str]
+) -> None:
+    """A mean and a band of one standard deviation about it."""
+    colour, marker, dash = look(method, methods)
+    mean = values.mean(axis=0)
+    axes.plot(x, mean, color=colour, marker=marker, linestyle=dash, markersize=4, label=method,
+              markevery=max(1, len(x) // 8), linewidth=1.6)  # fmt: skip
+    if len(values) > 1:
+        spread = values.std(axis=0, ddof=1)
+        axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+
+
+def look(method: str, methods: Sequence[str]) -> tuple[str, str, str]:
+    """A method's colour, marker and dash, the same in every picture."""
+    place = methods.index(method)
+    return COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)]
+
+
+def finish(axes: Axes) -> bool:
+    """Grid and legend; False if nothing was drawn."""
+    handles, names = axes.get_legend_handles_labels()
+    axes.grid(alpha=0.3)
+    if handles:
+        figure = axes.get_figure()
+        assert isinstance(figure, Figure)
+        columns = 3 if max(map(len, names)) <= LONGEST_NAME else 1
+        figure.legend(
+            handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+        )
+    return bool(handles)
+
+
+def clipped(name: str) -> str:
+    """A name short enough to stand under a column, whose dollars are no mathematics."""
+    short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return short.replace("$", r"\$")
+
+
+def slug(text: str) -> str:
+    """A text as part of a file's name."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-").lower()
+    if len(plain) <= LONGEST_SLUG and plain == text.replace(", ", "-").replace(" ", "-"):
+        return plain
+    return f"{plain[:LONGEST_SLUG]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"

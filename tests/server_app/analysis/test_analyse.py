@@ -1,0 +1,130 @@
+"""``univarfl analyse`` on real runs, and what the report makes of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file
+
+from server_app.analysis.analyse import DIRECTORY, MEASURES, analyse
+from server_app.composition import compose_experiment
+from server_app.report.write import report
+from server_app.train import train_experiment
+from task.errors import ConfigError
+from tests.conftest import SMALL
+
+WORDS = [*SMALL[:-1], "alpha=0.3", "rounds=3", "watch.models_every=2", "watch.tensorboard=false"]
+IMAGES = 12
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, analysed, and a report on them."""
+    place = tmp_path_factory.mktemp("runs")
+    for method in ("fedavg", "univarfl"):
+        words = [*WORDS, f"method={method}", f"output_dir={place}", f"run_id={method}"]
+        train_experiment(compose_experiment(words), words)
+    analyse([place / "univarfl"], [], IMAGES)
+    analyse([place / "fedavg"], ["drift", "curvature", "cost"], IMAGES)
+    report(place, place / "report")
+    return place
+
+
+def table(runs: Path, name: str) -> pd.DataFrame:
+    return pd.read_csv(runs / "univarfl" / DIRECTORY / f"{name}.csv")
+
+
+def test_every_measure_leaves_its_table_and_pictures(runs: Path) -> None:
+    for measure in MEASURES:
+        assert tuple(table(runs, measure.name).columns) == measure.columns
+    drawn = {path.stem.split("-")[0] for path in (runs / "univarfl" / DIRECTORY).glob("*.png")}
+    assert drawn == {"singular", "spread", "drift", "landscape", "features"}
+
+
+def test_singular_values_are_the_final_models(runs: Path) -> None:
+    found = table(runs, "singular_values")
+    matrix = load_file(runs / "univarfl" / "model.safetensors")["classifier.weight"]
+    last = found[(found["round"] == 3) & (found["model"] == "global")]
+    expected = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
+    assert last["value"].to_numpy() == pytest.approx(expected, rel=1e-5)
+    assert set(found[found["round"] == 2]["model"]) == {
+        "global",
+        *(f"client {at}" for at in range(4)),
+    }
+
+
+def test_spread_is_of_each_client_before_and_after_aggregation(runs: Path) -> None:
+    found = table(runs, "spread")
+    heads = found[["round", "client", "model", "images"]].drop_duplicates()
+    assert len(heads) == 1 * 4 * 2 * 2
+    after = found[(found["model"] == "aggregated") & (found["images"] == "test")]
+    by_client = after.pivot_table("value", "client", ["measure", "class"])
+    assert by_client.nunique().max() == 1  # one global model, one test set
+    variance = found[found["measure"] == "probability variance"]
+    classes = variance[variance["class"] >= 0].groupby(["client", "model", "images"])["value"]
+    whole = variance[variance["class"] == -1].set_index(["client", "model", "images"])["value"]
+    assert classes.mean().sort_index().to_numpy() == pytest.approx(whole.sort_index().to_numpy())
+
+
+def test_the_map_has_each_image_once(runs: Path) -> None:
+    found = table(runs, "features")
+    assert len(found) == 4 * IMAGES
+    assert len(found[["x", "y"]].drop_duplicates()) == len(found)
+
+
+def test_the_report_shows_methods_beside_each_other(runs: Path) -> None:
+    page = (runs / "report" / "index.html").read_text()
+    for measure in MEASURES:
+        assert f">{measure.title}</h2>" in page
+    curvature = pd.read_csv(runs / "report" / "tables" / "curvature.csv")
+    assert curvature["method"].tolist() == ["fedavg", "univarfl"]
+    assert (runs / "report" / "tables" / "cost.tex").exists()
+
+
+def test_a_damaged_table_is_named_and_the_rest_goes_on(runs: Path, tmp_path: Path) -> None:
+    path = runs / "fedavg" / DIRECTORY / "drift.csv"
+    whole = path.read_text()
+    path.write_text("nothing")
+    try:
+        report(runs, tmp_path / "report")
+    finally:
+        path.write_text(whole)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "fedavg: analysis/drift.csv has not the columns" in page
+    assert '<h2 id="client-drift">' in page
+
+
+class TestRefusals:
+    def test_no_such_measure(self, runs: Path) -> None:
+        with pytest.raises(ConfigError, match=r"--only=sharpness: choose from singular_values, "):
+            analyse([runs / "fedavg"], ["sharpness"], IMAGES)
+
+    def test_no_run(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"is no run: run.json: no such file"):
+            analyse([tmp_path], [], IMAGES)
+
+    def test_a_run_that_is_not_completed(self, runs: Path, tmp_path: Path) -> None:
+        text = (runs / "fedavg" / "run.json").read_text()
+        (tmp_path / "run.json").write_text(text.replace('"completed"', '"failed"'))
+        with pytest.raises(ConfigError, match="the run is not completed"):
+            analyse([tmp_path], [], IMAGES)
+
+    def test_a_model_that_is_damaged(self, runs: Path, tmp_path: Path) -> None:
+        for name in ("run.json", "rounds.csv", "clients.csv", "classes.csv"):
+            (tmp_path / name).write_text((runs / "fedavg" / name).read_text())
+        (tmp_path / "model.safetensors").write_bytes(b"\x10")
+        with pytest.raises(ConfigError, match=r"model.safetensors: cannot be read"):
+            analyse([tmp_path], ["singular_values"], IMAGES)
+
+
+def test_what_cannot_be_measured_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*WORDS[:-2], "watch.tensorboard=false", f"output_dir={tmp_path}", "run_id=plain",
+             "model.norm=group", "rounds=1"]  # fmt: skip
+    train_experiment(compose_experiment(words), words)
+    analyse([tmp_path / "plain"], ["drift", "curvature"], IMAGES)
+    said = capsys.readouterr().out
+    assert "left out: drift; it needs models of single rounds" in said
+    assert "left out: curvature; it needs model.norm=batch" in said

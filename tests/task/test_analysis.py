@@ -1,0 +1,217 @@
+"""Curvature held to an exact Hessian; spread, drift and cost to values worked out by hand."""
+
+import math
+from itertools import combinations
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from server_app.composition import compose_experiment
+from task.analysis.cost import training_cost
+from task.analysis.curvature import (
+    Hessian,
+    Mixture,
+    diagonal,
+    direction_agreement,
+    norm_difference,
+    top_eigenpairs,
+)
+from task.analysis.drift import drifts
+from task.analysis.landscape import losses_around
+from task.analysis.spread import class_variances, uniformity
+from task.data.batches import DeviceImages
+from task.data.dataset import ImageDataset
+from task.evaluation import evaluate
+from task.models.base import Output
+
+CLIENTS = 3
+
+
+class Tiny(nn.Module):
+    """All kinds of layers that our networks have, in 102 parameters, float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 2, 3, bias=False)
+        self.norm = nn.BatchNorm2d(2)
+        self.projector = nn.Linear(2, 5, bias=False)
+        self.norm_1d = nn.BatchNorm1d(5)
+        self.classifier = nn.Linear(5, 4)
+
+    def forward(self, x: Tensor) -> Output:
+        x = x.to(self.conv.weight)
+        maps = F.relu(self.norm(self.conv(x)))
+        features = F.relu(self.norm_1d(self.projector(maps.mean(dim=(2, 3)))))
+        return Output(self.classifier(features), features, maps)
+
+
+@pytest.fixture(scope="module")
+def images() -> DeviceImages:
+    generator = np.random.default_rng(0)
+    return DeviceImages(
+        cast(
+            ImageDataset,
+            type(
+                "Images",
+                (),
+                {
+                    "images": generator.integers(0, 256, (90, 6, 6, 3), dtype=np.uint8),
+                    "labels": generator.integers(0, 4, 90),
+                    "std": (0.25, 0.25, 0.25),
+                    "mean": (0.5, 0.5, 0.5),
+                },
+            ),
+        ),
+        torch.device("cpu"),
+    )
+
+
+@pytest.fixture(scope="module")
+def model(images: DeviceImages) -> nn.Module:
+    """Trained for a while, so that there is something to curve."""
+    torch.manual_seed(0)
+    tiny = Tiny()
+    x, y = images[torch.arange(90)]
+    optimizer = torch.optim.SGD(tiny.parameters(), 0.1, 0.9)
+    for _ in range(100):
+        optimizer.zero_grad()
+        F.cross_entropy(tiny(x).logits, y).backward()
+        optimizer.step()
+    return tiny.double().eval()
+
+
+def positions_of(client: int) -> Tensor:
+    return torch.arange(90)[client::CLIENTS][: 30 - 8 * client]
+
+
+def exact_hessian(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tensor:
+    """All second derivatives, by autograd, one row after another."""
+    x, y = images[positions]
+    parameters = list(model.parameters())
+    loss = F.cross_entropy(model(x).logits, y)
+    slopes = torch.autograd.grad(loss, parameters, create_graph=True)
+    flat = torch.cat([slope.flatten() for slope in slopes])
+    rows = [torch.autograd.grad(one, parameters, retain_graph=True) for one in flat]
+    return torch.stack([torch.cat([part.flatten() for part in row]) for row in rows])
+
+
+@pytest.fixture(scope="module")
+def exact(model: nn.Module, images: DeviceImages) -> list[Tensor]:
+    return [exact_hessian(model, images, positions_of(client)) for client in range(CLIENTS)]
+
+
+def hessians(model: nn.Module, images: DeviceImages) -> list[Hessian]:
+    return [Hessian(model, images, positions_of(client)) for client in range(CLIENTS)]
+
+
+class TestCurvature:
+    def test_products(self, model: nn.Module, images: DeviceImages, exact: list[Tensor]) -> None:
+        vectors = torch.randn(4, len(exact[0]), generator=torch.Generator().manual_seed(1))
+        for found, whole in zip(hessians(model, images), exact, strict=True):
+            assert found.size == len(whole)
+            expected = (vectors.double() @ whole).float()
+            torch.testing.assert_close(found.products(vectors), expected, rtol=1e-4, atol=1e-5)
+
+    def test_eigenvalues_of_the_whole_federation(
+        self, model: nn.Module, images: DeviceImages, exact: list[Tensor]
+    ) -> None:
+        shares = [0.5, 0.3, 0.2]
+        whole = sum((s * h for s, h in zip(shares, exact, strict=True)), torch.zeros(()))
+        values, vectors = torch.linalg.eigh(whole)
+        mixture = Mixture(hessians(model, images), shares)
+        found = top_eigenpairs(mixture, 2, torch.Generator().manual_seed(2), 1e-4)
+        assert found.values == pytest.approx(values.flip(0)[:2].numpy(), rel=1e-3)
+        cosines = (found.vectors.double() * vectors.T.flip(0)[:2]).sum(dim=1).abs()
+        assert cosines.min() > 0.999
+
+    def test_diagonals_and_what_clients_have_in_common(
+        self, model: nn.Module, images: DeviceImages, exact: list[Tensor]
+    ) -> None:
+        found = [diagonal(model, images, positions_of(client)) for client in range(CLIENTS)]
+        own = [whole.diagonal() for whole in exact]
+        for estimate, true in zip(found, own, strict=True):
+            torch.testing.assert_close(estimate, true, rtol=1e-6, atol=1e-9)
+        pairs = list(combinations(own, 2))
+        norms = np.mean([float((a.norm() - b.norm()) ** 2) for a, b in pairs])
+        cosines = np.mean([float(F.cosine_similarity(a, b, dim=0)) for a, b in pairs])
+        assert norm_difference(found) == pytest.approx(norms, rel=0.01)
+        assert direction_agreement(found) == pytest.approx(cosines, rel=0.01)
+
+
+class Smooth(nn.Module):
+    """Without a ReLU, at whose kinks second differences say nothing of second derivatives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(108, 4)
+
+    def forward(self, x: Tensor) -> Output:
+        return Output(self.classifier(x.flatten(1)), x.flatten(1), x)
+
+
+def test_the_landscape_bends_as_the_eigenvalues_say(images: DeviceImages) -> None:
+    """Second differences of the loss are the eigenvalues, and the model stays as it was."""
+    torch.manual_seed(0)
+    smooth, step = Smooth(), 0.05
+    matrix = Hessian(smooth, images, positions_of(0))
+    pairs = top_eigenpairs(matrix, 2, torch.Generator().manual_seed(3), 1e-6)
+    before = {name: value.clone() for name, value in smooth.state_dict().items()}
+    points = losses_around(smooth, images, positions_of(0), pairs.vectors, [-step, 0.0, step])
+    found = {(first, second): loss for first, second, loss in points}
+    (score,) = evaluate(smooth, images, [positions_of(0)])
+    assert found[0.0, 0.0] == score.means()["loss"]
+    for axis, value in enumerate(pairs.values):
+        ends = [(sign * step, 0.0) if axis == 0 else (0.0, sign * step) for sign in (-1, 1)]
+        bend = (sum(found[end] for end in ends) - 2 * found[0.0, 0.0]) / step**2
+        assert bend == pytest.approx(value, rel=0.02)
+    assert all(torch.equal(value, before[name]) for name, value in smooth.state_dict().items())
+
+
+class TestSpread:
+    def test_one_hot_predictions_of_balanced_classes_have_one_over_the_classes(self) -> None:
+        logits = 100 * torch.eye(5).repeat(400, 1)
+        assert class_variances(logits) == pytest.approx([0.16] * 5, rel=1e-3)  # p (1 - p)
+
+    def test_a_class_that_is_never_named_has_none(self) -> None:
+        logits = torch.tensor([[9.0, 0.0, -50.0], [0.0, 9.0, -50.0]])
+        assert class_variances(logits)[2] < 1e-12
+
+    @pytest.mark.parametrize(
+        ("features", "expected"),
+        [
+            ([[1.0, 0.0], [7.0, 0.0]], 0.0),  # the same direction
+            ([[1.0, 0.0], [-2.0, 0.0]], -8.0),  # opposite: |z - z'|^2 = 4
+            ([[1.0, 0.0], [0.0, 1.0]], -4.0),
+            ([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], math.log((1 + 2 * math.exp(-8)) / 3)),
+        ],
+    )
+    def test_uniformity(self, features: list[list[float]], expected: float) -> None:
+        assert uniformity(torch.tensor(features)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_drift() -> None:
+    found = drifts({4: torch.tensor([3.0, 0.0]), 7: torch.tensor([0.0, 4.0])})
+    assert found[4] == pytest.approx((3.0, 0.0, 5.0))
+    assert found[7] == pytest.approx((4.0, 0.0, 5.0))
+    alone = drifts({1: torch.tensor([3.0, 4.0])})[1]
+    assert alone.length == 5.0
+    assert math.isnan(alone.cosine)
+
+
+def test_costs_are_as_the_methods_say() -> None:
+    """MOON runs the network three times and keeps two more of it; FedProx keeps its weights."""
+    cost = {
+        method: training_cost(compose_experiment([f"method={method}"]).local(), 3, 32, 10)
+        for method in ("fedavg", "fedprox", "moon", "univarfl")
+    }
+    plain = cost["fedavg"]
+    assert 2.9 < plain.step / plain.forward < 3.1
+    assert cost["moon"].forward == pytest.approx(3 * plain.forward, rel=0.01)
+    assert cost["moon"].stored == pytest.approx(3 * plain.stored, rel=0.02)
+    assert cost["fedprox"].stored == pytest.approx(2 * plain.stored, rel=0.02)
+    assert cost["univarfl"].forward == pytest.approx(plain.forward, rel=0.01)
+    assert cost["univarfl"].stored == plain.stored
