@@ -11,7 +11,7 @@ from server_app.analysis.subject import Subject
 from server_app.report.canvas import blank
 from task.analysis.landscape import losses_around
 
-STEPS = tuple(np.linspace(-1, 1, 17).round(4).tolist())
+STEPS = tuple(np.linspace(-1, 1, 15).round(4).tolist())
 LEVELS = 12
 
 

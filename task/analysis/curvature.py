@@ -7,7 +7,6 @@ it is scored (batch norm uses its statistics, nothing is dropped).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,22 +29,11 @@ class Eigenpairs:
 
     Attributes:
         values: [count], float64.
-        vectors: [count, size], each of length 1.
+        vectors: [count, size], each of length 1, float64.
     """
 
     values: NDArray[np.float64]
     vectors: Tensor
-
-
-class Operator(Protocol):
-    """A symmetric matrix that is known by its products."""
-
-    @property
-    def size(self) -> int:
-        """How many rows it has."""
-
-    def products(self, vectors: Tensor) -> Tensor:
-        """Its product with each of `vectors` [n, size], float32 on the CPU: [n, size]."""
 
 
 class Hessian:
@@ -55,78 +43,52 @@ class Hessian:
         model: the model; put into evaluation.
         images: the data set.
         positions: the set's images in it.
+        shares: how much each counts; together 1.
 
     Attributes:
         size: the number of trained parameters.
     """
 
-    def __init__(self, model: nn.Module, images: DeviceImages, positions: Tensor) -> None:
-        self._model, self._images, self._positions = model.eval(), images, positions
+    def __init__(
+        self, model: nn.Module, images: DeviceImages, positions: Tensor, shares: Tensor
+    ) -> None:
+        self._model, self._images = model.eval(), images
+        self._positions, self._shares = positions, shares
         self._parameters = list(trained_parameters(model).values())
         self.size = sum(parameter.numel() for parameter in self._parameters)
 
-    def products(self, vectors: Tensor) -> Tensor:
-        """See `Operator`."""
-        first = self._parameters[0]
-        split = [self._like_parameters(vector.to(first)) for vector in vectors]
-        totals = torch.zeros(len(vectors), self.size, dtype=torch.float64)
-        for batch in self._positions.split(self._images.at_once(BATCH_PIXELS)):
+    def product(self, vector: Tensor) -> Tensor:
+        """Its product with a vector [size]; float64, on the CPU."""
+        own = vector.to(self._parameters[0])
+        split = own.split([parameter.numel() for parameter in self._parameters])
+        parts = [part.view_as(like) for part, like in zip(split, self._parameters, strict=True)]
+        total = torch.zeros(self.size, dtype=torch.float64)
+        at_once = self._images.at_once(BATCH_PIXELS)
+        for batch, shares in zip(
+            self._positions.split(at_once), self._shares.split(at_once), strict=True
+        ):
             x, y = self._images[batch]
-            loss = F.cross_entropy(self._model(x).logits, y, reduction="sum")
+            losses = F.cross_entropy(self._model(x).logits, y, reduction="none")
+            loss = losses @ shares.to(losses)
             slopes = torch.autograd.grad(loss, self._parameters, create_graph=True)
-            for row, vector in enumerate(split):
-                found = torch.autograd.grad(slopes, self._parameters, vector, retain_graph=True)
-                totals[row] += torch.cat([part.flatten() for part in found]).cpu()
-        return (totals / len(self._positions)).to(vectors)
-
-    def _like_parameters(self, vector: Tensor) -> list[Tensor]:
-        parts = vector.split([parameter.numel() for parameter in self._parameters])
-        return [part.view_as(own) for part, own in zip(parts, self._parameters, strict=True)]
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """A weighted sum of matrices: with shares of the images, the federation's Hessian.
-
-    Attributes:
-        parts: the matrices, of one size.
-        shares: the weight of each.
-    """
-
-    parts: Sequence[Operator]
-    shares: Sequence[float]
-
-    @property
-    def size(self) -> int:
-        """How many rows it has."""
-        return self.parts[0].size
-
-    def products(self, vectors: Tensor) -> Tensor:
-        """See `Operator`."""
-        total = torch.zeros_like(vectors)
-        for part, share in zip(self.parts, self.shares, strict=True):
-            total += share * part.products(vectors)
+            found = torch.autograd.grad(slopes, self._parameters, parts)
+            total += torch.cat([part.flatten() for part in found]).double().cpu()
         return total
 
 
 def top_eigenpairs(
-    matrix: Operator, count: int, generator: torch.Generator, tolerance: float
+    matrix: Hessian, count: int, generator: torch.Generator, tolerance: float
 ) -> Eigenpairs:
-    """The largest eigenvalues, by Lanczos iteration (ARPACK) to a relative tolerance.
-
-    They are fewer than `count` if the matrix has no more rows.
-    """
+    """The largest eigenvalues, by Lanczos iteration (ARPACK) to a relative tolerance."""
 
     def product(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        row = torch.from_numpy(vector.reshape(1, -1).copy()).float()
-        return matrix.products(row)[0].double().numpy()
+        return matrix.product(torch.from_numpy(vector.reshape(-1).copy())).numpy()
 
     operator = LinearOperator((matrix.size, matrix.size), matvec=product, dtype=np.float64)
     start = torch.randn(matrix.size, generator=generator, dtype=torch.float64).numpy()
-    count = min(count, matrix.size - 1)
     values, vectors = eigsh(operator, count, which="LA", v0=start, tol=tolerance)
     order = np.argsort(-values)
-    return Eigenpairs(values[order], torch.from_numpy(vectors.T[order].copy()).float())
+    return Eigenpairs(values[order], torch.from_numpy(vectors.T[order].copy()))
 
 
 def diagonal(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tensor:

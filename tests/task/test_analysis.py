@@ -14,7 +14,6 @@ from server_app.composition import compose_experiment
 from task.analysis.cost import training_cost
 from task.analysis.curvature import (
     Hessian,
-    Mixture,
     diagonal,
     direction_agreement,
     norm_difference,
@@ -104,17 +103,16 @@ def exact(model: nn.Module, images: DeviceImages) -> list[Tensor]:
     return [exact_hessian(model, images, positions_of(client)) for client in range(CLIENTS)]
 
 
-def hessians(model: nn.Module, images: DeviceImages) -> list[Hessian]:
-    return [Hessian(model, images, positions_of(client)) for client in range(CLIENTS)]
-
-
 class TestCurvature:
     def test_products(self, model: nn.Module, images: DeviceImages, exact: list[Tensor]) -> None:
-        vectors = torch.randn(4, len(exact[0]), generator=torch.Generator().manual_seed(1))
-        for found, whole in zip(hessians(model, images), exact, strict=True):
+        generator = torch.Generator().manual_seed(1)
+        for client, whole in enumerate(exact):
+            positions = positions_of(client)
+            shares = torch.full((len(positions),), 1 / len(positions))
+            found = Hessian(model, images, positions, shares)
             assert found.size == len(whole)
-            expected = (vectors.double() @ whole).float()
-            torch.testing.assert_close(found.products(vectors), expected, rtol=1e-4, atol=1e-5)
+            vector = torch.randn(len(whole), generator=generator, dtype=torch.float64)
+            torch.testing.assert_close(found.product(vector), whole @ vector, rtol=1e-5, atol=1e-6)
 
     def test_eigenvalues_of_the_whole_federation(
         self, model: nn.Module, images: DeviceImages, exact: list[Tensor]
@@ -122,11 +120,13 @@ class TestCurvature:
         shares = [0.5, 0.3, 0.2]
         whole = sum((s * h for s, h in zip(shares, exact, strict=True)), torch.zeros(()))
         values, vectors = torch.linalg.eigh(whole)
-        mixture = Mixture(hessians(model, images), shares)
-        found = top_eigenpairs(mixture, 2, torch.Generator().manual_seed(2), 1e-4)
+        positions = [positions_of(client) for client in range(CLIENTS)]
+        parts = zip(positions, shares, strict=True)
+        each = torch.cat([torch.full((len(of),), share / len(of)) for of, share in parts])
+        matrix = Hessian(model, images, torch.cat(positions), each)
+        found = top_eigenpairs(matrix, 2, torch.Generator().manual_seed(2), 1e-4)
         assert found.values == pytest.approx(values.flip(0)[:2].numpy(), rel=1e-3)
-        cosines = (found.vectors.double() * vectors.T.flip(0)[:2]).sum(dim=1).abs()
-        assert cosines.min() > 0.999
+        assert (found.vectors * vectors.T.flip(0)[:2]).sum(dim=1).abs().min() > 0.999
 
     def test_diagonals_and_what_clients_have_in_common(
         self, model: nn.Module, images: DeviceImages, exact: list[Tensor]
@@ -157,12 +157,13 @@ def test_the_landscape_bends_as_the_eigenvalues_say(images: DeviceImages) -> Non
     """Second differences of the loss are the eigenvalues, and the model stays as it was."""
     torch.manual_seed(0)
     smooth, step = Smooth(), 0.05
-    matrix = Hessian(smooth, images, positions_of(0))
+    positions = positions_of(0)
+    matrix = Hessian(smooth, images, positions, torch.full((len(positions),), 1 / len(positions)))
     pairs = top_eigenpairs(matrix, 2, torch.Generator().manual_seed(3), 1e-6)
     before = {name: value.clone() for name, value in smooth.state_dict().items()}
-    points = losses_around(smooth, images, positions_of(0), pairs.vectors, [-step, 0.0, step])
+    points = losses_around(smooth, images, positions, pairs.vectors, [-step, 0.0, step])
     found = {(first, second): loss for first, second, loss in points}
-    (score,) = evaluate(smooth, images, [positions_of(0)])
+    (score,) = evaluate(smooth, images, [positions])
     assert found[0.0, 0.0] == score.means()["loss"]
     for axis, value in enumerate(pairs.values):
         ends = [(sign * step, 0.0) if axis == 0 else (0.0, sign * step) for sign in (-1, 1)]
