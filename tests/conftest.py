@@ -8,10 +8,14 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
+from flwr.app import Message
 
 import task.data.partitions
 import task.methods
+from client_app.app import app as client_app
 from server_app.composition import compose_experiment
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.exchange import Run, request
 from server_app.run_record import read_record
 from server_app.strategies.base import StrategySettings
 from server_app.train import train_experiment
@@ -66,6 +70,19 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Components that only tests use, found like any other."""
     for package, folder in ((task.methods, "methods"), (task.data.partitions, "partitions")):
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(PARTS / folder)])
+
+
+@pytest.fixture(scope="session")
+def flower_identity() -> None:
+    """Flower's messages want to know who they are from; a run of ours, or this, tells them."""
+    InProcessGrid(client_app, 1)
+
+
+def asked(clients: list[int]) -> Message:
+    """A server's message that has these clients trained, as if it had been sent."""
+    message = request("train", 1, Run("run", "{}"), 1, clients)
+    message.metadata.__dict__["_message_id"] = "asked"
+    return message
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from client_app.app import app as client_app
 from server_app.checkpoint import (
     Checkpoint,
     ModelState,
@@ -26,8 +25,7 @@ from server_app.checkpoint import (
 )
 from server_app.choices import choices
 from server_app.composition import compose_experiment
-from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.exchange import Run, belonging, request
+from server_app.exchange import belonging
 from server_app.guards.drop import Drop
 from server_app.handshake import HandshakeError, read_introduction, seat_of
 from server_app.intake import Intake
@@ -39,6 +37,7 @@ from server_app.weights import Weights, pack
 from task import wire
 from task.errors import ConfigError, SiteError
 from task.site import Site
+from tests.conftest import asked
 from tests.server_app.report.recorded import record
 from tests.server_app.test_aggregation import SEAT, model
 
@@ -88,11 +87,6 @@ def test_any_settings_are_a_sites_or_are_refused_in_a_line(node_config: dict[str
     assert "\n" not in refusal(lambda: Site.of(node_config), SiteError)
 
 
-@pytest.fixture
-def _identity() -> None:
-    InProcessGrid(client_app, 1)  # Flower's messages want to know who they are from
-
-
 COLUMNS = st.lists(st.one_of(st.integers(-(2**60), 2**60), st.just(3), st.just(5)), max_size=3) | (
     st.lists(st.floats(), max_size=3) | st.lists(st.text(max_size=4), max_size=3)
     | st.just([3]) | st.just(["ok"]) | st.integers(0, 9) | st.text(max_size=3)
@@ -122,16 +116,15 @@ RECORDS = st.dictionaries(
 )  # fmt: skip
 
 
-@pytest.mark.usefixtures("_identity")
+@pytest.mark.usefixtures("flower_identity")
 @given(RECORDS, st.booleans())
 @PLACES
 def test_any_reply_is_judged_and_only_a_sound_one_counts(
     records: dict[str, Any], summed: bool
 ) -> None:
-    asked = request("train", 1, Run("run", "{}"), 1)
-    asked.metadata.__dict__["_message_id"] = "asked"
-    reply = Message(RecordDict(records), reply_to=asked)
-    assert belonging(reply, asked).has_error()  # nobody knows the fingerprint by chance
+    message = asked([3])
+    reply = Message(RecordDict(records), reply_to=message)
+    assert belonging(reply, message).has_error()  # nobody knows the fingerprint by chance
     guard = Drop(most_images=10, times_median=3.0)
     intake = Intake(model(0.0), {}, {3: 1.0}, {3: 5}, guard, {"w"}, each=not summed, mean=True)
     (found,) = updates(Cohort(SEAT, [3]), reply, intake, summed)

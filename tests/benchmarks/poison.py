@@ -44,7 +44,7 @@ def words_of(way: str, kind: str, seed: int) -> list[str]:
     rounds = list(range(1, ROUNDS + 1))
     return [
         *faulty(clients, rounds, kind), *WAYS[way].split(), f"seed={seed}", f"rounds={ROUNDS}",
-        f"evaluate_every={ROUNDS}", "engine=inprocess", *sys.argv[1:],
+        f"evaluate_every={ROUNDS}", "local_epochs=2", "engine=inprocess", *sys.argv[1:],
     ]  # fmt: skip
 
 

@@ -32,10 +32,7 @@ from task.averaging import ExactSum, shares_of
 NO_GUARD = NoGuard(most_images=100)
 SEAT = Seat(1000, 0, "cpu", "process", "host")
 
-
-@pytest.fixture(autouse=True)
-def _identity() -> None:
-    InProcessGrid(client_app, 1)  # Flower's messages want to know who they are from
+pytestmark = pytest.mark.usefixtures("flower_identity")
 
 
 def model(value: float, batches: int = 0) -> Weights:
