@@ -15,6 +15,7 @@ def record(
     words: Sequence[str],
     test: Sequence[float],
     validation: Sequence[float] | None = None,
+    classes: Sequence[str] = CLASSES,
 ) -> Path:
     """A completed run with these accuracies after rounds 0, 1, ...; its directory."""
     experiment = compose_experiment(
@@ -22,7 +23,7 @@ def record(
     )
     place.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(place / name, experiment)
-    recorder.update(data={"classes": CLASSES}, seconds={"rounds": len(test) - 1.0})
+    recorder.update(data={"classes": list(classes)}, seconds={"rounds": len(test) - 1.0})
     for at, accuracy in enumerate(test):
         scores = {
             "test": {
@@ -35,7 +36,7 @@ def record(
             scores["validation"] = {
                 "accuracy": (validation or test)[at], "loss": 0.5, "clients": 4
             }  # fmt: skip
-        recall = {label: (36, min(1, accuracy + 0.01 * label)) for label in range(10)}
+        recall = {label: (36, min(1, accuracy + 0.01 * label)) for label in range(len(classes))}
         recorder.round(at, scores, recall=recall)
     recorder.complete()
     return place / name

@@ -128,3 +128,22 @@ def test_a_baseline_that_was_not_run_is_refused(tmp_path: Path) -> None:
     record(tmp_path, "only", [], [0.1, 0.5])
     with pytest.raises(ConfigError, match="--baseline=fedavg: choose one of univarfl"):
         report(tmp_path, tmp_path / "report", baseline="fedavg")
+
+
+def test_many_classes_long_names_and_a_swept_rho(tmp_path: Path) -> None:
+    """What CIFAR-100 in a sweep over rho gives: no room for a number in every square."""
+    name = "a very long name of a class, as nobody would give one"
+    classes = [f"{name} {place}" for place in range(30)]
+    for rho in (0.1, 0.5):
+        record(tmp_path, f"rho-{rho}", [f"rho={rho}"], [0.1, rho], classes=classes)
+    report(tmp_path, tmp_path / "report", [0.3])
+    report(tmp_path, tmp_path / "report")  # writes over its own
+    stems = {path.stem for path in (tmp_path / "report" / "pictures").glob("*.png")}
+    assert {stem.split("-")[0] for stem in stems} >= {"rho", "recall"}
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "Accuracy against rho" in page
+
+
+def test_a_report_that_cannot_be_written_says_where(runs: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--to=/proc/report: must be writable: "):
+        report(runs, Path("/proc/report"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from server_app.composition import compose_experiment
 from task.data.federated import federate, hold_out
 from task.data.partitions.base import Divided, Division, Partition, Pool
-from task.data.partitions.dirichlet import Dirichlet
+from task.data.partitions.dirichlet import Dirichlet, open_shares
 from task.data.partitions.domains import Domains
 from task.data.partitions.iid import Iid
 from task.data.partitions.pathological import Pathological, deal
@@ -217,3 +217,12 @@ class TestFederate:
         first, second = (federate(compose_experiment([f"seed={s}"]).local()) for s in (0, 1))
         assert np.array_equal(first.dataset.test, second.dataset.test)
         assert not np.array_equal(first.clients[0].train, second.clients[0].train)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_at_tiny_alpha_a_class_goes_to_one_of_those_who_take_more(seed: int) -> None:
+    """The draw gives all to one client, who may be full: the open ones then share nothing."""
+    takes_more = np.array([True, False, False, True, False])
+    shares = open_shares(1e-4, takes_more, np.random.default_rng(seed))
+    assert shares.sum() == pytest.approx(1)
+    assert (shares[~takes_more] == 0).all()

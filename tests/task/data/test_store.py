@@ -1,5 +1,6 @@
 """The store: built once, never half, never stale, never twice at once."""
 
+import dataclasses
 import logging
 import multiprocessing
 import os
@@ -227,3 +228,16 @@ def test_the_users_cache_directory_is_the_place(monkeypatch: pytest.MonkeyPatch)
     assert store_root() == Path("/somewhere/univarfl")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert store_root() == Path.home() / ".cache" / "univarfl"
+
+
+def test_a_disk_without_room_for_the_images_is_said_before_they_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million images of 1024x1024 are more than any disk here has."""
+    root = images(tmp_path)
+    source = folder(root, 1024)
+    catalogue = source.catalogue()
+    many = dataclasses.replace(catalogue, labels=np.zeros(10**8, np.int64))
+    monkeypatch.setattr(type(source), "catalogue", lambda _: many)
+    with pytest.raises(DataError, match=r"cannot be written: .* MB are needed and \d+ MB are free"):
+        open_dataset(source)

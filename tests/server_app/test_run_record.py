@@ -1,0 +1,39 @@
+"""Who is at work on a run, and how its record is closed by others."""
+
+from pathlib import Path
+
+import pytest
+
+from server_app.run_directory import hold, is_held
+from server_app.run_record import close_record, read_record, rounds_done
+from task.errors import ConfigError
+from tests.server_app.report.recorded import record
+
+
+def test_a_run_that_is_held_is_nobody_elses(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / "none")
+    assert not is_held(tmp_path)
+    lock = hold(tmp_path)
+    assert is_held(tmp_path)
+    with pytest.raises(ConfigError, match="another process is at work on that run"):
+        hold(tmp_path)
+    lock.release()
+    assert not is_held(tmp_path)
+
+
+def test_only_a_record_that_says_running_is_closed(tmp_path: Path) -> None:
+    close_record(tmp_path, "failed", "nothing there")
+    assert not (tmp_path / "run.json").exists()
+    run = record(tmp_path, "run", ["engine=inprocess"], [0.1, 0.5])
+    close_record(run, "failed", "too late")
+    assert read_record(run)["status"] == "completed"
+    text = (run / "run.json").read_text().replace('"completed"', '"running"')
+    (run / "run.json").write_text(text)
+    close_record(run, "failed", "it was killed")
+    found = read_record(run)
+    assert (found["status"], found["reason"]) == ("failed", "it was killed")
+
+
+def test_rounds_done(tmp_path: Path) -> None:
+    assert rounds_done(tmp_path) == 0
+    assert rounds_done(record(tmp_path, "run", [], [0.1, 0.5, 0.6])) == 2
