@@ -56,10 +56,10 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
         run = cell.experiment
         assert run is not None
         config = run.model_dump()
-        flops = training_flops(run)
         for table, number in beside(config, run.published):
             if table.lower().replace(", table ", "_table") != name:
                 continue
+            flops = training_flops(run)
             at: dict[str, object] = {"alpha": run.alpha}
             if run.partition["name"] != "dirichlet":
                 at = {"partition": run.partition["name"]}

@@ -47,13 +47,11 @@ class Analyses:
         """By title, the tables of the measures that have one."""
         found = {}
         for measure, tables in self._found.items():
-            parts = []
-            for setting, of in by_setting(tables).items():
-                part = measure.summarise(of)
-                if len(part):
-                    parts.append(part.assign(setting=setting) if setting else part)
-            if parts:
-                found[measure.title] = pd.concat(parts)
+            settings = by_setting(tables)
+            parts = {setting: measure.summarise(of) for setting, of in settings.items()}
+            if all(len(part) for part in parts.values()):
+                table = pd.concat(parts, names=["setting"]).reset_index("setting")
+                found[measure.title] = table if len(parts) > 1 else table.drop(columns="setting")
         return found
 
     def pictures(self) -> Iterator[Picture]:

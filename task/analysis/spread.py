@@ -10,7 +10,7 @@ UNIFORMITY_T = 2.0
 def class_variances(logits: Tensor) -> Tensor:
     """The variance of each class's probability over the images, as in UniVarFL, Eq. 1.
 
-    With the unbiased estimator one-hot predictions, each class as often, give about 1/D.
+    Of many images, one-hot predictions of each class as often give (1 - 1/D) / D.
 
     Args:
         logits: [n, D], of at least two images.
