@@ -105,7 +105,10 @@ class LocalTrainer:
             for x, y in batches:
                 if time.monotonic() > deadline:
                     raise TrainingError(f"not done in time: epoch {epoch + 1} {of_all}")
-                self.step(x, y, meter)
+                try:
+                    self.step(x, y, meter)
+                except torch.cuda.OutOfMemoryError as error:
+                    raise TrainingError(self._what_fits(x, y, error)) from None
             if bad := meter.not_finite():
                 raise TrainingError(f"training diverged: {bad} in epoch {epoch + 1} {of_all}")
         outcome = self.method.finish(self.model)
@@ -129,6 +132,22 @@ class LocalTrainer:
         self.method.gradients(self.model)
         self.optimizer.step()
         meter.add(terms, rows)
+
+    def _what_fits(self, x: Tensor, y: Tensor, error: torch.cuda.OutOfMemoryError) -> str:
+        """What to say of a batch for which the GPU has no memory; spoils the model."""
+        rows, asked = len(x) // 2, str(error).split("\n")[0]
+        while rows >= 2:
+            torch.cuda.empty_cache()
+            try:
+                self.step(x[:rows], y[:rows], LossMeter())
+            except torch.cuda.OutOfMemoryError:
+                rows //= 2
+            else:
+                fits = f"of {rows} fits; add batch_size={rows}, or fewer federation.workers"
+                short = f"GPU memory is short for a batch of {len(x)} images"
+                return f"{short}, and one {fits} ({asked})"
+        helps = "a smaller model, data.image_size or federation.workers helps"
+        return f"GPU memory is short even for a batch of 2 images; {helps} ({asked})"
 
 
 def finite(what: str, values: Tensors) -> dict[str, Tensor]:

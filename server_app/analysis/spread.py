@@ -30,9 +30,9 @@ class Spread(Measure):
     note = (
         "On test images, mean over a round's participants: of each client's model after its local "
         "training, and of the global model that they are then aggregated into. The variance is of "
-        "a class's probability over the images, mean over classes: one-hot predictions of D balanced "
-        "classes have (1 - 1/D) / D. Uniformity (Wang and Isola, 2020) is 0 where all features are "
-        "alike; lower is more even."
+        "a class's probability over the images, mean over classes: one-hot predictions of D "
+        "balanced classes have (1 - 1/D) / D. Uniformity (Wang and Isola, 2020) is 0 where all "
+        "features are alike; lower is more even."
     )
     columns = ("round", "client", "model", "images", "measure", "class", "value")
 

@@ -187,3 +187,38 @@ def test_a_client_whose_time_is_up_stops_between_batches() -> None:
     one = worker()
     with pytest.raises(TrainingError, match=r"not done in time: epoch 1 of \d"):
         one.train(one.initial_weights(), 1, 0, deadline=0.0)
+
+
+@dataclass
+class Greedy(Method):
+    """Wants more memory than there is for batches of more than `most` images."""
+
+    most: int
+
+    def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+        if len(x) > self.most:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0")
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (9, r"for a batch of 32 images, and one of 8 fits; add batch_size=8, or fewer federation"),
+        (1, r"even for a batch of 2 images; a smaller model, data.image_size or federation"),
+    ],
+)
+def test_a_gpu_whose_memory_is_short_names_the_batch_that_fits(most: int, said: str) -> None:
+    """The next client is not touched by it."""
+    one = worker()
+    expected = one.train(one.initial_weights(), 1, 0).weights
+    trainer = one.trainer
+    images, method = one.images.index(one.data.clients[0].train), trainer.method
+    try:
+        trainer.method = Greedy(most)
+        with pytest.raises(TrainingError, match=said) as caught:
+            trainer.train(one.initial_weights(), one.images, images, 1, 0, {}, {})
+    finally:
+        trainer.method = method
+    assert "Tried to allocate 2 GiB" in str(caught.value)
+    assert same(one.train(one.initial_weights(), 1, 0).weights, expected)
