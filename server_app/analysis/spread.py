@@ -72,6 +72,23 @@ class Spread(Measure):
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
                 if finish(axes):
                     yield Drawing(f"{measure}, {whose}", figure)
+        yield from draw_classes(tables)
+
+
+def draw_classes(tables: Tables) -> Iterator[Drawing]:
+    """The variance of each class, of the clients' models in the last round that was kept."""
+    figure, axes = blank()
+    for label, table in tables.items():
+        part = table[(table["measure"] == VARIANCE) & (table["model"] == TRAINED)]
+        part = part[(part["images"] == TEST) & (part["class"] != ALL)]
+        part = part[part["round"] == part["round"].max()]
+        if len(part):
+            wide = part.pivot_table("value", "run", "class").dropna(axis=1)
+            line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
+    axes.set(xlabel="class", ylabel=VARIANCE)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if finish(axes):
+        yield Drawing(f"{VARIANCE} by class, clients' models", figure)
 
 
 def sets_of(subject: Subject, client: int) -> dict[str, Tensor]:
