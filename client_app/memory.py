@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
-from task.files import write_whole
+from task.files import from_home, write_whole
 from task.site import Site, state_directory
 
 HEADER_BYTES = 1_000_000
@@ -35,7 +35,7 @@ def memory_root(site: Site | None = None) -> Path:
     """
     if site:
         return site.memory_place
-    root = Path(os.environ.get("UNIVARFL_MEMORY") or state_directory()).expanduser()
+    root = from_home(os.environ.get("UNIVARFL_MEMORY") or state_directory())
     if not root.is_absolute():
         raise MemoryLostError(f"UNIVARFL_MEMORY={root} must be an absolute path")
     return root

@@ -4,7 +4,6 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from server_app.choices import CONF, choices
 from server_app.quoting import quoted
 from task.errors import ConfigError
+from task.files import from_home
 from task.registry import PLUS, first_error
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
 
 def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
     """The data set's paths on this machine, absolute, so that every process finds the same."""
-    typed = {key: Path(str(data[key])).expanduser() for key in PATHS if data.get(key)}
+    typed = {key: from_home(str(data[key])) for key in PATHS if data.get(key)}
     return {
         key: str(path.absolute()) for key, path in typed.items() if key == "root" or path.is_dir()
     }
@@ -132,7 +132,7 @@ def _key_and_value(text: str) -> tuple[str, str]:
 
 def _unknown_choice(error: MissingConfigException, values: dict[str, str]) -> ConfigError:
     missing = str(error.missing_cfg_file)
-    group, _, choice = missing.rpartition("/")
+    group, _, choice = missing.partition("/")
     options = ", ".join(choices()[group])
     return ConfigError(group, values.get(group, choice), f"choose one of {options}")
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from server_app.quoting import quoted
 from task.errors import ConfigError
+from task.files import from_home
 
 RESUME = "resume="
 
@@ -19,7 +19,7 @@ def whole_words(words: Sequence[str]) -> list[str]:
     named = [word.removeprefix(RESUME) for word in words if word.startswith(RESUME)]
     if not named:
         return list(words)
-    directory = Path(named[-1].strip("'\"")).expanduser().absolute()
+    directory = from_home(named[-1].strip("'\"")).absolute()
     try:
         began = json.loads((directory / "run.json").read_text())["overrides"]
     except (OSError, ValueError, KeyError):

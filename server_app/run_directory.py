@@ -13,6 +13,7 @@ from server_app.experiment import Experiment
 from server_app.identity import code_hash, identity_of
 from server_app.run_record import FORMAT, read_record
 from task.errors import ConfigError, system_reason
+from task.files import from_home
 
 LOCK = ".lock"
 
@@ -20,7 +21,7 @@ LOCK = ".lock"
 def runs_directory(experiment: Experiment) -> Path:
     """Where run directories are made, absolute."""
     place = experiment.output_dir or os.environ.get("UNIVARFL_RUNS") or "runs"
-    return Path(place).expanduser().absolute()
+    return from_home(place).absolute()
 
 
 def plan_run_directory(experiment: Experiment) -> Path:

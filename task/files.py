@@ -1,8 +1,16 @@
-"""Files that are there whole, or not at all."""
+"""Paths as people write them, and files that are there whole or not at all."""
 
 import os
 import secrets
 from pathlib import Path
+
+
+def from_home(path: str | Path) -> Path:
+    """A path whose ``~`` is the user's home; of a user who is not known here it stays as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def write_whole(path: Path, content: bytes) -> None:

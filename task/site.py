@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from task.errors import SiteError
+from task.files import from_home
 
 NodeConfig = Mapping[str, object]
 
@@ -50,10 +51,17 @@ class Site(BaseModel):
     def _absolute(cls, path: str | None) -> str | None:
         if path is None:
             return None
-        absolute = Path(path).expanduser()
+        absolute = from_home(path)
         if not absolute.is_absolute():
             raise ValueError("must be an absolute path")
         return str(absolute)
+
+    @field_validator("name")
+    @classmethod
+    def _printable(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError("must be printable")
+        return name
 
     @property
     def memory_place(self) -> Path:
@@ -77,12 +85,13 @@ class Site(BaseModel):
             if first["type"] == "extra_forbidden":
                 known = ", ".join(field.alias or name for name, field in cls.model_fields.items())
                 what = f"is no setting of a site; they are {known}"
-            raise SiteError(f"site {settings['site']}, {key}: {what.lower()}") from None
+            said = f"site {name_of(node_config)}, {key}: {what.lower()}"
+            raise SiteError(said if said.isprintable() else repr(said)) from None
 
 
 def state_directory() -> Path:
     """Where the user's programs keep what lasts, this one's part of it."""
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "univarfl"
+    return from_home(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "univarfl"
 
 
 def name_of(node_config: NodeConfig) -> str:

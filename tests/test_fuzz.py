@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from server_app.checkpoint import (
@@ -73,6 +73,8 @@ def refusal(call: Callable[[], object], error: type[Exception]) -> str:
 
 
 @given(WORDS)
+@example(["model=${oc.env:HOME}"])
+@example(["data.root=~nobody"])
 @PLACES
 def test_any_words_compose_or_are_refused_in_words(words: list[str]) -> None:
     assert refusal(lambda: compose_experiment(words), ConfigError)
@@ -83,6 +85,9 @@ def test_any_words_compose_or_are_refused_in_words(words: list[str]) -> None:
                      "tell-labels", "partition-id"]) | st.text(max_size=8),
     LEAVES, max_size=6,
 ))  # fmt: skip
+@example({"data-dir": "~nobody"})
+@example({"site": "\n"})
+@example({"site": "a", "data-dir": "/", "\n": 1})
 def test_any_settings_are_a_sites_or_are_refused_in_a_line(node_config: dict[str, Any]) -> None:
     assert "\n" not in refusal(lambda: Site.of(node_config), SiteError)
 

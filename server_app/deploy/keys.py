@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from server_app.deploy.places import CoordinatorPlace, SitePlace, is_ip
 from task.errors import ConfigError
+from task.files import from_home
 
 DAYS = 825
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -91,7 +92,7 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     """
     if not NAME.fullmatch(name):
         raise ConfigError("--site", name, "must be letters, digits, '.', '_' and '-'")
-    if not data.expanduser().is_dir():
+    if not from_home(data).is_dir():
         raise ConfigError("--data", data, "must be a directory, with a folder for each class")
     refuse_to_overwrite(place.key(name), place.settings)
     place.directory.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     place.public_key(name).write_bytes(public + f" {name}\n".encode())
     memory = place.directory / "memory"
-    written = {"name": name, "data": str(data.expanduser().absolute()), "memory": str(memory)}
+    written = {"name": name, "data": str(from_home(data).absolute()), "memory": str(memory)}
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in written.items()}
     place.settings.write_text(SETTINGS.format(**quoted))
 

@@ -27,6 +27,7 @@ from task.data.dataset import ImageDataset
 from task.data.sources.base import Source
 from task.data.store_files import load, write
 from task.errors import DataError, system_reason
+from task.files import from_home
 
 FORMAT = 1  # of the files; another one makes every store stale
 PATIENCE_SECONDS = 1.0
@@ -38,7 +39,7 @@ def store_root() -> Path:
     """Where stores are kept."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     place = os.environ.get("UNIVARFL_CACHE") or f"{cache}/univarfl"
-    return Path(place).expanduser().absolute()
+    return from_home(place).absolute()
 
 
 def open_dataset(source: Source) -> ImageDataset:
