@@ -209,8 +209,8 @@ ANALYSE_HELP = """What the models of runs show: curvature, spread, drift, featur
 
 \b
   univarfl train method=univarfl watch.models_every=2
-  univarfl analyse runs/20261122-*
-  univarfl analyse runs/20261122-* --only curvature --only landscape
+  univarfl analyse runs
+  univarfl analyse runs/RUN --only curvature --only landscape
 \b
 Measures (--only):
   singular_values  of the classifier: the global model's and, where kept, the clients'
@@ -222,16 +222,19 @@ Measures (--only):
   cost             FLOPs, numbers kept in memory, and seconds
 \b
 * of the rounds whose models were kept: watch.models_every=5 keeps every fifth round's in the run's
-directory, a model for each participant, and changes no result.
+directory, a model for each participant and two more, and changes no result.
 \b
 Writes a CSV and pictures for each into RUN/analysis; 'univarfl report' shows them beside those of
-other runs.
+other runs. Exit codes: 0 all was measured that the runs have, 1 something failed, 2 bad input.
 """
 
 
 @application.command(help=ANALYSE_HELP)
 def analyse(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs, or directories of them.", show_default=False),
+    ],
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="MEASURE", help="Measure this alone; may be repeated."),

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import pandas as pd
 from rich.console import Console
 from rich.progress import track
+from scipy.sparse.linalg import ArpackError
 
 from server_app.analysis.base import Measure
 from server_app.analysis.cost import ClientCost
@@ -18,10 +19,11 @@ from server_app.analysis.features import Features
 from server_app.analysis.landscape import Landscape
 from server_app.analysis.singular_values import SingularValues
 from server_app.analysis.spread import Spread
-from server_app.analysis.subject import Subject, subject_of
+from server_app.analysis.subject import Subject
 from server_app.report.canvas import STYLE, Picture, slug
-from server_app.report.records import Run
-from task.errors import ConfigError, system_reason
+from server_app.report.records import Run, read_runs
+from task.causes import explained
+from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 
 MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
@@ -31,32 +33,53 @@ DIRECTORY = "analysis"
 logger = logging.getLogger("univarfl")
 
 
-def analyse(directories: Sequence[Path], only: Sequence[str], images: int) -> None:
+def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
     """Measure runs, and write what is found into each one's directory.
 
     Args:
-        directories: the runs'.
+        places: directories of runs, or of single ones.
         only: the names of the measures; none for all.
         images: see `Subject`.
 
     Raises:
-        ConfigError: there is no such measure, or a run cannot be measured.
+        ConfigError: there is no such measure, or there are no runs.
+        RunError: something could not be measured; all else was.
     """
     names = [measure.name for measure in MEASURES]
     for name in only:
         if name not in names:
             raise ConfigError("--only", name, f"choose from {', '.join(names)}")
     wanted = [measure for measure in MEASURES if not only or measure.name in only]
-    subjects = [subject_of(directory, images) for directory in directories]
+    failed = 0
+    for place in places:
+        found = read_runs(place)
+        for problem in found.problems:
+            logger.warning("left out: %s", problem)
+        if not found.runs:
+            raise RunError(f"{place} holds no completed run")
+        for run in found.runs:
+            failed += not measured(wanted, Subject(run, images))
+    if failed:
+        raise RunError(f"{failed} run{'' if failed == 1 else 's'} could not be measured wholly")
+
+
+def measured(wanted: Sequence[Measure], subject: Subject) -> bool:
+    """Measure a run, and say what was found or why not; whether everything could be measured."""
+    name = subject.run.directory.name
+    logger.info("%s", name)
     quiet, console = not sys.stderr.isatty(), Console(stderr=True)
-    for subject in subjects:
-        name = subject.run.directory.name
-        logger.info("%s", name)
-        for measure in track(wanted, name[:40], console=console, disable=quiet):
-            if needed := measure.missing(subject):
-                logger.info("  left out: %s; it needs %s", measure.name, needed)
-            else:
-                logger.info("  %s", written(measure, subject))
+    whole = True
+    for measure in track(wanted, name[:40], console=console, disable=quiet):
+        try:
+            needed = measure.missing(subject)
+            said = f"left out: it needs {needed}" if needed else written(measure, subject)
+        except (ConfigError, DataError, DeviceError) as error:
+            logger.warning("  %s", error)
+            return False
+        except (ArpackError, ValueError) as error:  # as where numbers are not finite
+            said, whole = f"failed: {explained(error)}", False
+        logger.info("  %s: %s", measure.name, said)
+    return whole
 
 
 def written(measure: Measure, subject: Subject) -> str:
@@ -79,8 +102,8 @@ def written(measure: Measure, subject: Subject) -> str:
     summary = measure.summarise(tables)
     if len(summary):
         found = summary.iloc[0].drop("method").to_dict()
-        return f"{measure.name}: " + ", ".join(f"{key} {value}" for key, value in found.items())
-    return f"{measure.name}: {place / measure.name}.csv"
+        return ", ".join(f"{key} {value}" for key, value in found.items())
+    return f"{place / measure.name}.csv"
 
 
 def pictures_of(

@@ -15,7 +15,8 @@ class Curvature(Measure):
     title = "Curvature"
     note = (
         "Of the cross-entropy at the final global model, on training images: the top eigenvalue "
-        "and the trace of the federation's Hessian (lower is flatter), and between clients' "
+        "and the trace of the federation's Hessian, to which each client adds by how many images "
+        "it has (lower is flatter), and between clients' "
         "Hessians H_N, the squared difference of their diagonals' norms (lower is more alike), and "
         "H_D, the cosine of the diagonals (FedAlign, Eqs. 3 and 4)."
     )

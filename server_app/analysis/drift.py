@@ -51,8 +51,8 @@ class ClientDrift(Measure):
         for column, label_of in SHOWN.items():
             figure, axes = blank()
             for label, table in tables.items():
-                if len(table):
-                    wide = table.pivot_table(column, "run", "round").dropna(axis=1)
+                wide = table.pivot_table(column, "run", "round").dropna(axis=1)
+                if wide.size:
                     line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
             axes.set(xlabel="round", ylabel=label_of)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-import torch
 
 from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.analysis.subject import Subject
@@ -21,9 +20,9 @@ class Landscape(Measure):
     name = "landscape"
     title = "Loss landscape"
     note = (
-        "Cross-entropy on training images of all clients, around the final global model (the "
-        "cross), along unit steps of the two top eigenvectors of its Hessian. The same levels of "
-        "loss have the same colour only within a picture."
+        "Cross-entropy on training images, each client weighted by how many it has, around the "
+        "final global model (the cross), along the two top eigenvectors of its Hessian. The same "
+        "levels of loss have the same colour only within a picture."
     )
     columns = ("first", "second", "loss")
     together = False
@@ -35,8 +34,9 @@ class Landscape(Measure):
     def measure(self, subject: Subject) -> pd.DataFrame:
         """A row for each point of the grid."""
         vectors = subject.eigenpairs.vectors
-        positions = torch.cat(list(subject.clients.values()))
-        points = losses_around(subject.model(), subject.worker.images, positions, vectors, STEPS)
+        model, images = subject.model(), subject.worker.images
+        sets = list(subject.clients.values())
+        points = losses_around(model, images, sets, subject.shares, vectors, STEPS)
         return pd.DataFrame(points, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:

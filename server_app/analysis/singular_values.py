@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.analysis.subject import Subject
 from server_app.report.canvas import blank, finish, line
-from server_app.weights import Weights, to_tensors
+from server_app.weights import Weights
 
 CLASSIFIER, GLOBAL = "classifier.weight", "global"
 
@@ -46,7 +46,7 @@ class SingularValues(Measure):
                 part = table[(table["model"] != GLOBAL) == of_clients]
                 if not len(part):
                     continue
-                part = part[part["round"] == part["round"].max()]
+                part = part[part["round"] == part.groupby("run")["round"].transform("max")]
                 wide = part.pivot_table("value", ["run", "model"], "index")
                 shares = wide.to_numpy() / wide.to_numpy()[:, :1]
                 by_run = pd.DataFrame(shares).groupby(wide.index.get_level_values("run")).mean()
@@ -62,6 +62,5 @@ class SingularValues(Measure):
 
 def values_of(weights: Weights) -> list[float]:
     """The classifier's singular values, largest first."""
-    matrix = to_tensors({CLASSIFIER: weights[CLASSIFIER]})[CLASSIFIER]
-    found: list[float] = matrix.double().svd().S.tolist()
+    found: list[float] = np.linalg.svd(weights[CLASSIFIER].astype(float), compute_uv=False).tolist()
     return found

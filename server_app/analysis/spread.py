@@ -64,8 +64,8 @@ class Spread(Measure):
                 for label, table in tables.items():
                     part = table[(table["measure"] == measure) & (table["model"] == model)]
                     part = part[(part["images"] == TEST) & (part["class"] == ALL)]
-                    if len(part):
-                        wide = part.pivot_table("value", "run", "round").dropna(axis=1)
+                    wide = part.pivot_table("value", "run", "round").dropna(axis=1)
+                    if wide.size:
                         line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
                 whose = "clients' models" if model == TRAINED else "global model"
                 axes.set(xlabel="round", ylabel=measure)
@@ -81,9 +81,9 @@ def draw_classes(tables: Tables) -> Iterator[Drawing]:
     for label, table in tables.items():
         part = table[(table["measure"] == VARIANCE) & (table["model"] == TRAINED)]
         part = part[(part["images"] == TEST) & (part["class"] != ALL)]
-        part = part[part["round"] == part["round"].max()]
-        if len(part):
-            wide = part.pivot_table("value", "run", "class").dropna(axis=1)
+        part = part[part["round"] == part.groupby("run")["round"].transform("max")]
+        wide = part.pivot_table("value", "run", "class").dropna(axis=1)
+        if wide.size:
             line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
     axes.set(xlabel="class", ylabel=VARIANCE)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

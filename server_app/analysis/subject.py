@@ -13,12 +13,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from server_app.report.records import RecordError, Run, read_run
+from server_app.report.records import Run
 from server_app.round_models import RoundModels, kept_rounds, load_models
 from server_app.weights import Weights, to_tensors
 from task.analysis.curvature import Eigenpairs, Hessian, top_eigenpairs
 from task.config import LocalConfig
 from task.errors import ConfigError
+from task.registry import first_error
 from task.seeding import numpy_generator, torch_generator
 from task.worker import Worker, shared_worker
 
@@ -46,12 +47,11 @@ class Subject:
             ConfigError: another version of the code made the run.
         """
         known = LocalConfig.model_fields
+        settings = {key: value for key, value in self.run.config.items() if key in known}
         try:
-            return LocalConfig.model_validate(
-                {key: value for key, value in self.run.config.items() if key in known}
-            )
+            return LocalConfig.model_validate({**settings, "device": "auto"})
         except ValidationError as error:
-            said = f"its settings are not of this version: {error.errors()[0]['loc']}"
+            said = f"its settings are not of this version: {first_error(error)}"
             raise ConfigError("analyse", self.run.directory, said) from None
 
     @cached_property
@@ -82,10 +82,23 @@ class Subject:
         """The run's number of rounds."""
         return int(self.run.config["rounds"])
 
-    @cached_property
+    @property
     def worker(self) -> Worker:
-        """The run's data and network, in this process."""
-        return shared_worker(self.config.model_dump_json())
+        """The run's data and network, in this process.
+
+        Raises:
+            ConfigError: the data are not those that it was trained on.
+        """
+        worker = shared_worker(self.config.model_dump_json())
+        sizes = [len(train) + len(rest) for train, rest in worker.data.clients.values()]
+        if (
+            sizes
+            and not worker.config.divider().sites
+            and sizes != self.run.record["data"]["clients"]
+        ):
+            said = "its data are divided otherwise now; put the images back, or use its own version"
+            raise ConfigError("analyse", self.run.directory, said)
+        return worker
 
     @cached_property
     def clients(self) -> dict[int, Tensor]:
@@ -109,8 +122,13 @@ class Subject:
 
     def model(self, weights: Weights | None = None) -> nn.Module:
         """The network with these weights, or the final global ones; there is only one network."""
-        self.worker.model.load_state_dict(to_tensors(weights or self.weights))
-        return self.worker.model.eval()
+        model = self.worker.model
+        try:
+            model.load_state_dict(to_tensors(weights or self.weights))
+        except RuntimeError:
+            said = "its model has other layers than this version's"
+            raise ConfigError("analyse", self.run.directory, said) from None
+        return model.eval()
 
     @cached_property
     def eigenpairs(self) -> Eigenpairs:
@@ -126,18 +144,3 @@ class Subject:
         generator = numpy_generator(self.config.seed, "analysis", what, client)
         chosen = generator.permutation(positions)[: self.images]
         return torch.from_numpy(np.sort(chosen)).to(self.worker.device)
-
-
-def subject_of(directory: Path, images: int) -> Subject:
-    """A run as a subject.
-
-    Raises:
-        ConfigError: it is no completed run of this version.
-    """
-    try:
-        run = read_run(directory)
-    except RecordError as error:
-        raise ConfigError("analyse", directory, f"is no run: {error}") from None
-    if run.record["status"] != "completed":
-        raise ConfigError("analyse", directory, "the run is not completed")
-    return Subject(run, images)

@@ -95,9 +95,9 @@ def read_runs(directory: Path) -> Collection:
     elif directory.is_dir():
         places = sorted(path for path in directory.iterdir() if looks_like_a_run(path))
     else:
-        raise ConfigError("report", directory, "is no directory")
+        raise ConfigError("runs", directory, "is no directory")
     if not places:
-        raise ConfigError("report", directory, "holds no runs; name the directory of their records")
+        raise ConfigError("runs", directory, "holds no runs; name the directory of their records")
     runs: list[Run] = []
     others: list[Run] = []
     problems = []

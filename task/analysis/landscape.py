@@ -1,7 +1,9 @@
 """The loss around a model, along two directions."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import mul
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +16,18 @@ from task.methods.base import trained_parameters
 def losses_around(
     model: nn.Module,
     images: DeviceImages,
-    positions: Tensor,
+    sets: Sequence[Tensor],
+    shares: Sequence[float],
     directions: Tensor,
     steps: Sequence[float],
 ) -> Iterator[tuple[float, float, float]]:
-    """The mean cross-entropy at every pair of steps along two directions (FedAlign, Fig. 1).
+    """The cross-entropy at every pair of steps along two directions (FedAlign, Fig. 1).
 
     Args:
         model: the model in the middle; it is so again afterwards.
         images: the data set.
-        positions: the images that the loss is of.
+        sets: the images that the loss is of, in sets.
+        shares: how much the mean of each set counts; together 1.
         directions: [2, trained parameters].
         steps: how far to go along each.
 
@@ -33,8 +37,9 @@ def losses_around(
     for first in steps:
         for second in steps:
             with moved(model, first * directions[0] + second * directions[1]):
-                (score,) = evaluate(model, images, [positions])
-            yield first, second, score.means()["loss"]
+                scores = evaluate(model, images, sets)
+            means = [score.means()["loss"] for score in scores]
+            yield first, second, math.fsum(map(mul, shares, means))
 
 
 @contextmanager

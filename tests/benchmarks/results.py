@@ -65,16 +65,9 @@ def main() -> None:
             words.append(f"data.root={os.environ[study.needs]}")
         subprocess.run([UNIVARFL, "sweep", *words], check=True)
         if study.measures:
-            new = [path for path in done(place) if not (path / "analysis").exists()]
             only = [word for measure in study.measures for word in ("--only", measure)]
-            if new:
-                subprocess.run([UNIVARFL, "analyse", *map(str, new), *only], check=True)
+            subprocess.run([UNIVARFL, "analyse", place, *only], check=True)
         write_in(name, tables_of(place))
-
-
-def done(place: Path) -> list[Path]:
-    """The completed runs."""
-    return [run.directory for run in read_runs(place).runs]
 
 
 def tables_of(place: Path) -> str:

@@ -31,7 +31,7 @@ CLIENTS = 3
 
 
 class Tiny(nn.Module):
-    """All kinds of layers that our networks have, in 102 parameters, float64."""
+    """Convolution, linear layers and both batch norms, in 102 parameters, float64."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def test_the_landscape_bends_as_the_eigenvalues_say(images: DeviceImages) -> Non
     matrix = Hessian(smooth, images, positions, torch.full((len(positions),), 1 / len(positions)))
     pairs = top_eigenpairs(matrix, 2, torch.Generator().manual_seed(3), 1e-6)
     before = {name: value.clone() for name, value in smooth.state_dict().items()}
-    points = losses_around(smooth, images, positions, pairs.vectors, [-step, 0.0, step])
+    points = losses_around(smooth, images, [positions], [1.0], pairs.vectors, [-step, 0.0, step])
     found = {(first, second): loss for first, second, loss in points}
     (score,) = evaluate(smooth, images, [positions])
     assert found[0.0, 0.0] == score.means()["loss"]

@@ -1,5 +1,6 @@
 """``univarfl analyse`` on real runs, and what the report makes of it."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ from safetensors.numpy import load_file
 
 from server_app.analysis.analyse import DIRECTORY, MEASURES, analyse
 from server_app.composition import compose_experiment
+from server_app.progress import show_progress
 from server_app.report.write import report
 from server_app.train import train_experiment
-from task.errors import ConfigError
+from task.errors import ConfigError, RunError
 from tests.conftest import SMALL
 
 WORDS = [*SMALL[:-1], "alpha=0.3", "rounds=3", "watch.models_every=2", "watch.tensorboard=false"]
@@ -101,21 +103,42 @@ class TestRefusals:
             analyse([runs / "fedavg"], ["sharpness"], IMAGES)
 
     def test_no_run(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"is no run: run.json: no such file"):
+        with pytest.raises(ConfigError, match=r"holds no runs"):
             analyse([tmp_path], [], IMAGES)
 
     def test_a_run_that_is_not_completed(self, runs: Path, tmp_path: Path) -> None:
         text = (runs / "fedavg" / "run.json").read_text()
         (tmp_path / "run.json").write_text(text.replace('"completed"', '"failed"'))
-        with pytest.raises(ConfigError, match="the run is not completed"):
+        with pytest.raises(RunError, match="holds no completed run"):
             analyse([tmp_path], [], IMAGES)
 
-    def test_a_model_that_is_damaged(self, runs: Path, tmp_path: Path) -> None:
-        for name in ("run.json", "rounds.csv", "clients.csv", "classes.csv"):
-            (tmp_path / name).write_text((runs / "fedavg" / name).read_text())
-        (tmp_path / "model.safetensors").write_bytes(b"\x10")
-        with pytest.raises(ConfigError, match=r"model.safetensors: cannot be read"):
-            analyse([tmp_path], ["singular_values"], IMAGES)
+
+def copied(runs: Path, place: Path, *names: str) -> Path:
+    """A run's record, and these of its other files."""
+    place.mkdir()
+    for name in ("run.json", "rounds.csv", "clients.csv", "classes.csv", *names):
+        (place / name).write_bytes((runs / "fedavg" / name).read_bytes())
+    return place
+
+
+def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that is damaged, data of which there are more now, and a run that is whole."""
+    bad = copied(runs, tmp_path / "a")
+    (bad / "model.safetensors").write_bytes(b"\x10")
+    other = copied(runs, tmp_path / "b", "model.safetensors")
+    record = json.loads((other / "run.json").read_text())
+    record["data"]["clients"][0] += 1
+    (other / "run.json").write_text(json.dumps(record))
+    whole = copied(runs, tmp_path / "c", "model.safetensors")
+    show_progress()
+    with pytest.raises(RunError, match="2 runs could not be measured wholly"):
+        analyse([tmp_path], ["singular_values", "cost"], IMAGES)
+    said = capsys.readouterr().out
+    assert f"analyse={bad / 'model.safetensors'}: cannot be read" in said
+    assert f"analyse={other}: its data are divided otherwise now" in said
+    assert (whole / DIRECTORY / "cost.csv").exists()
 
 
 def test_what_cannot_be_measured_is_said(
@@ -126,5 +149,5 @@ def test_what_cannot_be_measured_is_said(
     train_experiment(compose_experiment(words), words)
     analyse([tmp_path / "plain"], ["drift", "curvature"], IMAGES)
     said = capsys.readouterr().out
-    assert "left out: drift; it needs models of single rounds" in said
-    assert "left out: curvature; it needs model.norm=batch" in said
+    assert "drift: left out: it needs models of single rounds" in said
+    assert "curvature: left out: it needs model.norm=batch" in said
