@@ -50,6 +50,17 @@ def close_record(directory: Path, status: str, reason: str) -> None:
             write_record(directory, record | news)
 
 
+def mark_interrupted(directory: Path) -> None:
+    """Say that a run was interrupted, whatever its processes said while they were ended."""
+    if not (directory / "run.json").exists():
+        return
+    record = read_record(directory)
+    if record["status"] != "completed":
+        news = {"status": "failed", "reason": INTERRUPTED, "worker_lost": False}
+        with contextlib.suppress(OSError):
+            write_record(directory, record | news | {"ended": timestamp()})
+
+
 def timestamp() -> str:
     """Now, in UTC."""
     return datetime.now(tz=UTC).isoformat(timespec="seconds")

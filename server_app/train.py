@@ -14,7 +14,7 @@ from server_app.progress import show_progress
 from server_app.quoting import quoted
 from server_app.resuming import whole_words
 from server_app.run_directory import plan_run_directory
-from server_app.run_record import INTERRUPTED, close_record, read_record, reopen_record
+from server_app.run_record import close_record, mark_interrupted, read_record, reopen_record
 from task.causes import explained
 from task.data.federated import federate
 from task.device import choose_device
@@ -72,7 +72,7 @@ def attempt(
         else:
             run_flower(experiment, [*overrides, *place], directory, superlink)
     except KeyboardInterrupt:
-        close_record(directory, "failed", INTERRUPTED)
+        mark_interrupted(directory)
         raise
     except Exception as error:
         reason = explained(error)

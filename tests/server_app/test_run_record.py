@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from server_app.run_directory import hold, is_held
-from server_app.run_record import close_record, read_record, rounds_done
+from server_app.run_record import (
+    close_record,
+    mark_interrupted,
+    read_record,
+    rounds_done,
+    write_record,
+)
 from task.errors import ConfigError
 from tests.server_app.report.recorded import record
 
@@ -32,6 +38,18 @@ def test_only_a_record_that_says_running_is_closed(tmp_path: Path) -> None:
     close_record(run, "failed", "it was killed")
     found = read_record(run)
     assert (found["status"], found["reason"]) == ("failed", "it was killed")
+
+
+def test_a_run_that_is_interrupted_says_so_whatever_its_workers_said(tmp_path: Path) -> None:
+    """They die while it is ended, and its server may notice before it is ended itself."""
+    run = record(tmp_path, "run", [], [0.1, 0.5])
+    mark_interrupted(run)
+    assert read_record(run)["status"] == "completed"
+    lost = {"status": "failed", "reason": "a worker's process has ended", "worker_lost": True}
+    write_record(run, read_record(run) | lost)
+    mark_interrupted(run)
+    found = read_record(run)
+    assert (found["reason"], found["worker_lost"]) == ("interrupted", False)
 
 
 def test_rounds_done(tmp_path: Path) -> None:
