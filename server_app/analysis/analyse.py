@@ -28,7 +28,7 @@ from task.errors import ConfigError, DataError, DeviceError, RunError, system_re
 MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
 )  # fmt: skip
-DIRECTORY = "analysis"
+DIRECTORY, SAMPLE = "analysis", "most images"
 
 logger = logging.getLogger("univarfl")
 
@@ -88,7 +88,7 @@ def written(measure: Measure, subject: Subject) -> str:
     Raises:
         ConfigError: they cannot be written.
     """
-    table = measure.measure(subject)
+    table = measure.measure(subject).assign(**{SAMPLE: subject.images})
     place = subject.run.directory / DIRECTORY
     label = subject.run.config["method"]["name"]
     tables = {label: table.assign(run=subject.run.directory.name)}
@@ -144,6 +144,7 @@ def read_table(measure: Measure, run: Run) -> pd.DataFrame | None:
     if not path.exists():
         return None
     table = pd.read_csv(path)
-    if tuple(table.columns) != measure.columns or not len(table):
-        raise ValueError(f"{DIRECTORY}/{path.name} has not the columns {measure.columns}")
+    columns = (*measure.columns, SAMPLE)
+    if tuple(table.columns) != columns or not len(table):
+        raise ValueError(f"{DIRECTORY}/{path.name} has not the columns {columns}, or no rows")
     return table.assign(run=run.directory.name)

@@ -16,11 +16,11 @@ class ClientCost(Measure):
     name = "cost"
     title = "Cost"
     note = (
-        "Of one image's training step in a client's second round, in millions of floating-point "
-        "operations (a multiplication with an addition is two), up to the loss and with the "
-        "backward pass; the numbers that a client keeps in memory, its model's among them, in "
-        "millions; and the seconds that a client's local training took, as the record has them: "
-        "runs that shared a machine count its being shared."
+        "Of one image's training step in a client's second round, in millions of operations of "
+        "convolutions and matrix products (a multiplication with an addition is two), up to the "
+        "loss and with the backward pass; the numbers that a client keeps in memory, its "
+        "model's among them, in millions; and the seconds that a client's local training took, "
+        "as the record has them: runs that shared a machine count its being shared."
     )
     columns = ("forward MFLOP", "step MFLOP", "stored M", "seconds")
 

@@ -24,9 +24,10 @@ class Features(Measure):
     name = "features"
     title = "Map of features"
     note = (
-        "t-SNE of the features of each client's training images, as its own model has them after "
-        "local training in the last round that was kept; where none was, as the final global model "
-        "has them. Only who lies near whom counts: distances and axes have no unit."
+        "t-SNE of the features of clients' training images: of the participants of the last "
+        "round that was kept, as each one's own model has them after local training; where no "
+        "round was kept, of all clients, as the final global model has them. Only who lies near "
+        "whom counts: distances and axes have no unit."
     )
     columns = ("client", "class", "domain", "x", "y")
     together = False
@@ -38,9 +39,10 @@ class Features(Measure):
     def measure(self, subject: Subject) -> pd.DataFrame:
         """A row for each image."""
         models = own_models(subject)
+        shown = {who: of for who, of in subject.clients.items() if who in models or not models}
         dataset = subject.worker.data.dataset
         features, rows = [], []
-        for client, positions in subject.clients.items():
+        for client, positions in shown.items():
             network = subject.model(models.get(client, subject.weights))
             found = outputs(network, subject.worker.images, positions)
             features += [out.features.cpu() for out, _ in found]

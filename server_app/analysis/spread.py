@@ -40,20 +40,26 @@ class Spread(Measure):
         """It needs kept models, and images."""
         if not subject.kept:
             return "models of single rounds (train with watch.models_every=5)"
-        return "" if subject.clients else "the clients' images"
+        return "" if subject.clients or len(subject.test) > 1 else "images"
 
     def measure(self, subject: Subject) -> pd.DataFrame:
-        """A row for each round, client, model, set of images, measure and class (-1 for all)."""
+        """A row for each round, client, model, set of images, measure and class (-1 for all).
+
+        The aggregated model on test images is the same for every client: its client is -1.
+        """
         rows: list[Row] = []
         for server_round, models in subject.rounds():
-            held = [client for client in models.clients if client in subject.clients]
-            for client in held:
-                for what, weights in ((TRAINED, models.clients[client]),
-                                      (AGGREGATED, models.aggregated)):  # fmt: skip
-                    for images, positions in sets_of(subject, client).items():
-                        found = spread_of(subject, weights, positions)
-                        head = (server_round, client, what, images)
-                        rows += [(*head, *key, value) for key, value in found.items()]
+            looks = [(ALL, AGGREGATED, TEST, models.aggregated)]
+            for client, trained in models.clients.items():
+                looks.append((client, TRAINED, TEST, trained))
+                looks.append((client, TRAINED, OWN, trained))
+                looks.append((client, AGGREGATED, OWN, models.aggregated))
+            for client, model, images, weights in looks:
+                positions = subject.test if images == TEST else subject.clients.get(client)
+                if positions is not None and len(positions) > 1:
+                    found = spread_of(subject, weights, positions)
+                    head = (server_round, client, model, images)
+                    rows += [(*head, *key, value) for key, value in found.items()]
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
@@ -89,12 +95,6 @@ def draw_classes(tables: Tables) -> Iterator[Drawing]:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if finish(axes):
         yield Drawing(f"{VARIANCE} by class, clients' models", figure)
-
-
-def sets_of(subject: Subject, client: int) -> dict[str, Tensor]:
-    """The images that a client's models are looked at with."""
-    found = {OWN: subject.clients[client]}
-    return {**found, TEST: subject.test} if len(subject.test) > 1 else found
 
 
 def spread_of(

@@ -13,7 +13,7 @@ from task.methods.base import LocalRound, Method, Term
 from task.seeding import torch_generator
 from task.training import objective
 
-ROWS = 2
+ROWS, DRAWS = 2, 20
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Cost:
     """What one image's training step takes.
 
     Attributes:
-        forward: floating-point operations up to the loss; a multiplication with an addition is two.
+        forward: operations of convolutions and matrix products up to the loss; a multiplication
+            with an addition is two.
         step: those of the backward pass included.
         stored: how many numbers a client keeps in memory: the model, and whatever else the method
             holds on to, as copies of models.
@@ -33,21 +34,29 @@ class Cost:
 
 
 def training_cost(config: LocalConfig, channels: int, image_size: int, classes: int) -> Cost:
-    """The cost of a method in its second round, when it has a memory if it keeps one."""
+    """The cost of a method in its second round, when it has a memory if it keeps one.
+
+    Of a method that varies the network from batch to batch it is the mean of `DRAWS` batches.
+    """
     method = config.local_method()
     model = method.build(config.network().build(channels, classes), torch_generator(0, "build"))
     generator = torch_generator(0, "draws")
     method.start(model.train(), LocalRound(1, 0, generator))
     method.start(model, LocalRound(2, 0, generator, method.finish(model).memory))
     stored = sum(tensor.numel() for tensor in held([model, method]))
+    batches = DRAWS if any(member.varies_network for member in method.members()) else 1
+    forward = 0
     with FlopCounterMode(display=False) as counter:
-        x = torch.randn(ROWS, channels, image_size, image_size)
-        x, y = method.batch(x, torch.arange(ROWS) % classes)
-        out = model(x)
-        terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **method.loss(out, x, y)}
-        forward = counter.get_total_flops()
-        objective(terms).backward()
-    return Cost(forward / ROWS, counter.get_total_flops() / ROWS, stored)
+        for _ in range(batches):
+            before = counter.get_total_flops()
+            x = torch.randn(ROWS, channels, image_size, image_size)
+            x, y = method.batch(x, torch.arange(ROWS) % classes)
+            out = model(x)
+            terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **method.loss(out, x, y)}
+            forward += counter.get_total_flops() - before
+            objective(terms).backward()
+    rows = ROWS * batches
+    return Cost(forward / rows, counter.get_total_flops() / rows, stored)
 
 
 def held(things: Iterable[object]) -> Iterator[Tensor]:

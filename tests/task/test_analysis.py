@@ -26,6 +26,7 @@ from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.evaluation import evaluate
 from task.models.base import Output
+from task.worker import Worker
 
 CLIENTS = 3
 
@@ -140,6 +141,23 @@ class TestCurvature:
         cosines = np.mean([float(F.cosine_similarity(a, b, dim=0)) for a, b in pairs])
         assert norm_difference(found) == pytest.approx(norms, rel=0.01)
         assert direction_agreement(found) == pytest.approx(cosines, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet56"])
+def test_a_real_networks_diagonal_is_that_of_its_hessian(name: str) -> None:
+    """Shortcuts and all, at entries from the first layer to the last."""
+    words = [f"model={name}", "method=fedavg", *(["data.image_size=8"] if name != "cnn" else [])]
+    worker = Worker(compose_experiment(words).local())
+    model, positions = worker.model, worker.images.index(worker.data.clients[0].train[:6])
+    worker.train(worker.initial_weights(), 1, 0)
+    found = diagonal(model, worker.images, positions)
+    shares = torch.full((len(positions),), 1 / len(positions))
+    hessian = Hessian(model, worker.images, positions, shares)
+    for place in torch.linspace(0, hessian.size - 1, 25).long().tolist():
+        unit = torch.zeros(hessian.size)
+        unit[place] = 1
+        expected = float(hessian.product(unit)[place])
+        assert float(found[place]) == pytest.approx(expected, rel=0.01, abs=1e-5)
 
 
 class Smooth(nn.Module):

@@ -39,7 +39,9 @@ def table(runs: Path, name: str) -> pd.DataFrame:
 
 def test_every_measure_leaves_its_table_and_pictures(runs: Path) -> None:
     for measure in MEASURES:
-        assert tuple(table(runs, measure.name).columns) == measure.columns
+        found = table(runs, measure.name)
+        assert tuple(found.columns) == (*measure.columns, "most images")
+        assert set(found["most images"]) == {IMAGES}
     drawn = {path.stem.split("-")[0] for path in (runs / "univarfl" / DIRECTORY).glob("*.png")}
     assert drawn == {"singular", "spread", "drift", "landscape", "features"}
 
@@ -59,10 +61,11 @@ def test_singular_values_are_the_final_models(runs: Path) -> None:
 def test_spread_is_of_each_client_before_and_after_aggregation(runs: Path) -> None:
     found = table(runs, "spread")
     heads = found[["round", "client", "model", "images"]].drop_duplicates()
-    assert len(heads) == 1 * 4 * 2 * 2
-    after = found[(found["model"] == "aggregated") & (found["images"] == "test")]
-    by_client = after.pivot_table("value", "client", ["measure", "class"])
-    assert by_client.nunique().max() == 1  # one global model, one test set
+    looks = [("trained", "test"), ("trained", "own"), ("aggregated", "own")]
+    each = [(client, *look) for client in range(4) for look in looks]
+    assert sorted(heads.to_records(index=False).tolist()) == sorted(
+        (2, *head) for head in [(-1, "aggregated", "test"), *each]
+    )
     variance = found[found["measure"] == "probability variance"]
     classes = variance[variance["class"] >= 0].groupby(["client", "model", "images"])["value"]
     whole = variance[variance["class"] == -1].set_index(["client", "model", "images"])["value"]
