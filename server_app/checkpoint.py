@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
-from server_app.weights import Weights
+from server_app.weights import Weights, as_bytes
 from task.errors import ConfigError
 from task.files import write_whole
 
@@ -66,11 +65,11 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
             "patience": checkpoint.patience,
         }
     )
-    arrays = {name: np.asarray(value, order="C") for name, value in checkpoint.model.arrays.items()}
     place = directory / DIRECTORY
     place.mkdir(exist_ok=True)
-    metadata = {FACTS: facts, DIGEST: digest(facts, arrays)}
-    write_whole(place / f"round-{checkpoint.round:06}.safetensors", save(arrays, metadata))
+    metadata = {FACTS: facts, DIGEST: digest(facts, checkpoint.model.arrays)}
+    content = as_bytes(checkpoint.model.arrays, metadata)
+    write_whole(place / f"round-{checkpoint.round:06}.safetensors", content)
     for old in checkpoints(directory)[KEPT:]:
         old.unlink(missing_ok=True)
 

@@ -14,9 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from safetensors.numpy import save
-
 from server_app.checkpoint import forget_checkpoints
 from server_app.experiment import Experiment
 from server_app.identity import code_hash
@@ -26,7 +23,7 @@ from server_app.run_record import FORMAT, read_record, timestamp, write_record
 from server_app.watching.base import Audience
 from server_app.watching.mlflow import MLflow
 from server_app.watching.tensorboard import TensorBoard
-from server_app.weights import Weights
+from server_app.weights import Weights, as_bytes
 from task.causes import explained
 from task.files import write_whole
 from task.fingerprint import fingerprint
@@ -170,7 +167,7 @@ class Recorder:
     def save_model(self, weights: Weights) -> None:
         """Write the final global model; equal weights give an equal file."""
         path = self.directory / "model.safetensors"
-        content = save({name: np.asarray(value, order="C") for name, value in weights.items()})
+        content = as_bytes(weights)
         write_whole(path, content)
         self.update(model_sha256=hashlib.sha256(content).hexdigest())
 

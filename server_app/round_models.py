@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
-from server_app.weights import Weights
+from server_app.weights import Weights, as_bytes
 from task.errors import ConfigError, system_reason
 from task.files import write_whole
 
@@ -39,13 +38,13 @@ def save_models(directory: Path, server_round: int, models: RoundModels) -> None
     owners = {RECEIVED: models.received, AGGREGATED: models.aggregated}
     owners |= {f"{CLIENT}{client}": weights for client, weights in models.clients.items()}
     arrays = {
-        f"{owner}/{name}": np.asarray(value, order="C")
+        f"{owner}/{name}": value
         for owner, weights in owners.items()
         for name, value in weights.items()
     }
     place = directory / DIRECTORY
     place.mkdir(exist_ok=True)
-    write_whole(place / f"round-{server_round:06}.safetensors", save(arrays))
+    write_whole(place / f"round-{server_round:06}.safetensors", as_bytes(arrays))
 
 
 def kept_rounds(directory: Path) -> dict[int, Path]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,29 +36,27 @@ def reopen_record(directory: Path) -> None:
     write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
 
 
-def close_record(directory: Path, status: str, reason: str) -> None:
-    """Close the record of a run that could not close it itself; one that did stays as it is.
-
-    Where the disk is full it says ``running`` still, and the run can be resumed all the same.
-    """
-    if not (directory / "run.json").exists():
-        return
-    record = read_record(directory)
-    if record["status"] == "running":
-        news = {"status": status, "reason": reason, "ended": timestamp()}
-        with contextlib.suppress(OSError):
-            write_record(directory, record | news)
+def close_record(directory: Path, reason: str) -> None:
+    """Say that a run failed which could not say so itself; one that did stays as it is."""
+    _close(directory, ("running",), {"reason": reason})
 
 
 def mark_interrupted(directory: Path) -> None:
     """Say that a run was interrupted, whatever its processes said while they were ended."""
+    _close(directory, ("running", "failed"), {"reason": INTERRUPTED, "worker_lost": False})
+
+
+def _close(directory: Path, open_ones: Container[str], news: dict[str, Any]) -> None:
+    """Close a record, if there is one and its status is among these.
+
+    Where the disk is full it stays as it is, and the run can be resumed all the same.
+    """
     if not (directory / "run.json").exists():
         return
     record = read_record(directory)
-    if record["status"] != "completed":
-        news = {"status": "failed", "reason": INTERRUPTED, "worker_lost": False}
+    if record["status"] in open_ones:
         with contextlib.suppress(OSError):
-            write_record(directory, record | news | {"ended": timestamp()})
+            write_record(directory, record | news | {"status": "failed", "ended": timestamp()})
 
 
 def timestamp() -> str:

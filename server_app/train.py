@@ -76,9 +76,9 @@ def attempt(
         raise
     except Exception as error:
         reason = explained(error)
-        close_record(directory, "failed", reason)
+        close_record(directory, reason)
         raise RunError(_where(reason, directory)) from error
-    close_record(directory, "failed", "the process that ran it ended without a word")
+    close_record(directory, "the process that ran it ended without a word")
     return read_record(directory)
 
 

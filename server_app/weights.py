@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
+from safetensors.numpy import save
 from torch import Tensor
 
 from task import wire
@@ -35,6 +36,11 @@ def unpack(record: ArrayRecord) -> Weights:
         KeyError, SafetensorError: it holds none.
     """
     return from_tensors(wire.unpack(record[wire.PACKED].numpy()))
+
+
+def as_bytes(weights: Weights, metadata: dict[str, str] | None = None) -> bytes:
+    """Weights as a safetensors file has them; equal weights are equal bytes."""
+    return save({name: np.asarray(value, order="C") for name, value in weights.items()}, metadata)
 
 
 def is_float(value: NDArray[np.generic]) -> bool:

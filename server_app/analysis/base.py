@@ -1,13 +1,16 @@
 """What a measure is, and how those of several runs are shown together."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from server_app.analysis.subject import Subject
+from server_app.report.canvas import blank, finish, line
+from server_app.report.summary import mean_and_sd
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -55,3 +58,42 @@ class Measure(ABC):
     def summarise(self, tables: Tables) -> pd.DataFrame:
         """A row a label; empty for a measure that is better seen."""
         return pd.DataFrame()
+
+
+def lines(tables: Tables, value: str, index: str, title: str, told: str) -> Iterator[Drawing]:
+    """A column over another that counts, each table's mean over its runs; none of empty tables.
+
+    Args:
+        tables: by label.
+        value: the column that is shown.
+        index: the column that counts.
+        title: the picture's.
+        told: what the values are.
+    """
+    figure, axes = blank()
+    for label, table in tables.items():
+        wide = table.pivot_table(value, "run", index).dropna(axis=1)
+        if wide.size:
+            line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
+    axes.set(xlabel=index, ylabel=told)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if finish(axes):
+        yield Drawing(title, figure)
+
+
+def means(tables: Tables, columns: Sequence[str], forms: Mapping[str, str]) -> pd.DataFrame:
+    """A row a label: how many runs, and each column's mean and deviation over them.
+
+    Args:
+        tables: by label.
+        columns: which.
+        forms: by column, how its numbers are written, where not with four digits.
+    """
+    return pd.DataFrame(
+        {
+            "method": label,
+            "runs": table["run"].nunique(),
+            **{name: mean_and_sd(table[name], forms.get(name, ".4g")) for name in columns},
+        }
+        for label, table in tables.items()
+    )

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from server_app.analysis.base import Measure, Tables
+from server_app.analysis.base import Measure, Tables, means
 from server_app.analysis.subject import Subject
-from server_app.report.summary import mean_and_sd
 from task.analysis.cost import training_cost
 
 MILLION = 1e6
@@ -36,8 +35,4 @@ class ClientCost(Measure):
 
     def summarise(self, tables: Tables) -> pd.DataFrame:
         """Mean over runs; only the seconds differ between them."""
-        rows = []
-        for label, table in tables.items():
-            means = {name: mean_and_sd(table[name], ".4g") for name in self.columns}
-            rows.append({"method": label, **means})
-        return pd.DataFrame(rows)
+        return means(tables, self.columns, {})

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from server_app.analysis.base import Measure, Tables
+from server_app.analysis.base import Measure, Tables, means
 from server_app.analysis.subject import Subject
-from server_app.report.summary import mean_and_sd
 from task.analysis.curvature import diagonal, direction_agreement, norm_difference
 
 
@@ -16,9 +15,9 @@ class Curvature(Measure):
     note = (
         "Of the cross-entropy at the final global model, on training images: the top eigenvalue "
         "and the trace of the federation's Hessian, to which each client adds by how many images "
-        "it has (lower is flatter), and between clients' "
-        "Hessians H_N, the squared difference of their diagonals' norms (lower is more alike), and "
-        "H_D, the cosine of the diagonals (FedAlign, Eqs. 3 and 4)."
+        "it has (lower is flatter), and between clients' Hessians H_N, the squared difference of "
+        "their diagonals' norms (lower is more alike), and H_D, the cosine of the diagonals "
+        "(FedAlign, Eqs. 3 and 4)."
     )
     columns = ("top eigenvalue", "second eigenvalue", "trace", "H_N", "H_D")
 
@@ -42,11 +41,5 @@ class Curvature(Measure):
 
     def summarise(self, tables: Tables) -> pd.DataFrame:
         """Mean and deviation over runs."""
-        rows = []
-        for label, table in tables.items():
-            means = {
-                name: mean_and_sd(table[name], ".3f" if name == "H_D" else ".4g")
-                for name in ("top eigenvalue", "trace", "H_N", "H_D")
-            }
-            rows.append({"method": label, **means, "runs": table["run"].nunique()})
-        return pd.DataFrame(rows)
+        shown = [name for name in self.columns if name != "second eigenvalue"]
+        return means(tables, shown, {"H_D": ".3f"})

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 import pandas as pd
 import torch
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from server_app.analysis.base import Drawing, Measure, Tables
-from server_app.analysis.subject import Subject
-from server_app.report.canvas import blank, finish, line
+from server_app.analysis.base import Drawing, Measure, Tables, lines
+from server_app.analysis.subject import KEPT_MODELS, Subject
 from server_app.weights import Weights, to_tensors
 from task.analysis.drift import Drift, drifts
 from task.methods.base import trained_parameters
@@ -33,7 +31,7 @@ class ClientDrift(Measure):
 
     def missing(self, subject: Subject) -> str:
         """It needs kept models."""
-        return "" if subject.kept else "models of single rounds (train with watch.models_every=5)"
+        return "" if subject.kept else KEPT_MODELS
 
     def measure(self, subject: Subject) -> pd.DataFrame:
         """A row for each round and client."""
@@ -49,15 +47,7 @@ class ClientDrift(Measure):
     def draw(self, tables: Tables) -> Iterator[Drawing]:
         """Cosine and distance over the rounds."""
         for column, label_of in SHOWN.items():
-            figure, axes = blank()
-            for label, table in tables.items():
-                wide = table.pivot_table(column, "run", "round").dropna(axis=1)
-                if wide.size:
-                    line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
-            axes.set(xlabel="round", ylabel=label_of)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if finish(axes):
-                yield Drawing(label_of, figure)
+            yield from lines(tables, column, "round", label_of, label_of)
 
 
 def flat(weights: Weights, names: list[str]) -> Tensor:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pandas as pd
 import torch
-from sklearn.manifold import TSNE
 
 from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.analysis.subject import Subject
@@ -38,6 +37,8 @@ class Features(Measure):
 
     def measure(self, subject: Subject) -> pd.DataFrame:
         """A row for each image."""
+        from sklearn.manifold import TSNE  # noqa: PLC0415  (half a second, at every command)
+
         models = own_models(subject)
         shown = {who: of for who, of in subject.clients.items() if who in models or not models}
         dataset = subject.worker.data.dataset

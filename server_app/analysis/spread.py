@@ -4,12 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 import torch
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from server_app.analysis.base import Drawing, Measure, Tables
-from server_app.analysis.subject import Subject
-from server_app.report.canvas import blank, finish, line
+from server_app.analysis.base import Drawing, Measure, Tables, lines
+from server_app.analysis.subject import KEPT_MODELS, Subject
 from server_app.weights import Weights
 from task.analysis.spread import class_variances, uniformity
 from task.evaluation import outputs
@@ -39,7 +37,7 @@ class Spread(Measure):
     def missing(self, subject: Subject) -> str:
         """It needs kept models, and images."""
         if not subject.kept:
-            return "models of single rounds (train with watch.models_every=5)"
+            return KEPT_MODELS
         return "" if subject.clients or len(subject.test) > 1 else "images"
 
     def measure(self, subject: Subject) -> pd.DataFrame:
@@ -65,36 +63,27 @@ class Spread(Measure):
     def draw(self, tables: Tables) -> Iterator[Drawing]:
         """Each measure over the rounds, once for the clients' models, once for the global one."""
         for measure in (VARIANCE, UNIFORMITY):
-            for model in (TRAINED, AGGREGATED):
-                figure, axes = blank()
-                for label, table in tables.items():
-                    part = table[(table["measure"] == measure) & (table["model"] == model)]
-                    part = part[(part["images"] == TEST) & (part["class"] == ALL)]
-                    wide = part.pivot_table("value", "run", "round").dropna(axis=1)
-                    if wide.size:
-                        line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
-                whose = "clients' models" if model == TRAINED else "global model"
-                axes.set(xlabel="round", ylabel=measure)
-                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-                if finish(axes):
-                    yield Drawing(f"{measure}, {whose}", figure)
-        yield from draw_classes(tables)
+            for model, whose in ((TRAINED, "clients' models"), (AGGREGATED, "global model")):
+                parts = {
+                    label: chosen(table[table["class"] == ALL], measure, model)
+                    for label, table in tables.items()
+                }
+                yield from lines(parts, "value", "round", f"{measure}, {whose}", measure)
+        title = f"{VARIANCE} by class, clients' models"
+        parts = {label: by_class(table) for label, table in tables.items()}
+        yield from lines(parts, "value", "class", title, VARIANCE)
 
 
-def draw_classes(tables: Tables) -> Iterator[Drawing]:
+def chosen(table: pd.DataFrame, measure: str, model: str) -> pd.DataFrame:
+    """What was measured of models on test images."""
+    found = (table["measure"] == measure) & (table["model"] == model)
+    return table[found & (table["images"] == TEST)]
+
+
+def by_class(table: pd.DataFrame) -> pd.DataFrame:
     """The variance of each class, of the clients' models in the last round that was kept."""
-    figure, axes = blank()
-    for label, table in tables.items():
-        part = table[(table["measure"] == VARIANCE) & (table["model"] == TRAINED)]
-        part = part[(part["images"] == TEST) & (part["class"] != ALL)]
-        part = part[part["round"] == part.groupby("run")["round"].transform("max")]
-        wide = part.pivot_table("value", "run", "class").dropna(axis=1)
-        if wide.size:
-            line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
-    axes.set(xlabel="class", ylabel=VARIANCE)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if finish(axes):
-        yield Drawing(f"{VARIANCE} by class, clients' models", figure)
+    part = chosen(table[table["class"] != ALL], VARIANCE, TRAINED)
+    return part[part["round"] == part.groupby("run")["round"].transform("max")]
 
 
 def spread_of(

@@ -62,7 +62,7 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     finally:
         stop([client])
     if unfinished(directory):
-        close_record(directory, "failed", "the SuperLink has ended, and the run with it")
+        close_record(directory, "the SuperLink has ended, and the run with it")
     if not (directory / "run.json").exists():
         raise RunError(f"Flower did not start the run: {first_exception(output)} (see {output})")
     record = read_record(directory)

@@ -78,7 +78,7 @@ class Job:
         )
         reason = f"its process {how}; see {self.log}"
         with suppress(OSError, ValueError):
-            close_record(self.directory, "failed", reason)
+            close_record(self.directory, reason)
         return reason
 
     def accuracy(self) -> str:

@@ -28,14 +28,14 @@ def test_a_run_that_is_held_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_only_a_record_that_says_running_is_closed(tmp_path: Path) -> None:
-    close_record(tmp_path, "failed", "nothing there")
+    close_record(tmp_path, "nothing there")
     assert not (tmp_path / "run.json").exists()
     run = record(tmp_path, "run", ["engine=inprocess"], [0.1, 0.5])
-    close_record(run, "failed", "too late")
+    close_record(run, "too late")
     assert read_record(run)["status"] == "completed"
     text = (run / "run.json").read_text().replace('"completed"', '"running"')
     (run / "run.json").write_text(text)
-    close_record(run, "failed", "it was killed")
+    close_record(run, "it was killed")
     found = read_record(run)
     assert (found["status"], found["reason"]) == ("failed", "it was killed")
 
