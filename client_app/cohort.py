@@ -34,9 +34,7 @@ def train_cohort(request: Request) -> RecordDict:
         }  # fmt: skip
         try:
             result = train_client(request, client, accepted)
-            if request.site and request.site.most_norm is not None:
-                result = shortened(result, request.weights, request.site.most_norm)
-            outbox.put(client, result)
+            outbox.put(client, shortened(result, request.weights, request.longest))
         except Exception as error:
             logger.exception("client %d failed in round %d", client, request.round)
             reason = told(error, explained(error), request.node_config)

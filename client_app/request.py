@@ -44,6 +44,7 @@ class Request:
         shares: for each of them, its weight in the round's mean, if this worker is to add up what
             it trains; empty if each model is sent apart.
         seconds: how long the server waits for the reply; 0 for ever.
+        most_norm: how far a client's model may be from the global one; 0 for any distance.
         weights: the global weights; empty in a query.
         broadcast: what the method's server half sends, if anything.
         node_config: this node's own settings.
@@ -57,6 +58,7 @@ class Request:
     accepted: list[int]
     shares: list[float]
     seconds: float
+    most_norm: float
     weights: dict[str, Tensor]
     broadcast: dict[str, Tensor]
     node_config: NodeConfig
@@ -74,7 +76,8 @@ class Request:
             clients=wholes(config["clients"], "clients"),
             accepted=wholes(config["accepted"], "accepted"),
             shares=parts(config["shares"], config["clients"]),
-            seconds=duration(config["seconds"]),
+            seconds=finite(config["seconds"], "seconds"),
+            most_norm=finite(config["most_norm"], "most_norm"),
             weights=unpack(message.content, wire.ARRAYS),
             broadcast=unpack(message.content, wire.BROADCAST),
             node_config=context.node_config,
@@ -107,6 +110,12 @@ class Request:
     def deadline(self) -> float:
         """When nobody waits for the reply any more, on this machine's monotonic clock."""
         return self.began + (self.seconds or math.inf)
+
+    @property
+    def longest(self) -> float:
+        """How far a client's model may be from the global one: what the server or the site says."""
+        site = self.site.most_norm if self.site else None
+        return min(self.most_norm or math.inf, math.inf if site is None else site)
 
     @cached_property
     def site(self) -> Site | None:
@@ -141,14 +150,14 @@ def wholes(value: object, what: str) -> list[int]:
     return [whole(number, what) for number in value]
 
 
-def duration(value: object) -> float:
-    """A number of seconds.
+def finite(value: object, what: str) -> float:
+    """A number from 0.
 
     Raises:
         RequestError: it is something else.
     """
     if not isinstance(value, float) or not 0 <= value < math.inf:
-        raise RequestError("the request's seconds must be a number of them")
+        raise RequestError(f"the request's {what} must be a number from 0")
     return value
 
 

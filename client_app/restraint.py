@@ -1,5 +1,6 @@
-"""How far a site's model may be from the one it was sent, whatever its training did."""
+"""How far a client's model may be from the one it was sent, whatever its training did."""
 
+import math
 from dataclasses import replace
 
 from task.lengths import length, shorten
@@ -9,6 +10,8 @@ from task.training import LocalResult
 
 def shortened(result: LocalResult, start: Tensors, most: float) -> LocalResult:
     """A result whose `length` is at most `most`; a shorter one stays as it is."""
+    if most == math.inf:
+        return result
     found = length(result.weights, result.extra, start)
     if found <= most:
         return result

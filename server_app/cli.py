@@ -15,6 +15,7 @@ import typer.core
 from server_app.choices import SWEEPS, choices, names_in
 from server_app.deploy.cli import deploy
 from server_app.failures import InterruptedRunError
+from server_app.inference.cli import EXPORT_HELP, PREDICT_HELP, export, predict
 from task.errors import ConfigError, DataError, DeviceError, RunError
 
 BAD_INPUT = 2
@@ -32,6 +33,8 @@ application = typer.Typer(
 
 
 application.add_typer(deploy, name="deploy")
+application.command(help=PREDICT_HELP)(predict)
+application.command(help=EXPORT_HELP)(export)
 
 
 @application.callback()

@@ -52,6 +52,7 @@ class Dispatch:
         self._grid, self._run, self._experiment, self._note = grid, run, experiment, note
         self.sites = experiment.divider().sites
         self._keeps_memory = any(member.memory for member in worker.method.members())
+        self._most_norm = experiment.aggregation().most_norm()
         self._stragglers = Stragglers(grid, note)
         self.roster = Roster(grid, run, experiment, note)
         splits = worker.data.clients.values()
@@ -204,6 +205,7 @@ class Dispatch:
                 else [],
                 records,
                 timeout,
+                self._most_norm,
             )
             for cohort in cohorts
         ]

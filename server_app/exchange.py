@@ -44,6 +44,7 @@ def request(
     shares: Sequence[float] = (),
     arrays: Mapping[str, ArrayRecord] = NO_ARRAYS,
     seconds: float = 0.0,
+    most_norm: float = 0.0,
 ) -> Message:
     """A message to one worker, who has so many seconds, or any time; `task.wire` says the rest."""
     config: dict[str, str | int | float | list[int] | list[float]] = {
@@ -55,6 +56,7 @@ def request(
         "accepted": list(accepted),
         "shares": list(shares),
         "seconds": seconds,
+        "most_norm": most_norm,
     }
     content = RecordDict({wire.REQUEST: ConfigRecord(dict(config)), **arrays})
     return Message(

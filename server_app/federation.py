@@ -50,6 +50,7 @@ class Federation:
         run = Run(recorder.summary["key"], experiment.local().model_dump_json())
         self.worker = shared_worker(run.experiment)
         self.patience = Patience(experiment.num_clients)
+        self._strategy = experiment.aggregation()
         self.dispatch = Dispatch(grid, run, experiment, self.worker, self._note)
 
     def run(self) -> None:
@@ -173,8 +174,11 @@ class Federation:
             experiment.num_clients, experiment.rho, experiment.seed, server_round
         )
         trained = self._train(server_round, sampled)
+        spent = self._strategy.spent(server_round)
         last = server_round == experiment.rounds
         train = train_means(trained)
+        if isinstance(spent.get("epsilon"), float):
+            train["epsilon"] = spent["epsilon"]
         found: dict[str, dict[str, float]] = {"train": train, "validation": {}, "test": {}}
         quality = Quality({}, {})
         if last or server_round % experiment.evaluate_every == 0:
@@ -183,6 +187,8 @@ class Federation:
             found["test"] = dict(quality.means)
         train["seconds"] = round(time.perf_counter() - started, 3)
         self.recorder.round(server_round, found, trained, quality.recall)
+        if spent:
+            self.recorder.update(privacy=spent)
         logger.info(round_line(server_round, experiment.rounds, found, len(sampled)))
         self.patience.watch(server_round, trained, self.model.least_updates)
         return found

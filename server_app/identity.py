@@ -19,7 +19,7 @@ UNDECIDING_SETTINGS = (
     "engine",
     "federation",
 )
-UNDECIDING_FOLDERS = ("analysis", "report", "sweep", "watching")
+UNDECIDING_FOLDERS = ("analysis", "inference", "report", "sweep", "watching")
 
 
 @functools.cache

@@ -54,9 +54,19 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
         for split, scores in results.items()
         if "accuracy" in scores
     ]
+    privacy = [privacy_line(summary["privacy"])] if "privacy" in summary else []
     return [
         f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
+        *privacy,
         f"record  {directory / 'run.json'}  rounds.csv  clients.csv",
         f"model   {directory / 'model.safetensors'}",
         f"curves  {directory / 'curves.png'}",
     ]
+
+
+def privacy_line(privacy: Mapping[str, Any]) -> str:
+    """What a run has spent in differential privacy, or why nobody can tell."""
+    if "delta" not in privacy:
+        return f"privacy {privacy['epsilon']}: {privacy['why']}"
+    spent = f"epsilon {privacy['epsilon']:.2f} at delta {privacy['delta']:g}"
+    return f"privacy {spent} for a client's updates; losses and counts are outside it"

@@ -62,9 +62,9 @@ def load_models(path: Path) -> RoundModels:
     try:
         arrays = load(path.read_bytes())
     except OSError as error:
-        raise ConfigError("analyse", path, f"cannot be read: {system_reason(error)}") from None
+        raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
     except SafetensorError as error:
-        raise ConfigError("analyse", path, f"is damaged: {error}") from None
+        raise ConfigError("run", path, f"is damaged: {error}") from None
     owners: dict[str, Weights] = {}
     for key, value in arrays.items():
         owner, _, name = key.partition("/")

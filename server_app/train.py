@@ -19,7 +19,7 @@ from task.causes import explained
 from task.data.federated import federate
 from task.device import choose_device
 from task.errors import ConfigError, RunError
-from task.worker import build_model
+from task.worker import network_for
 
 
 def train_experiment(
@@ -89,7 +89,7 @@ def check_together(experiment: Experiment) -> None:
         allowed = "sites are real machines; see 'univarfl deploy --help'"
         raise ConfigError("partition", "sites", allowed)
     choose_device(local.device)
-    build_model(local, federate(local).dataset)
+    network_for(local, federate(local).dataset)
 
 
 def _where(reason: str, directory: Path) -> str:

@@ -5,7 +5,8 @@ and ``REQUEST`` (``run``, its id; ``experiment``, a `LocalConfig` as JSON; ``fin
 ``round``; ``clients``; ``accepted``, for each of them the last round it was accepted in, or 0;
 ``shares``, for each client its
 weight in the round's mean, where the worker is to add up its clients; else empty; ``seconds``,
-after which nobody waits for the reply any more, or 0).
+after which nobody waits for the reply any more, or 0; ``most_norm``, how long a client's update may
+be, or 0).
 Its reply holds ``ABOUT``, the request's ``run`` and ``round`` and the ``fingerprint`` of the code
 that answers, and one record ``CLIENTS``, a table with a row for each client of the cohort, and the
 arrays of each under ``key(kind, client)``; where the worker adds up, one sum under

@@ -47,7 +47,7 @@ class Worker:
         self.images = DeviceImages(self.data.dataset, self.device)
         self.method = config.local_method()
         model = self.method.build(
-            build_model(config, self.data.dataset), torch_generator(config.seed, "method")
+            network_for(config, self.data.dataset), torch_generator(config.seed, "method")
         )
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
         state = self.model.state_dict()
@@ -101,20 +101,25 @@ class Worker:
         self.model.load_state_dict(weights)
 
 
-def build_model(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
+def network_for(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
+    """The experiment's network for a data set; see `build_model`."""
+    _, size, _, channels = dataset.images.shape
+    return build_model(config, size, channels, len(dataset.classes))
+
+
+def build_model(config: LocalConfig, size: int, channels: int, classes: int) -> nn.Module:
     """The experiment's network with its first weights, drawn from the seed.
 
     Raises:
-        ConfigError: the images are too small for it.
+        ConfigError: images of this height and width are too small for it.
     """
     settings = config.network()
-    _, height, width, channels = dataset.images.shape
-    if min(height, width) < settings.least_image_size:
+    if size < settings.least_image_size:
         allowed = f"model {config.model['name']} needs {settings.least_image_size} pixels or more"
-        raise ConfigError("data.image_size", min(height, width), allowed)
+        raise ConfigError("data.image_size", size, allowed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(config.seed, "model"))
-        return settings.build(channels, len(dataset.classes))
+        return settings.build(channels, classes)
 
 
 @functools.lru_cache(maxsize=1)

@@ -8,18 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from server_app.report.records import Run
 from server_app.round_models import RoundModels, kept_rounds, load_models
+from server_app.trained import settings_of, weights_of
 from server_app.weights import Weights, to_tensors
 from task.analysis.curvature import Eigenpairs, Hessian, top_eigenpairs
 from task.config import LocalConfig
 from task.errors import ConfigError
-from task.registry import first_error
 from task.seeding import numpy_generator, torch_generator
 from task.worker import Worker, shared_worker
 
@@ -42,31 +39,13 @@ class Subject:
 
     @cached_property
     def config(self) -> LocalConfig:
-        """What its clients were told.
-
-        Raises:
-            ConfigError: another version of the code made the run.
-        """
-        known = LocalConfig.model_fields
-        settings = {key: value for key, value in self.run.config.items() if key in known}
-        try:
-            return LocalConfig.model_validate({**settings, "device": "auto"})
-        except ValidationError as error:
-            said = f"its settings are not of this version: {first_error(error)}"
-            raise ConfigError("analyse", self.run.directory, said) from None
+        """What its clients were told."""
+        return settings_of(self.run)
 
     @cached_property
     def weights(self) -> Weights:
-        """The final global model.
-
-        Raises:
-            ConfigError: its file is missing or damaged.
-        """
-        path = self.run.directory / "model.safetensors"
-        try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise ConfigError("analyse", path, f"cannot be read: {error}") from None
+        """The final global model."""
+        return weights_of(self.run)
 
     @cached_property
     def kept(self) -> Mapping[int, Path]:
@@ -98,7 +77,7 @@ class Subject:
             and sizes != self.run.record["data"]["clients"]
         ):
             said = "its data are divided otherwise now; put the images back, or use its own version"
-            raise ConfigError("analyse", self.run.directory, said)
+            raise ConfigError("run", self.run.directory, said)
         return worker
 
     @cached_property
@@ -128,7 +107,7 @@ class Subject:
             model.load_state_dict(to_tensors(weights or self.weights))
         except RuntimeError:
             said = "its model has other layers than this version's"
-            raise ConfigError("analyse", self.run.directory, said) from None
+            raise ConfigError("run", self.run.directory, said) from None
         return model.eval()
 
     @cached_property

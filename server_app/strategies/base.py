@@ -56,9 +56,17 @@ class StrategySettings(ABC):
             ConfigError: there are too few.
         """
 
+    def most_norm(self) -> float:
+        """How long a client's update may be, where the client itself sees to that; 0 for any."""
+        return 0.0
+
     def prepare(self, moved: ArrayRecord) -> ArrayRecord:
         """How far one client moved, as Flower's strategy is to see it."""
         return moved
+
+    def spent(self, rounds: int) -> dict[str, Any]:
+        """What so many rounds have cost in privacy, for the record; nothing if none is promised."""
+        return {}
 
     def ready(self, strategy: Strategy, updates: int) -> None:  # noqa: B027  (most are)
         """Make Flower's strategy ready for a round in which so many updates were accepted."""

@@ -1,6 +1,7 @@
 """Differential privacy with a fixed clipping norm (McMahan et al., ICLR 2018)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
@@ -9,7 +10,8 @@ from flwr.serverapp.strategy import (
 )
 
 from server_app.strategies.base import COMMON
-from server_app.strategies.families.private import PrivateSettings
+from server_app.strategies.families.accounting import ACCOUNTANT, gaussian_epsilon
+from server_app.strategies.families.private import NOT_ACCOUNTED, PrivateSettings
 from task.errors import refuse
 
 
@@ -19,14 +21,28 @@ class DpFixedSettings(PrivateSettings):
 
     Attributes:
         clipping_norm: the longest update, in the Euclidean norm over all trained parameters.
+        delta: for which epsilon is told.
     """
 
     clipping_norm: float
+    delta: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clipping_norm <= 0:
             refuse(self, "clipping_norm", "must be above 0")
+        if not 0 < self.delta < 1:
+            refuse(self, "delta", "must be above 0 and below 1")
+
+    def account(self, rounds: int) -> dict[str, Any]:
+        """Every round counts for every client: who is sampled is no secret, and amplifies nothing.
+
+        A round in which no update was accepted released nothing, and counts all the same.
+        """
+        if not self.noise_multiplier:
+            return {"epsilon": NOT_ACCOUNTED, "why": "without noise it is infinite"}
+        epsilon = gaussian_epsilon(self.noise_multiplier, rounds, self.delta)
+        return {"epsilon": epsilon, "delta": self.delta, "accountant": ACCOUNTANT}
 
     def build(self, participants: int) -> Strategy:
         return DifferentialPrivacyServerSideFixedClipping(

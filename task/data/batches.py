@@ -9,6 +9,7 @@ from torch import Tensor
 
 from task.data.augmentations.base import Augmentation
 from task.data.dataset import ImageDataset
+from task.data.normalisation import Normalisation
 from task.seeding import torch_generator
 
 
@@ -17,16 +18,17 @@ class DeviceImages:
 
     On the CPU the tensor is the store's file, mapped: it is shared by all processes and takes none
     of them memory of its own.
+
+    Attributes:
+        device: where they are.
+        normalised: makes what a network takes of pixels.
     """
 
     def __init__(self, dataset: ImageDataset, device: torch.device) -> None:
         self.device = device
         self._images = torch.from_numpy(dataset.images).to(device)
         self._labels = torch.from_numpy(dataset.labels).to(device)
-        # (v / 255 - mean) / std, folded into one multiplication and one addition.
-        std = torch.tensor(dataset.std, device=device).view(1, -1, 1, 1)
-        mean = torch.tensor(dataset.mean, device=device).view(1, -1, 1, 1)
-        self._scale, self._shift = 1 / (255 * std), -mean / std
+        self.normalised = Normalisation(dataset.mean, dataset.std).to(device)
 
     def __getitem__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Images as they are, normalised, and their labels."""
@@ -39,11 +41,6 @@ class DeviceImages:
     def labels(self, positions: Tensor) -> Tensor:
         """[n] int64."""
         return self._labels[positions]
-
-    def normalised(self, pixels: Tensor) -> Tensor:
-        """Pixels as a network takes them: [n, C, H, W] float32, channels last in memory."""
-        x = pixels.permute(0, 3, 1, 2).float().mul_(self._scale).add_(self._shift)
-        return x.contiguous(memory_format=torch.channels_last)
 
     def at_once(self, pixels: int) -> int:
         """How many images make up so many pixels; one at least."""

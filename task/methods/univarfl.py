@@ -13,6 +13,10 @@ Where we decide what the paper leaves open:
   reciprocal squares: rows 1e-3 apart would get a gradient wrong by 5e-4 at eps = 1e-3, duplicates
   at eps = 1e-6 one of 2e4. In float64 every case agrees with Eq. 3 to 1e-6 relative, which is
   float32's own rounding.
+* epsilon is 1e-3 after batch norm, where the features of a fresh projector spread out by themselves
+  and any value up to 1 trains alike. Without it (``model.norm=group``) they begin nearly parallel,
+  and the energy's gradient, in the order of eps^-1.5, throws the weights far off: there it is 0.3.
+  RESULTS.md, "Defaults", has the measurements.
 """
 
 import warnings
@@ -20,11 +24,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import Method, Term
+from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
+
+EPS, EPS_WITHOUT_BATCH_NORM = 1e-3, 0.3
 
 
 def classifier_variance(logits: Tensor) -> Tensor:
@@ -76,28 +82,36 @@ class UniVarFL(Method):
     Attributes:
         energy_weight: mu, the weight of the hyperspherical energy.
         variance_weight: lambda, the weight of the classifier variance; None is D/4 for D classes.
-        energy_eps: epsilon of Eq. 3.
+        energy_eps: epsilon of Eq. 3; None is 1e-3 for features behind batch norm, else 0.3.
     """
 
     terms: ClassVar = ("l_v", "l_he")
 
     energy_weight: float
     variance_weight: float | None
-    energy_eps: float
+    energy_eps: float | None
+
+    _usual_eps = EPS
 
     def __post_init__(self) -> None:
         if self.energy_weight < 0:
             refuse(self, "energy_weight", "must be at least 0")
         if self.variance_weight is not None and self.variance_weight < 0:
             refuse(self, "variance_weight", "must be at least 0, or null for classes / 4")
+        if self.energy_eps is None:
+            return
         if self.energy_eps <= 0:
-            refuse(self, "energy_eps", "must be above 0")
+            refuse(self, "energy_eps", "must be above 0, or null for the network's usual one")
         if self.energy_eps < 1e-4:
             warnings.warn(
                 f"method.energy_eps={self.energy_eps:g} is below 1e-4: features that nearly "
                 "coincide get gradients in the order of eps^-1.5, and training may diverge",
                 stacklevel=2,
             )
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        normalised = any(isinstance(layer, nn.BatchNorm1d) for layer in model.modules())
+        self._usual_eps = EPS if normalised else EPS_WITHOUT_BATCH_NORM
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         """L_V on the logits and L_HE on the features."""
@@ -106,6 +120,6 @@ class UniVarFL(Method):
         if weight:
             terms["l_v"] = Term(classifier_variance(out.logits), weight)
         if self.energy_weight:
-            energy = hyperspherical_energy(out.features, self.energy_eps)
+            energy = hyperspherical_energy(out.features, self.energy_eps or self._usual_eps)
             terms["l_he"] = Term(energy, self.energy_weight)
         return terms

@@ -1,27 +1,42 @@
-"""The tables of RESULTS.md that are made of runs: runs what is missing, and writes them in.
+"""The tables and pictures of RESULTS.md that are made of runs.
 
-    uv run python -m tests.benchmarks.results [NAME...]   (all; hours, told below)
+    uv run python -m tests.benchmarks.results                 (from the saved records, in seconds)
+    uv run python -m tests.benchmarks.results run NAME...     (runs a study anew; hours, told below)
 
-Runs go to runs/results/NAME, as ``univarfl sweep`` leaves them, so that it can be interrupted, and
-a table is of what is there. Data sets that are no part of this project are named by the environment
-(PACS). A table stands between ``<!-- NAME -->`` and ``<!-- end -->``.
+A study's runs go to runs/results/NAME, as ``univarfl sweep`` leaves them, so that it can be
+interrupted. Their records, without models, are saved in tests/benchmarks/records/NAME.tar.xz. Its
+tables stand in RESULTS.md between ``<!-- NAME -->`` and ``<!-- end -->``, its pictures in
+tests/benchmarks/pictures. Data sets that are no part of this project are named by the environment
+(PACS=DIRECTORY).
 """
 
+import io
+import json
 import os
 import subprocess
 import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from server_app.analysis.analyse import DIRECTORY
 from server_app.report.analyses import Analyses
-from server_app.report.records import read_runs
+from server_app.report.records import Run, read_runs
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
 
-PLACE, PAGE, END = Path("runs", "results"), Path("RESULTS.md"), "<!-- end -->"
+HERE = Path(__file__).parent
+RUNS, RECORDS, PICTURES = Path("runs", "results"), HERE / "records", HERE / "pictures"
+PAGE, END = Path("RESULTS.md"), "<!-- end -->"
+TEXTS = ("run.json", "rounds.csv", "classes.csv")
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
-LEAN = "watch.tensorboard=false evaluate_every=5 seed=0,1,2"
+LEAN = "watch.tensorboard=false"
+SMALL_PACS = "experiment=pacs data.image_size=32 batch_size=32 rounds=15 local_epochs=4"
+SMALL_DIGITS = "rounds=20 local_epochs=2"
+SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
 @dataclass(frozen=True)
@@ -29,61 +44,117 @@ class Study:
     """Runs that are looked at together.
 
     Attributes:
-        words: of the sweep.
+        sweeps: each one's words.
         measures: of the analysis.
         needs: the variable that names its data set's directory.
     """
 
-    words: str
+    sweeps: tuple[str, ...]
     measures: tuple[str, ...] = ()
     needs: str = ""
 
 
 STUDIES = {
-    # Two hours on two cores.
+    # Three quarters of an hour on two cores.
     "pacs": Study(
-        f"experiment=pacs data.image_size=32 rounds=25 local_epochs=5 {SIX} {LEAN}", needs="PACS"
+        (f"{SMALL_PACS} {SIX} watch.models_every=5 seed=0,1,2",),
+        ("singular_values", "spread", "drift", "features", "cost"),
+        needs="PACS",
     ),
     # Half an hour.
-    "labels": Study(f"alpha=0.01,1.0 rho=0.1,0.5,1.0 rounds=25 local_epochs=3 {SIX} {LEAN}"),
+    "ablation": Study(
+        (
+            f"{SMALL_PACS} method=univarfl method.energy_weight=0 seed=0,1,2",
+            f"{SMALL_PACS} method=univarfl method.variance_weight=0 seed=0,1,2",
+        ),
+        needs="PACS",
+    ),
+    # Half an hour.
+    "labels": Study(
+        (
+            f"{SMALL_DIGITS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} watch.models_every=5 seed=0,1,2",
+            f"{SMALL_DIGITS} partition=iid method=fedavg,univarfl watch.models_every=5 seed=0,1,2",
+        ),
+        ("singular_values",),
+    ),
     # Twenty minutes.
     "curvature": Study(
-        "model=resnet56 data.image_size=8 alpha=0.1 rounds=20 "
-        f"method=fedavg,fedprox,moon,univarfl,fedalign {LEAN}",
+        (f"{SMALL_RESNET} method=fedavg,fedprox,moon,univarfl,fedalign seed=0,1,2",),
         ("curvature", "cost"),
     ),
 }
 
 
 def main() -> None:
-    """Run and write."""
-    names = sys.argv[1:] or list(STUDIES)
-    for name in names:
-        study, place = STUDIES[name], PLACE / name
-        words = [*study.words.split(), f"output_dir={place}"]
-        if study.needs:
-            words.append(f"data.root={os.environ[study.needs]}")
-        subprocess.run([UNIVARFL, "sweep", *words], check=True)
-        if study.measures:
-            only = [word for measure in study.measures for word in ("--only", measure)]
-            subprocess.run([UNIVARFL, "analyse", place, *only], check=True)
-        write_in(name, tables_of(place))
+    """Run what is asked for, and write."""
+    command, *names = sys.argv[1:] or ["write"]
+    if command not in ("write", "run") or not set(names) <= set(STUDIES):
+        raise SystemExit(f"{__doc__}\nstudies: {', '.join(STUDIES)}")
+    for name in names or STUDIES:
+        if command == "run":
+            run(name)
+        if archive(name).exists():
+            write(name)
 
 
-def tables_of(place: Path) -> str:
-    """The tables of the runs in a directory, as Markdown."""
-    summary = Summary(read_runs(place).runs)
-    tables = [summary.glance(), summary.differences(), *Analyses(summary.counted).tables().values()]
-    return "\n\n".join(markdown(table) for table in tables if len(table))
+def run(name: str) -> None:
+    """Run and analyse what is missing of a study, and save its records."""
+    study, place = STUDIES[name], RUNS / name
+    root = [f"data.root={os.environ[study.needs]}"] if study.needs else []
+    for words in study.sweeps:
+        said = [*words.split(), LEAN, f"output_dir={place}", *root]
+        subprocess.run([UNIVARFL, "sweep", *said], check=True)
+    if study.measures:
+        only = [word for measure in study.measures for word in ("--only", measure)]
+        subprocess.run([UNIVARFL, "analyse", place, *only], check=True)
+    save(name)
 
 
-def write_in(name: str, text: str) -> None:
-    """Put a study's tables into their place."""
+def archive(name: str) -> Path:
+    """Where a study's records are saved."""
+    return RECORDS / f"{name}.tar.xz"
+
+
+def save(name: str) -> None:
+    """Save the records of a study's runs, without the paths of the machine that ran them."""
+    RECORDS.mkdir(exist_ok=True)
+    with tarfile.open(archive(name), "w:xz") as tar:
+        for found in read_runs(RUNS / name).runs:
+            record = dict(found.record)
+            data = {key: value for key, value in found.config["data"].items() if key != "root"}
+            record["config"] = {**found.config, "data": data, "output_dir": None}
+            texts = {each: (found.directory / each).read_bytes() for each in TEXTS[1:]}
+            texts[TEXTS[0]] = json.dumps(record).encode()
+            for table in sorted((found.directory / DIRECTORY).glob("*.csv")):
+                texts[f"{DIRECTORY}/{table.name}"] = table.read_bytes()
+            for path, content in texts.items():
+                entry = tarfile.TarInfo(f"{found.directory.name}/{path}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+
+
+def write(name: str) -> None:
+    """Put a study's tables and pictures into their places."""
     before, mark, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
     if not mark:
         raise SystemExit(f"{PAGE} has no <!-- {name} -->")
     _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{mark}\n{text}\n\n{END}{after}")
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(archive(name)) as tar:
+            tar.extractall(place, filter="data")
+        runs = read_runs(Path(place)).runs
+        PAGE.write_text(f"{before}{mark}\n{text_of(runs)}\n\n{END}{after}")
+
+
+def text_of(runs: Sequence[Run]) -> str:
+    """The tables of runs, as Markdown."""
+    summary = Summary(list(runs))
+    settings = {setting for setting, _ in summary.counted}
+    first = summary.glance() if len(settings) > 1 else summary.accuracies()
+    tables = [first, summary.differences(), *Analyses(summary.counted).tables().values()]
+    codes = ", ".join(sorted({run.code[:12] for run in runs}))
+    said = "\n\n".join(markdown(table) for table in tables if len(table))
+    return f"{said}\n\n{len(runs)} runs of code {codes}."
 
 
 if __name__ == "__main__":

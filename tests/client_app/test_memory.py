@@ -149,6 +149,7 @@ class TestCohort:
             [accepted],
             [],
             0.0,
+            0.0,
             weights,
             {},
             {wire.IN_PROCESS: True},

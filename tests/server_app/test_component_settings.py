@@ -12,7 +12,11 @@ SETTINGS = {
         "strategy.clipped_count_deviation=0": "must be above 0, or null",
         "strategy.noise_multiplier=-1": "must be at least 0",
     },
-    "strategy=dp_fixed model.norm=group": {"strategy.clipping_norm=0": "must be above 0"},
+    "strategy=dp_fixed model.norm=group": {
+        "strategy.clipping_norm=0": "must be above 0",
+        "strategy.delta=1": "must be above 0 and below 1",
+    },
+    "strategy=dp_client_fixed model.norm=group": {"strategy.clipping_norm=0": "must be above 0"},
     "strategy=krum": {"strategy.num_malicious=-1": "must be at least 0"},
     "strategy=multikrum": {
         "strategy.selected=0": "must be at least 1, or null for all but num_malicious"

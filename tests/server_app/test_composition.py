@@ -172,7 +172,10 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("seed=0,1", "seed=0,1: must be one value, not several"),
         ("device=gpu", "device=gpu: must be 'auto', 'cpu' or 'cuda'"),
         ("method.energy_weight=-1", "method.energy_weight=-1.0: must be at least 0"),
-        ("method.energy_eps=0", "method.energy_eps=0.0: must be above 0"),
+        (
+            "method.energy_eps=0",
+            "method.energy_eps=0.0: must be above 0, or null for the network's usual one",
+        ),
         ("method.energy_eps=x", "method.energy_eps=x: must be a valid number"),
         ("data.image_size=4", "data.image_size=4: must be from 8 to 1024"),
         (

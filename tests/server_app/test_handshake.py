@@ -54,7 +54,7 @@ def test_other_code_is_refused_and_both_places_named() -> None:
 
 
 def test_a_client_refuses_a_server_of_other_code() -> None:
-    request = Request("run", EXPERIMENT, "0" * 64, 1, [0], [0], [], 0.0, {}, {}, {})
+    request = Request("run", EXPERIMENT, "0" * 64, 1, [0], [0], [], 0.0, 0.0, {}, {}, {})
     with pytest.raises(CodeMismatchError, match="the server runs other code"):
         _ = request.worker
 

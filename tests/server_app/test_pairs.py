@@ -20,6 +20,7 @@ PAIRS = [
     ("scaffold", "fedtrimmedavg"),
     ("feddyn", "fedavgm"),
     ("univarfl", "dp_fixed"),
+    ("moon", "dp_client_fixed"),
 ]
 SLOW_PAIRS = [("fedalign", "bulyan"), ("gradaug", "fedyogi"), ("stochdepth", "fedmedian")]
 

@@ -1,7 +1,7 @@
 """Strategies that are differentially private."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -11,17 +11,24 @@ from server_app.strategies.base import StrategySettings
 from server_app.weights import from_record, to_record
 from task.errors import refuse
 
+UNIT = "one client: all that it sends in all rounds, or none of it"
+NOT_ACCOUNTED = "not accounted"
+OUTSIDE = (
+    "losses, accuracies and numbers of images, which clients report without noise",
+    "the seed, which clients and the record know: whoever has it can take the noise off",
+)
+
 
 @dataclass
 class PrivateSettings(StrategySettings):
     """Central differential privacy: updates are clipped and noise joins their mean, on the server.
 
     Clients weigh alike. A client that failed is left out of the mean, and the noise grows with the
-    clipped update's part in it: its deviation is noise_multiplier * clipping norm / those accepted.
-    The noise follows from the experiment's seed and the round, so that a run repeats. Clients are
-    told that seed, and the record holds it: whoever knows it can take the noise off. This is for
-    studying what privacy costs, and does not yet protect anybody. Losses and counts in the record
-    have no noise either.
+    clipped update's part in it: its deviation is noise_multiplier * clipping norm / those accepted,
+    so that each round costs the same. The noise follows from the experiment's seed and the round,
+    so that a run repeats. Clients are told that seed, and the record holds it: whoever knows it can
+    take the noise off. This is for studying what privacy costs, and does not yet protect anybody.
+    Losses and counts in the record have no noise either.
 
     Attributes:
         noise_multiplier: the noise's deviation over the sensitivity; 0 clips alone.
@@ -34,6 +41,14 @@ class PrivateSettings(StrategySettings):
     def __post_init__(self) -> None:
         if self.noise_multiplier < 0:
             refuse(self, "noise_multiplier", "must be at least 0")
+
+    def spent(self, rounds: int) -> dict[str, Any]:
+        account = self.account(rounds)
+        return {"unit": UNIT, "rounds": rounds, **account, "outside": list(OUTSIDE)}
+
+    def account(self, rounds: int) -> dict[str, Any]:
+        """``epsilon`` after so many rounds, `NOT_ACCOUNTED` where it cannot be told, and why."""
+        return {"epsilon": NOT_ACCOUNTED, "why": "no accountant covers this strategy"}
 
     def prepare(self, moved: ArrayRecord) -> ArrayRecord:
         """Move the first number by next to nothing.

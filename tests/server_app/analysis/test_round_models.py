@@ -43,7 +43,7 @@ def test_every_second_round_and_none_unless_asked_for(train: Train) -> None:
 def test_a_round_that_is_damaged_is_named(tmp_path: Path) -> None:
     path = tmp_path / "round-000001.safetensors"
     path.write_bytes(b"\x10")
-    with pytest.raises(ConfigError, match=f"analyse={path}: is damaged"):
+    with pytest.raises(ConfigError, match=f"run={path}: is damaged"):
         load_models(path)
     with pytest.raises(ConfigError, match=r"cannot be read: no such file"):
         load_models(tmp_path / "round-000002.safetensors")

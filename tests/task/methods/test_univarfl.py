@@ -6,9 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from server_app.composition import compose_experiment
 from task.errors import ConfigError
+from task.methods.base import LocalRound
 from task.methods.univarfl import UniVarFL, classifier_variance, hyperspherical_energy
-from task.models.base import Output
+from task.models.base import Output, projector
+from task.models.layers.norm import Norm
+from task.worker import Worker
 
 HUGE = 1e4  # logits this large make softmax one-hot
 
@@ -147,7 +151,7 @@ class TestHypersphericalEnergy:
 class TestMethod:
     @staticmethod
     def terms(**settings: float | None) -> dict[str, float | Tensor]:
-        defaults = {"energy_weight": 0.5, "variance_weight": None, "energy_eps": 1e-3}
+        defaults = {"energy_weight": 0.5, "variance_weight": None, "energy_eps": None}
         method = UniVarFL(**{**defaults, **settings})  # type: ignore[arg-type]
         out = Output(torch.zeros(4, 10), torch.eye(4), torch.zeros(4, 1, 1, 1))
         found = method.loss(out, torch.zeros(4), torch.zeros(4))
@@ -165,6 +169,25 @@ class TestMethod:
         classifier_variance(logits).backward()
         assert logits.grad is not None
         assert torch.isfinite(logits.grad).all()
+
+    @pytest.mark.parametrize(("norm", "eps"), [("batch", 1e-3), ("group", 0.3), ("batch", 0.1)])
+    def test_epsilon_is_larger_where_features_are_not_batch_normalised(
+        self, norm: Norm, eps: float
+    ) -> None:
+        model = projector(6, 16, norm)
+        method = UniVarFL(0.5, 0.0, eps if eps == 0.1 else None)
+        method.start(model, LocalRound(1, 0, torch.Generator()))
+        features = torch.rand(5, 16)
+        out = Output(torch.zeros(5, 10), features, torch.zeros(5, 1, 1, 1))
+        found = method.loss(out, features, features)["l_he"].value
+        assert torch.equal(found, hyperspherical_energy(features, eps))
+
+    def test_without_batch_norm_it_learns(self) -> None:
+        """At 1e-3, where near parallel features repel each other, this is below chance's double."""
+        words = ["num_clients=1", "partition=iid", "local_epochs=2", "model.norm=group"]
+        worker = Worker(compose_experiment(words).local())
+        result = worker.train(worker.initial_weights(), 1, 0)
+        assert worker.test(result.weights).means["accuracy"] > 0.6
 
     def test_a_small_eps_warns(self) -> None:
         with pytest.warns(UserWarning, match="below 1e-4") as caught:

@@ -1,0 +1,1 @@
+"""A model put to work: ``univarfl predict`` and ``univarfl export``."""

@@ -1,0 +1,130 @@
+"""``univarfl export``: the model as files that need nothing of this project."""
+
+import importlib.util
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch.export import Dim, ExportedProgram
+
+from server_app.inference.card import agreement, write_card
+from server_app.inference.model import TrainedModel, trained_model
+from task.errors import ConfigError, RunError, system_reason
+from task.files import write_whole
+from task.inference import Classifier
+from task.seeding import torch_generator
+
+INPUT, OUTPUT = "pixels", "probabilities"
+AXES = ("images", "height", "width")
+TOLERANCE = 1e-4  # of a probability
+TRIED = ((1, 40, 56), (3, 200, 120))  # images, height and width of what the files are tried with
+ONNX_NEEDS = ("onnx", "onnxscript", "onnxruntime")
+WITHOUT_ONNX = 'needs more packages: uv sync --extra onnx, or pip install "univarfl[onnx]"'
+
+Answer = Callable[[torch.Tensor], torch.Tensor]
+
+logger = logging.getLogger("univarfl")
+
+
+def export(directory: Path, to: Path, only: Sequence[str]) -> None:
+    """Write a run's model in each format, try it, and write a model card beside it.
+
+    Args:
+        directory: the run's.
+        to: the directory to write into.
+        only: the formats, ``pt2`` or ``onnx``; none for all that can be had here.
+
+    Raises:
+        ConfigError: there is no such run or format, or the files cannot be written.
+        RunError: a file does not answer as the network does.
+    """
+    for name in only:
+        if name not in FORMATS:
+            raise ConfigError("--only", name, f"choose from {', '.join(FORMATS)}")
+    if "onnx" in only and not onnx_is_there():
+        raise ConfigError("--only", "onnx", WITHOUT_ONNX)
+    model = trained_model(directory, "cpu")
+    wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_is_there()]
+    written: dict[str, float] = {}
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        program = exported(model.classifier)
+        for name in wanted:
+            path = to / f"model.{name}"
+            answer = FORMATS[name](program, model, path)
+            written[path.name] = difference(answer, model.classifier)
+            logger.info("%s: agrees with PyTorch %s", path, agreement(written[path.name]))
+        write_card(model, to, written)
+    except OSError as error:
+        raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
+    if not only and "onnx" not in wanted:
+        logger.info("left out: model.onnx %s", WITHOUT_ONNX)
+    logger.info("%s: what it is, and how to use it", to / "model_card.md")
+
+
+def onnx_is_there() -> bool:
+    """Whether ONNX files can be made and tried here."""
+    return all(importlib.util.find_spec(name) for name in ONNX_NEEDS)
+
+
+def exported(classifier: Classifier) -> ExportedProgram:
+    """The network, and the resizing and normalisation before it, for images of any size."""
+    example = torch.zeros(2, 48, 40, classifier.channels, dtype=torch.uint8)
+    axes = {place: Dim(name) for place, name in enumerate(AXES)}
+    return torch.export.export(classifier, (example,), dynamic_shapes={INPUT: axes})
+
+
+def save_program(program: ExportedProgram, model: TrainedModel, path: Path) -> Answer:
+    """Write what ``torch.export.load`` reads, with the class names; how the file answers."""
+    torch.export.save(program, path, extra_files={"classes.json": json.dumps(model.classes)})
+    return torch.export.load(path).module()
+
+
+def save_onnx(program: ExportedProgram, model: TrainedModel, path: Path) -> Answer:
+    """Write ONNX, with the class names in its metadata; how the file answers."""
+    # Imported here because the packages are optional, and slow to import.
+    import onnx_ir  # noqa: PLC0415
+    import onnxruntime  # noqa: PLC0415
+
+    made = torch.onnx.export(
+        program, input_names=[INPUT], output_names=[OUTPUT], dynamo=True, verbose=False
+    )
+    assert made is not None
+    graph = made.model.graph
+    graph.inputs[0].shape = onnx_ir.Shape([*AXES, model.classifier.channels])
+    graph.outputs[0].shape = onnx_ir.Shape([AXES[0], len(model.classes)])
+    made.model.metadata_props["classes"] = json.dumps(model.classes)
+    write_whole(path, made.model_proto.SerializeToString())
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def answer(pixels: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(session.run([OUTPUT], {INPUT: pixels.numpy()})[0])
+
+    return answer
+
+
+FORMATS: dict[str, Callable[[ExportedProgram, TrainedModel, Path], Answer]] = {
+    "pt2": save_program,
+    "onnx": save_onnx,
+}
+
+
+def difference(answer: Answer, classifier: Classifier) -> float:
+    """By how much a file's probabilities differ from PyTorch's, at most, on images of noise.
+
+    Raises:
+        RunError: by more than `TOLERANCE`.
+    """
+    worst = 0.0
+    generator = torch_generator(0, "export")
+    with torch.inference_mode():
+        for shape in TRIED:
+            pixels = torch.randint(
+                256, (*shape, classifier.channels), generator=generator, dtype=torch.uint8
+            )
+            worst = max(worst, float((answer(pixels) - classifier(pixels)).abs().max()))
+    if not worst <= TOLERANCE:
+        raise RunError(f"the exported model's probabilities differ from PyTorch's by {worst:.1e}")
+    return worst

@@ -1,0 +1,55 @@
+"""A trained network as it is put to work: pixels in, class probabilities out."""
+
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.config import LocalConfig
+from task.data.normalisation import Normalisation
+from task.methods.base import Tensors
+from task.seeding import torch_generator
+from task.worker import build_model
+
+
+class Classifier(nn.Module):
+    """The network of an experiment with what its images go through before and after it.
+
+    Args:
+        config: the experiment.
+        classes: how many there are.
+        weights: of its network.
+
+    Attributes:
+        size: height and width to which images are resized.
+        channels: of an image.
+
+    Raises:
+        ConfigError: the network cannot be built.
+        RuntimeError: the weights are another network's.
+    """
+
+    def __init__(self, config: LocalConfig, classes: int, weights: Tensors) -> None:
+        super().__init__()
+        source = config.source()
+        self.size, self.channels = source.image_size, source.channels
+        network = build_model(config, self.size, self.channels, classes)
+        generator = torch_generator(config.seed, "method")
+        self.network = config.local_method().build(network, generator)
+        self.network.load_state_dict(weights)
+        self.normalised = Normalisation(source.mean, source.std)
+        self.eval().requires_grad_(requires_grad=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Probabilities [n, D] of images [n, h, w, C] uint8 of any height and width.
+
+        They are resized as `probabilities` has them resized, but for Pillow's rounding to whole
+        numbers, which would make a difference of 1e-7 between two runtimes one of 1.
+        """
+        x = pixels.permute(0, 3, 1, 2).float()
+        size = (self.size, self.size)
+        resized = F.interpolate(x, size, mode="bilinear", antialias=True)
+        return self.probabilities(resized.permute(0, 2, 3, 1))
+
+    def probabilities(self, pixels: Tensor) -> Tensor:
+        """Probabilities [n, D] of images [n, size, size, C], decoded as those it was trained on."""
+        logits: Tensor = self.network(self.normalised(pixels)).logits
+        return logits.float().softmax(dim=1)

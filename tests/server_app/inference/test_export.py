@@ -1,0 +1,176 @@
+"""``univarfl export``: files that answer as PyTorch does, and a card that says what they are."""
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from server_app.cli import BAD_INPUT, FAILED
+from server_app.composition import compose_experiment
+from server_app.inference import export as exporting
+from server_app.inference.export import exported
+from server_app.inference.model import trained_model
+from server_app.run_record import read_record
+from task.inference import Classifier
+from task.worker import Worker
+from tests.server_app.inference.conftest import Command
+
+TOLERANCE = 1e-4
+CHANGED_NETWORKS = [
+    ["model=cnn", "data.image_size=32", "method=freeze"],
+    ["model=cnn", "data.image_size=32", "model.norm=group"],
+    ["model=resnet18", "data.image_size=16", "method=fedalign"],
+    ["model=resnet50", "data.image_size=16"],
+    ["model=resnet56", "data.image_size=8", "method=stochdepth"],
+    ["model=resnet56", "data.image_size=8", "method=gradaug"],
+]
+
+
+@pytest.fixture(scope="module")
+def files(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is exported of a run."""
+    place = tmp_path_factory.mktemp("export")
+    exporting.export(run, place, [])
+    return place
+
+
+@pytest.fixture(scope="module")
+def images(digits: Path) -> list[NDArray[np.uint8]]:
+    """Real images of several sizes, [1, h, w, 1]."""
+    found = []
+    for place, path in enumerate(sorted(digits.rglob("*.png"))[::9]):
+        image = Image.open(path)
+        larger = image.resize(
+            (8 + 13 * (place % 5), 8 + 40 * (place % 3)), Image.Resampling.BICUBIC
+        )
+        found.append(np.array(larger)[None, ..., None])
+    return found
+
+
+def test_they_answer_as_pytorch_does(
+    run: Path, files: Path, images: list[NDArray[np.uint8]]
+) -> None:
+    classifier = trained_model(run, "cpu").classifier
+    program = torch.export.load(files / "model.pt2").module()
+    session = onnxruntime.InferenceSession(files / "model.onnx")
+    assert len(images) == 40
+    for pixels in images:
+        expected = classifier(torch.from_numpy(pixels)).numpy()
+        assert program(torch.from_numpy(pixels)).numpy() == pytest.approx(expected, abs=TOLERANCE)
+        (found,) = session.run(None, {"pixels": pixels})
+        assert found == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_resizing_inside_gives_the_classes_of_predict(
+    univarfl: Command, run: Path, files: Path, digits: Path, tmp_path: Path
+) -> None:
+    assert univarfl("predict", run, digits, "--to", tmp_path / "all.csv").code == 0
+    with (tmp_path / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    session = onnxruntime.InferenceSession(files / "model.onnx")
+    metadata = session.get_modelmeta().custom_metadata_map
+    classes = json.loads(metadata["classes"])
+    pixels = np.stack([np.array(Image.open(row["image"]))[..., None] for row in rows])
+    (found,) = session.run(None, {"pixels": pixels})
+    same = [classes[at] == row["class"] for at, row in zip(found.argmax(1), rows, strict=True)]
+    assert np.mean(same) >= 0.99
+
+
+def test_the_files_say_what_they_take(run: Path, files: Path) -> None:
+    classes = read_record(run)["data"]["classes"]
+    extra = {"classes.json": ""}
+    torch.export.load(files / "model.pt2", extra_files=extra)
+    assert json.loads(extra["classes.json"]) == classes
+    graph = onnx.load(files / "model.onnx").graph
+    axes = [axis.dim_param or axis.dim_value for axis in graph.input[0].type.tensor_type.shape.dim]
+    assert axes == ["images", "height", "width", 1]
+
+
+@pytest.mark.parametrize("words", CHANGED_NETWORKS, ids=" ".join)
+def test_every_network_can_be_exported(words: list[str]) -> None:
+    config = compose_experiment(words).local()
+    worker = Worker(config)
+    classifier = Classifier(config, 10, worker.initial_weights())
+    pixels = torch.randint(256, (3, 30, 41, 1), dtype=torch.uint8)
+    expected = classifier(pixels)
+    assert exported(classifier).module()(pixels).numpy() == pytest.approx(
+        expected.numpy(), abs=1e-6
+    )
+
+
+def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
+    card = json.loads((files / "model_card.json").read_text())
+    record = read_record(run)
+    assert card["classes"] == record["data"]["classes"]
+    assert card["metrics"] == record["results"]
+    assert card["data"]["clients"] == record["data"]["clients"]
+    assert card["provenance"]["fingerprint"] == record["fingerprint"]
+    assert card["provenance"]["model_sha256"] == record["model_sha256"]
+    assert card["settings"]["method.name"] == "univarfl"
+    assert card["privacy"] is None
+    for name, file in card["files"].items():
+        assert file["sha256"] == hashlib.sha256((files / name).read_bytes()).hexdigest()
+        assert file["largest_difference"] <= TOLERANCE
+    text = (files / "model_card.md").read_text()
+    for part in (text, json.dumps(card)):
+        assert str(run.parent) not in part
+    assert f"| test, held out | {record['results']['test']['accuracy']:.3f} |" in text
+    for label, name in enumerate(card["classes"]):
+        found = card["recall"][name]
+        assert f"| {label} | {name} | {found['images']} | {found['recall']:.3f} |" in text
+
+
+def test_the_cards_own_example_runs(
+    files: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As it stands there, in a directory that has the files and an image.jpg."""
+    for name in ("model.pt2", "model.onnx"):
+        (tmp_path / name).symlink_to(files / name)
+    Image.open(next(digits.rglob("*.png"))).convert("RGB").save(tmp_path / "image.jpg")
+    monkeypatch.chdir(tmp_path)
+    text = (files / "model_card.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    known: dict[str, NDArray[np.float32]] = {}
+    exec(code, known)
+    assert known["probabilities"].shape == (1, 10)
+    assert known["probabilities"].sum() == pytest.approx(1)
+
+
+def test_a_file_that_answers_otherwise_is_a_failure(
+    univarfl: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "TOLERANCE", -1.0)
+    done = univarfl("export", run, "--to", tmp_path / "x", "--only", "pt2")
+    assert done.code == FAILED
+    assert "the exported model's probabilities differ from PyTorch's by" in done.said
+    assert not (tmp_path / "x" / "model_card.md").exists()
+
+
+def test_without_the_onnx_packages_the_other_file_is_written(
+    univarfl: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "ONNX_NEEDS", ("no_such_package",))
+    done = univarfl("export", run, "--to", tmp_path / "x")
+    assert done.code == 0
+    assert "left out: model.onnx needs more packages: uv sync --extra onnx" in done.said
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == [
+        "model.pt2",
+        "model_card.json",
+        "model_card.md",
+    ]
+    done = univarfl("export", run, "--to", tmp_path / "y", "--only", "onnx")
+    assert done.code == BAD_INPUT
+    assert "--only=onnx: needs more packages" in done.said
+
+
+def test_a_format_that_is_not_known(univarfl: Command, run: Path) -> None:
+    done = univarfl("export", run, "--only", "tflite")
+    assert (done.code, "--only=tflite: choose from pt2, onnx" in done.said) == (BAD_INPUT, True)

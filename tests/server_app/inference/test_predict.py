@@ -1,0 +1,154 @@
+"""``univarfl predict`` on real images, and on those that are none."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from server_app.cli import BAD_INPUT, FAILED
+from server_app.run_record import read_record, write_record
+from task.data.decoding import decode
+from tests.server_app.inference.conftest import Command
+
+Rows = list[dict[str, str]]
+
+
+def predicted(univarfl: Command, run: Path, *words: str | Path, to: Path) -> Rows:
+    """The rows of a table that must come."""
+    done = univarfl("predict", run, *words, "--to", to)
+    assert done.code == 0, done.said
+    with to.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_classes_are_those_of_the_evaluation(
+    univarfl: Command, run: Path, digits: Path, tmp_path: Path
+) -> None:
+    rows = predicted(univarfl, run, digits, to=tmp_path / "all.csv")
+    record = read_record(run)
+    assert len(rows) == record["data"]["test"] == 360
+    right = sum(row["class"] == Path(row["image"]).parent.name for row in rows)
+    assert right / len(rows) == pytest.approx(record["results"]["test"]["accuracy"], abs=1e-9)
+    for row in rows:
+        values = {name: float(row[f"p_{name}"]) for name in record["data"]["classes"]}
+        assert sum(values.values()) == pytest.approx(1, abs=1e-5)
+        assert row["class"] == max(values, key=lambda name: values[name])
+
+
+def test_files_globs_and_lists_each_image_once(
+    univarfl: Command, run: Path, digits: Path, tmp_path: Path
+) -> None:
+    threes = sorted((digits / "3").glob("*.png"))
+    listed = tmp_path / "some.txt"
+    listed.write_text(f"{threes[0]}\n\n{threes[1]}\n")
+    rows = predicted(
+        univarfl,
+        run,
+        threes[1],
+        listed,
+        f"{digits}/**/*0.png",
+        digits / "3",
+        to=tmp_path / "some.csv",
+    )
+    found = [row["image"] for row in rows]
+    tens = sorted(map(str, digits.rglob("*0.png")))
+    expected = [*map(str, [threes[1], threes[0]]), *tens, *map(str, threes)]
+    assert found == list(dict.fromkeys(expected))
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
+    univarfl: Command, run: Path, digits: Path, tmp_path: Path
+) -> None:
+    odd = tmp_path / "odd"
+    shutil.copytree(digits / "7", odd)
+    some = sorted(odd.glob("*.png"))
+    image = Image.open(some[0])
+    image.convert("CMYK").save(odd / "cmyk.jpg")
+    image.convert("P").save(odd / "palette.png", transparency=0)
+    Image.fromarray(np.asarray(image).astype(np.uint16) * 257).save(odd / "sixteen.png")
+    image.rotate(90).save(odd / "turned.jpg", exif=exif(orientation=6))
+    (odd / "empty.png").write_bytes(b"")
+    (odd / "half.png").write_bytes(some[0].read_bytes()[:60])
+    (odd / "words.jpg").write_text("no image")
+    Image.fromarray(np.zeros((4, 4), np.float32)).save(odd / "floats.tiff")
+    done = univarfl("predict", run, odd, "--to", tmp_path / "odd.csv")
+    assert done.code == 0
+    said = done.said
+    for name in ("empty.png", "half.png", "words.jpg", "floats.tiff"):
+        assert f"left out: {odd / name}: " in said
+    assert "its pixels are floats, whose range no one can know" in said
+    assert f"{tmp_path / 'odd.csv'}: {len(some) + 4} images" in said
+    assert "4 left out" in said
+    with (tmp_path / "odd.csv").open(newline="") as file:
+        rows = {Path(row["image"]).name: row for row in csv.DictReader(file)}
+    assert rows["sixteen.png"]["class"] == rows[some[0].name]["class"]
+    assert "empty.png" not in rows
+
+
+def exif(orientation: int) -> Image.Exif:
+    """What a camera writes that was turned."""
+    found = Image.Exif()
+    found[0x0112] = orientation
+    return found
+
+
+def test_a_turned_image_is_turned_upright() -> None:
+    upright = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8))
+    turned = upright.rotate(90)
+    turned.getexif()[0x0112] = 6
+    assert np.array_equal(decode(turned, 8, 1), decode(upright, 8, 1))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere/*.png"], "images=nowhere/*.png: holds or matches no images"),
+        (["RUN"], "holds or matches no images"),
+        (["DIGITS", "--to", "nowhere/x.csv"], "--to=nowhere/x.csv: must be writable: no such file"),
+        (["DIGITS", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(
+    univarfl: Command,
+    run: Path,
+    digits: Path,
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "none").mkdir()
+    monkeypatch.chdir(tmp_path)
+    places = {"RUN": str(tmp_path / "none"), "DIGITS": str(digits)}
+    done = univarfl("predict", run, *(places.get(word, word) for word in words))
+    assert done.code == BAD_INPUT
+    assert said in done.said
+    assert not list(tmp_path.glob("*.csv*"))
+
+
+def test_no_image_at_all_is_a_failure(univarfl: Command, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.png").write_text("no image")
+    done = univarfl("predict", run, tmp_path, "--to", tmp_path / "x.csv")
+    assert done.code == FAILED
+    assert "none of 1 images could be read" in done.said
+    assert not list(tmp_path.glob("x.csv*"))
+
+
+def test_a_run_without_a_model_is_refused(
+    univarfl: Command, run: Path, digits: Path, tmp_path: Path
+) -> None:
+    done = univarfl("predict", tmp_path, digits)
+    assert done.code == BAD_INPUT
+    assert f"run={tmp_path}: is no run" in done.said
+    half = tmp_path / "half"
+    shutil.copytree(run, half)
+    write_record(half, read_record(run) | {"status": "failed", "reason": "interrupted"})
+    done = univarfl("predict", half, digits)
+    assert f"run={half}: was not completed; univarfl train resume={half}" in done.said
+    write_record(half, read_record(run))
+    (half / "model.safetensors").write_bytes(b"x")
+    done = univarfl("predict", half, digits)
+    assert f"run={half / 'model.safetensors'}: cannot be read" in done.said
