@@ -2,6 +2,7 @@
 
 import logging
 import platform
+import secrets
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from flwr.app import ConfigRecord, Context, RecordDict
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.discretion import told
+from client_app.memory import ClientMemory, MemoryLostError
 from client_app.node import runtime, simulated
 from client_app.request import CodeMismatchError, Request
 from task import wire
@@ -18,6 +20,11 @@ from task.site import Site, name_of
 from task.worker import Worker
 
 Facts = dict[str, str | int | list[int]]
+
+FIRST = "first"  # under which a run's clients' memory keeps who came first
+CANNOT_TRAIN = (
+    CodeMismatchError, ConfigError, DataError, DeviceError, MemoryLostError, SiteError, OSError,
+)  # fmt: skip
 
 logger = logging.getLogger("univarfl.client")
 
@@ -32,7 +39,7 @@ def introduce(request: Request, context: Context) -> RecordDict:
     seat = {"seat": node.get(PARTITION_ID_KEY, 0), "seats": node.get(NUM_PARTITIONS_KEY, 1)}
     able: Facts = {
         "device": "none", "site": "", "train": 0, "validation": 0, "labels": [], "error": "",
-        "compiled": False,
+        "compiled": False, "memory": "",
     }  # fmt: skip
     own = not simulated(node)  # a site's host and directories are nobody else's business
     if own and "data-dir" in node:
@@ -42,7 +49,9 @@ def introduce(request: Request, context: Context) -> RecordDict:
         able["compiled"] = request.worker.trainer.forward.compiled
         if request.site is not None:
             able |= own_client(request.worker, request.site)
-    except (CodeMismatchError, ConfigError, DataError, DeviceError, SiteError) as reason:
+        elif any(member.memory for member in request.worker.method.members()):
+            able["memory"] = ClientMemory(request.run).first(FIRST, secrets.token_hex(8))
+    except CANNOT_TRAIN as reason:
         logger.error("%s", reason)
         able["error"] = told(reason, str(reason), node)
     introduction = ConfigRecord(

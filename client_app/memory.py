@@ -7,6 +7,7 @@ leaves a client one step ahead of the federation.
 
 import hashlib
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -97,11 +98,14 @@ class ClientMemory:
         """What was said under a name when this run first asked; `value`, if that is now."""
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{name}.{secrets.token_hex(4)}.tmp")
+        draft.write_text(value)
         try:
-            with path.open("x") as file:
-                file.write(value)
+            path.hardlink_to(draft)  # whole at once, and only where there is none yet
         except FileExistsError:
             return path.read_text()
+        finally:
+            draft.unlink()
         return value
 
     def forget(self) -> None:

@@ -12,7 +12,7 @@ from server_app.exchange import Exchange, Run, request
 from server_app.experiment import Experiment
 from server_app.failures import RunFailedError
 from server_app.global_model import GlobalModel
-from server_app.handshake import Seat
+from server_app.handshake import Seat, check_memory
 from server_app.intake import Intake
 from server_app.participation import Cohort, assign, least_share
 from server_app.replies import ClientUpdate, scores, updates
@@ -62,6 +62,7 @@ class Dispatch:
     def meet(self) -> list[Seat]:
         """Wait for the SuperNodes; see `Roster.meet`."""
         seats = self.roster.meet(self._experiment.federation.join_timeout)
+        check_memory(seats)
         self._note_sizes(seats)
         return seats
 

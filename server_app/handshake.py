@@ -27,6 +27,7 @@ INTRODUCTION = {
     "runtime": str,
     "compiled": bool,
     "host": str,
+    "memory": str,
     "error": str,
 }
 
@@ -51,6 +52,8 @@ class Seat:
         train: how many images the site trains on.
         validation: how many it validates on.
         labels: how many training images it has of each class; empty if it does not tell.
+        memory: names the storage of its clients' memory, the same for all who share it; empty where
+            there is none, and of a site, whose storage is its own.
     """
 
     node_id: int
@@ -64,6 +67,7 @@ class Seat:
     train: int = 0
     validation: int = 0
     labels: tuple[int, ...] = ()
+    memory: str = ""
 
     @property
     def name(self) -> str:
@@ -104,6 +108,7 @@ def seat_of(node_id: int, record: ConfigRecord) -> Seat:
         train=cast(int, record["train"]),
         validation=cast(int, record["validation"]),
         labels=tuple(cast(list[int], record["labels"])),
+        memory=cast(str, record["memory"]),
     )
 
 
@@ -134,6 +139,22 @@ def check(record: ConfigRecord, device: Device, most_images: int) -> None:
         raise HandshakeError(
             f"site {record['site']!s} says that it trains on {train} images and validates on "
             f"{validation}; 2 to guard.most_images={most_images} are believed"
+        )
+
+
+def check_memory(seats: Sequence[Seat]) -> None:
+    """Refuse workers that do not find each other's clients' memory.
+
+    Raises:
+        HandshakeError: it is kept in several places.
+    """
+    places = {seat.memory: seat for seat in seats if seat.memory}
+    if len(places) > 1:
+        names = ", ".join(f"{seat.name} on {seat.host}" for seat in places.values())
+        raise HandshakeError(
+            f"the clients' memory is kept in {len(places)} places ({names}), and a client may come "
+            "to any worker: set UNIVARFL_MEMORY to one directory that all machines share, in the "
+            "environment in which 'ray start' is given on each"
         )
 
 

@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import joblib
-import torch
-
+from server_app.engines.cluster import Machines, machines
 from server_app.engines.superlink import SuperLink
 from server_app.experiment import Experiment
 from server_app.participation import participant_count
@@ -52,7 +50,7 @@ def run_flower(
     output = superlink.home / "run.log"
     told = log_length(directory)
     command = run_command(superlink.home / "run.toml", overrides)
-    federation = federation_config(experiment, visible_gpus(experiment))
+    federation = federation_config(experiment, machines())
     try:
         superlink.wait_until_ready()
         with output.open("w") as stream:
@@ -79,21 +77,21 @@ def log_length(directory: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def visible_gpus(experiment: Experiment) -> int:
-    """How many GPUs this run may use."""
-    return 0 if experiment.device == "cpu" else torch.cuda.device_count()
+def federation_config(experiment: Experiment, found: Machines) -> str:
+    """One SuperNode and one Ray actor per worker, each with its share of the GPUs, if any.
 
-
-def federation_config(experiment: Experiment, gpus: int) -> str:
-    """One SuperNode and one Ray actor per worker, each with its share of the GPUs, if any."""
+    A cluster that runs already has its own number of CPUs, and Flower an actor for each.
+    """
+    gpus = 0 if experiment.device == "cpu" else found.gpus
     participants = participant_count(experiment.num_clients, experiment.rho)
-    workers = min(experiment.federation.workers or gpus or joblib.cpu_count(), participants)
+    workers = min(experiment.federation.workers or gpus or found.cpus, participants)
     share = 0.0
     if gpus:
         # A worker's share lies on one GPU: so many share each, and it is rounded down to fit.
         share = math.floor(1000 / math.ceil(workers / gpus)) / 1000
+    ray = "" if found.running else f"init-args-num-cpus={workers} "
     return (
-        f"num-supernodes={workers} init-args-num-cpus={workers} client-resources-num-cpus=1 "
+        f"num-supernodes={workers} {ray}client-resources-num-cpus=1 "
         f"client-resources-num-gpus={share}"
     )
 

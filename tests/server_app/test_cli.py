@@ -7,6 +7,7 @@ import pytest
 
 from server_app.cli import main
 from server_app.composition import compose_experiment
+from server_app.engines.cluster import Machines
 from server_app.engines.flower import federation_config, readable
 from tests.conftest import SMALL, faulty
 
@@ -109,9 +110,17 @@ def test_a_warning_is_one_line(
 def test_univarfl_train_sizes_the_federation_and_shows_it_the_gpus(
     words: str, gpus: int, supernodes: int, share: str
 ) -> None:
-    assert federation_config(compose_experiment(words.split()), gpus) == (
+    machines = Machines(cpus=7, gpus=gpus, running=False)
+    assert federation_config(compose_experiment(words.split()), machines) == (
         f"num-supernodes={supernodes} init-args-num-cpus={supernodes} client-resources-num-cpus=1 "
         f"client-resources-num-gpus={share}"
+    )
+
+
+def test_of_a_ray_cluster_it_takes_what_there_is() -> None:
+    machines = Machines(cpus=3, gpus=0, running=True)
+    assert federation_config(compose_experiment([]), machines) == (
+        "num-supernodes=3 client-resources-num-cpus=1 client-resources-num-gpus=0.0"
     )
 
 
