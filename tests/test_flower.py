@@ -20,9 +20,23 @@ from server_app.run_record import read_record
 from tests.chaos.through_ray import suffered
 from tests.conftest import SMALL, Train, rows, sha256
 from tests.server_app.test_grid import EXPECTED, PROBE
+from tests.test_readme import block
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]
+MY_APP = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "my-app"
+version = "0.1.0"
+[tool.flwr.app]
+publisher = "me"
+[tool.flwr.app.components]
+serverapp = "my_app:server"
+clientapp = "my_app:client"
+"""
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +117,22 @@ def test_client_memory_follows_the_clients_between_rays_workers(
     assert len(sites) > len({client for client, _ in sites})
     assert sha256(directory) == sha256(train(*words))
     assert list(runs.with_name("memory").iterdir()) == []
+
+
+def test_local_training_in_an_app_of_ones_own(
+    superlink: SuperLink, train: Train, tmp_path: Path
+) -> None:
+    """The README's, under Flower's own FedAvg: not the same bits, but the same training."""
+    (tmp_path / "my_app.py").write_text(block("my_app.py"))
+    (tmp_path / "pyproject.toml").write_text(MY_APP)
+    said = flwr(superlink, "run", str(tmp_path), "--stream", "--federation-config",
+                "num-supernodes=4 client-resources-num-cpus=1")  # fmt: skip
+    found = re.search(r"test accuracy (0\.\d+)", said)
+    assert found, said
+    # Flower rounds the mean to float32 after each client, we once after all.
+    ours = read_record(train("rounds=6"))["results"]["test"]["accuracy"]
+    assert ours > 0.8
+    assert float(found[1]) == pytest.approx(ours, abs=0.05)
 
 
 def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -> None:

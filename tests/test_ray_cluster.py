@@ -132,8 +132,8 @@ def test_a_raylet_that_dies_in_a_round_costs_that_round_alone(
     [
         ("127.0.0.1:1", "connection refused"),
         ("no-such-host.invalid:6379", "name"),
-        ("ray://127.0.0.1:10001", "it is no HOST:PORT"),
-        ("here", "it is no HOST:PORT"),
+        ("ray://127.0.0.1:10001", "it is no host:port"),
+        ("here", "it is no host:port"),
     ],
 )
 def test_an_address_where_nobody_is(

@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("client_app", "conf", "server_app", "task", "tests")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def block(about: str) -> str:
+    """The README's code or settings whose first line is a comment that names this."""
+    found = re.findall(r"```\w+\n(# .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (text,) = [each for each in found if each.startswith(f"# {about}\n")]
+    return str(text)
 
 
 def run(project: Path, *words: str) -> str:
@@ -25,25 +29,35 @@ def run(project: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_a_method_is_one_file_and_one_yaml(tmp_path: Path) -> None:
+def with_part(project: Path, code: str, settings: str) -> None:
+    """Copy the project, and put a Python file and a YAML file of the README's into it."""
     for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (code,) = blocks("python")
-    (settings,) = blocks("yaml")
-    place = re.match(r"# (task/methods/\w+\.py)", code)
-    assert place is not None
-    name = Path(place[1]).stem
-    (tmp_path / place[1]).write_text(code)
-    (tmp_path / "conf" / "method" / f"{name}.yaml").write_text(settings)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, project / package, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", project)
+    for place in (code, settings):
+        (project / place).write_text(block(place))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), [("method", "logit_decay"), ("strategy", "half_step")])
+def test_a_part_is_one_file_and_one_yaml(tmp_path: Path, kind: str, name: str) -> None:
+    code = {"method": "task/methods", "strategy": "server_app/strategies"}[kind]
+    with_part(tmp_path, f"{code}/{name}.py", f"conf/{kind}/{name}.yaml")
     said = run(tmp_path, "pytest", "-q", "-m", "not slow", "-k", f"house or {name}", "tests")
     passed = re.search(r"(\d+) passed", said)
     assert passed is not None
     assert int(passed[1]) > 15
     assert "failed" not in said
+
+
+def test_the_terms_in_a_loop_of_ones_own() -> None:
+    logits, features = torch.randn(8, 5, requires_grad=True), torch.randn(8, 16, requires_grad=True)
+    known = {"logits": logits, "features": features, "labels": torch.arange(8) % 5}
+    exec(block("in your loop"), known)
+    known["loss"].backward()
+    assert logits.grad is not None
+    assert features.grad is not None
 
 
 def test_the_overrides_it_shows_are_allowed() -> None:
