@@ -17,14 +17,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from server_app.analysis.analyse import DIRECTORY
 from server_app.report.analyses import Analyses
-from server_app.report.records import Run, read_runs
-from server_app.report.summary import Summary
+from server_app.report.records import read_runs
+from server_app.report.summary import Summary, mean_and_sd
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
 
@@ -36,7 +38,39 @@ SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 LEAN = "watch.tensorboard=false"
 SMALL_PACS = "experiment=pacs data.image_size=32 batch_size=32 rounds=15 local_epochs=4"
 SMALL_DIGITS = "rounds=20 local_epochs=2"
+OTHER_SEEDS, GROUP_NORM = "seed=10,11,12", "model.norm=group"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
+
+
+def accuracies(summary: Summary) -> list[pd.DataFrame]:
+    """Each method's accuracy, and its differences from FedAvg's on the same seeds."""
+    settings = {setting for setting, _ in summary.counted}
+    first = summary.glance() if len(settings) > 1 else summary.accuracies()
+    return [first, summary.differences()]
+
+
+def validated(summary: Summary) -> list[pd.DataFrame]:
+    """What settings are chosen by: the last round's validation accuracy, %."""
+    rows = []
+    for (setting, method), runs in summary.counted.items():
+        found = [run.series["validation", "accuracy"][run.config["rounds"]] for run in runs]
+        mean = mean_and_sd(100 * pd.Series(found))
+        rows.append({"setting": setting or "default", "method": method, "validation": mean})
+    return [pd.DataFrame(rows)]
+
+
+def spent(summary: Summary) -> list[pd.DataFrame]:
+    """Accuracy, %, by how much noise, and the epsilon that it buys."""
+    rows: dict[float, dict[str, str]] = {}
+    for (_, method), runs in summary.counted.items():
+        noise = runs[0].config["strategy"]["noise_multiplier"]
+        privacy = runs[0].record["privacy"]
+        told = privacy["epsilon"] if "why" in privacy else f"{privacy['epsilon']:.1f}"
+        row = rows.setdefault(noise, {"noise multiplier": f"{noise:g}", "epsilon": told})
+        row[method] = mean_and_sd(
+            pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
+        )
+    return [pd.DataFrame([rows[noise] for noise in sorted(rows)])]
 
 
 @dataclass(frozen=True)
@@ -47,11 +81,13 @@ class Study:
         sweeps: each one's words.
         measures: of the analysis.
         needs: the variable that names its data set's directory.
+        tables: what is shown of them.
     """
 
     sweeps: tuple[str, ...]
     measures: tuple[str, ...] = ()
     needs: str = ""
+    tables: Callable[[Summary], list[pd.DataFrame]] = accuracies
 
 
 STUDIES = {
@@ -61,7 +97,7 @@ STUDIES = {
         ("singular_values", "spread", "drift", "features", "cost"),
         needs="PACS",
     ),
-    # Half an hour.
+    # A quarter of an hour.
     "ablation": Study(
         (
             f"{SMALL_PACS} method=univarfl method.energy_weight=0 seed=0,1,2",
@@ -71,16 +107,50 @@ STUDIES = {
     ),
     # Half an hour.
     "labels": Study(
-        (
-            f"{SMALL_DIGITS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} watch.models_every=5 seed=0,1,2",
-            f"{SMALL_DIGITS} partition=iid method=fedavg,univarfl watch.models_every=5 seed=0,1,2",
-        ),
+        (f"{SMALL_DIGITS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} watch.models_every=5 seed=0,1,2",),
+        ("singular_values",),
+    ),
+    # A minute.
+    "iid": Study(
+        (f"{SMALL_DIGITS} partition=iid method=fedavg,univarfl watch.models_every=5 seed=0,1,2",),
         ("singular_values",),
     ),
     # Twenty minutes.
     "curvature": Study(
         (f"{SMALL_RESNET} method=fedavg,fedprox,moon,univarfl,fedalign seed=0,1,2",),
         ("curvature", "cost"),
+    ),
+    # A quarter of an hour.
+    "sensitivity": Study(
+        tuple(
+            f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl alpha=0.05 {one}"
+            for one in (
+                "method.energy_eps=1e-4,1e-3,1e-2,1e-1,1",
+                "method.energy_weight=0.1,2",
+                "method.variance_weight=0.5,10",
+                "batch_size=16,64",
+                "strategy.weighting=uniform",
+            )
+        ),
+        tables=validated,
+    ),
+    # Five minutes.
+    "group": Study(
+        (
+            f"{SMALL_DIGITS} {OTHER_SEEDS} {GROUP_NORM} method=fedavg",
+            f"{SMALL_DIGITS} {OTHER_SEEDS} {GROUP_NORM} method=univarfl "
+            "method.energy_eps=1e-3,0.03,0.1,0.3,1.0",
+            f"{SMALL_DIGITS} {OTHER_SEEDS} {GROUP_NORM} method=univarfl optim.max_gradient_norm=10",
+        ),
+        tables=validated,
+    ),
+    # Five minutes.
+    "privacy": Study(
+        (
+            f"strategy=dp_fixed {GROUP_NORM} num_clients=50 partition=iid rounds=15 local_epochs=2 "
+            "method=fedavg,univarfl strategy.noise_multiplier=0,0.1,0.3,1 seed=0,1,2",
+        ),
+        tables=spent,
     ),
 }
 
@@ -134,7 +204,7 @@ def save(name: str) -> None:
 
 
 def write(name: str) -> None:
-    """Put a study's tables and pictures into their places."""
+    """Put a study's tables into their place."""
     before, mark, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
     if not mark:
         raise SystemExit(f"{PAGE} has no <!-- {name} -->")
@@ -142,19 +212,12 @@ def write(name: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(archive(name)) as tar:
             tar.extractall(place, filter="data")
-        runs = read_runs(Path(place)).runs
-        PAGE.write_text(f"{before}{mark}\n{text_of(runs)}\n\n{END}{after}")
-
-
-def text_of(runs: Sequence[Run]) -> str:
-    """The tables of runs, as Markdown."""
-    summary = Summary(list(runs))
-    settings = {setting for setting, _ in summary.counted}
-    first = summary.glance() if len(settings) > 1 else summary.accuracies()
-    tables = [first, summary.differences(), *Analyses(summary.counted).tables().values()]
-    codes = ", ".join(sorted({run.code[:12] for run in runs}))
+        summary = Summary(read_runs(Path(place)).runs)
+        tables = [*STUDIES[name].tables(summary), *Analyses(summary.counted).tables().values()]
     said = "\n\n".join(markdown(table) for table in tables if len(table))
-    return f"{said}\n\n{len(runs)} runs of code {codes}."
+    codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
+    told = f"{len(summary.runs)} runs of code {codes} (`python -m tests.benchmarks.results run {name}`)."
+    PAGE.write_text(f"{before}{mark}\n{said}\n\n{told}\n\n{END}{after}")
 
 
 if __name__ == "__main__":
