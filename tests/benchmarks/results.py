@@ -38,7 +38,10 @@ SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 LEAN = "watch.tensorboard=false"
 SMALL_PACS = "experiment=pacs data.image_size=32 batch_size=32 rounds=15 local_epochs=4"
 SMALL_DIGITS = "rounds=20 local_epochs=2"
+MANY = "num_clients=50 partition=iid rounds=15 local_epochs=2"
+NOISE = "strategy=dp_fixed strategy.noise_multiplier=0,0.1,0.3,1"
 OTHER_SEEDS, GROUP_NORM = "seed=10,11,12", "model.norm=group"
+EPSILONS = f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl method.energy_eps=1e-3,0.03,0.1,0.3,1"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -137,19 +140,15 @@ STUDIES = {
     # Five minutes.
     "group": Study(
         (
-            f"{SMALL_DIGITS} {OTHER_SEEDS} {GROUP_NORM} method=fedavg",
-            f"{SMALL_DIGITS} {OTHER_SEEDS} {GROUP_NORM} method=univarfl "
-            "method.energy_eps=1e-3,0.03,0.1,0.3,1.0",
-            f"{SMALL_DIGITS} {OTHER_SEEDS} {GROUP_NORM} method=univarfl optim.max_gradient_norm=10",
+            f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} method=fedavg",
+            f"{GROUP_NORM} {EPSILONS}",
+            f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} method=univarfl optim.max_gradient_norm=10",
         ),
         tables=validated,
     ),
     # Five minutes.
     "privacy": Study(
-        (
-            f"strategy=dp_fixed {GROUP_NORM} num_clients=50 partition=iid rounds=15 local_epochs=2 "
-            "method=fedavg,univarfl strategy.noise_multiplier=0,0.1,0.3,1 seed=0,1,2",
-        ),
+        (f"{GROUP_NORM} {MANY} method=fedavg,univarfl {NOISE} seed=0,1,2",),
         tables=spent,
     ),
 }
@@ -216,7 +215,8 @@ def write(name: str) -> None:
         tables = [*STUDIES[name].tables(summary), *Analyses(summary.counted).tables().values()]
     said = "\n\n".join(markdown(table) for table in tables if len(table))
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
-    told = f"{len(summary.runs)} runs of code {codes} (`python -m tests.benchmarks.results run {name}`)."
+    command = f"`python -m tests.benchmarks.results run {name}`"
+    told = f"{len(summary.runs)} runs of code {codes} ({command})."
     PAGE.write_text(f"{before}{mark}\n{said}\n\n{told}\n\n{END}{after}")
 
 
