@@ -24,6 +24,7 @@ from server_app.report.canvas import STYLE, Picture, slug
 from server_app.report.records import Run, read_runs
 from task.causes import explained
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
+from task.files import write_whole
 
 MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
@@ -94,7 +95,7 @@ def written(measure: Measure, subject: Subject) -> str:
     tables = {label: table.assign(run=subject.run.directory.name)}
     try:
         place.mkdir(exist_ok=True)
-        table.to_csv(place / f"{measure.name}.csv", index=False)
+        write_whole(place / f"{measure.name}.csv", table.to_csv(index=False).encode())
         for picture in pictures_of(measure, "", tables):
             picture.save(place)
     except OSError as error:
@@ -143,7 +144,7 @@ def read_table(measure: Measure, run: Run) -> pd.DataFrame | None:
     path = run.directory / DIRECTORY / f"{measure.name}.csv"
     if not path.exists():
         return None
-    table = pd.read_csv(path)
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""])  # a class may be called NA
     columns = (*measure.columns, SAMPLE)
     if tuple(table.columns) != columns or not len(table):
         raise ValueError(f"{DIRECTORY}/{path.name} has not the columns {columns}, or no rows")

@@ -63,11 +63,15 @@ class Features(Measure):
         return table.assign(x=points[:, 0], y=points[:, 1])
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """The map once for each of client, class and domain, where there are several."""
+        """The map once for each of client, class and domain, where there are several.
+
+        More than `MOST_NAMES` nobody could tell apart: the first ones are shown.
+        """
         for table in tables.values():
             for column in ("client", "class", "domain"):
-                names = sorted(table[column].dropna().unique())
-                if not 1 < len(names) <= MOST_NAMES:
+                every = sorted(table[column].dropna().unique())
+                names = every[:MOST_NAMES]
+                if len(names) < 2:
                     continue
                 figure, axes = blank()
                 for place, name in enumerate(names):
@@ -79,7 +83,8 @@ class Features(Measure):
                 finish(axes)
                 axes.grid(False)
                 axes.set(xticks=[], yticks=[])
-                yield Drawing(f"by {column}", figure)
+                which = "" if names == every else f", the first {MOST_NAMES} of {len(every)}"
+                yield Drawing(f"by {column}{which}", figure)
 
 
 def own_models(subject: Subject) -> dict[int, Weights]:

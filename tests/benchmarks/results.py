@@ -17,15 +17,21 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+import matplotlib as mpl
 import pandas as pd
 
-from server_app.analysis.analyse import DIRECTORY
+from server_app.analysis.analyse import DIRECTORY, read_table
+from server_app.analysis.singular_values import SingularValues
 from server_app.report.analyses import Analyses
-from server_app.report.records import read_runs
+from server_app.report.canvas import STYLE, slug
+from server_app.report.pictures import pictures
+from server_app.report.records import Run, read_runs
 from server_app.report.summary import Summary, mean_and_sd
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
@@ -85,12 +91,14 @@ class Study:
         measures: of the analysis.
         needs: the variable that names its data set's directory.
         tables: what is shown of them.
+        pictures: which of a report's are kept, by how their names begin.
     """
 
     sweeps: tuple[str, ...]
     measures: tuple[str, ...] = ()
     needs: str = ""
     tables: Callable[[Summary], list[pd.DataFrame]] = accuracies
+    pictures: tuple[str, ...] = ()
 
 
 STUDIES = {
@@ -99,6 +107,14 @@ STUDIES = {
         (f"{SMALL_PACS} {SIX} watch.models_every=5 seed=0,1,2",),
         ("singular_values", "spread", "drift", "features", "cost"),
         needs="PACS",
+        pictures=(
+            "accuracy",
+            "spread-feature-uniformity-clients",
+            "spread-probability-variance-clients",
+            "drift-cosine",
+            "features-by-domain-fedavg",
+            "features-by-domain-univarfl",
+        ),
     ),
     # A quarter of an hour.
     "ablation": Study(
@@ -164,6 +180,8 @@ def main() -> None:
             run(name)
         if archive(name).exists():
             write(name)
+    if archive("labels").exists() and archive("iid").exists():
+        draw_singular_values()
 
 
 def run(name: str) -> None:
@@ -189,7 +207,7 @@ def save(name: str) -> None:
     RECORDS.mkdir(exist_ok=True)
     with tarfile.open(archive(name), "w:xz") as tar:
         for found in read_runs(RUNS / name).runs:
-            record = dict(found.record)
+            record = {key: value for key, value in found.record.items() if key != "overrides"}
             data = {key: value for key, value in found.config["data"].items() if key != "root"}
             record["config"] = {**found.config, "data": data, "output_dir": None}
             texts = {each: (found.directory / each).read_bytes() for each in TEXTS[1:]}
@@ -202,22 +220,58 @@ def save(name: str) -> None:
                 tar.addfile(entry, io.BytesIO(content))
 
 
+@contextmanager
+def saved(name: str) -> Iterator[list[Run]]:
+    """A study's runs, read from their saved records."""
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(archive(name)) as tar:
+            tar.extractall(place, filter="data")
+        yield read_runs(Path(place)).runs
+
+
 def write(name: str) -> None:
     """Put a study's tables into their place."""
     before, mark, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
     if not mark:
         raise SystemExit(f"{PAGE} has no <!-- {name} -->")
     _, _, after = rest.partition(END)
-    with tempfile.TemporaryDirectory() as place:
-        with tarfile.open(archive(name)) as tar:
-            tar.extractall(place, filter="data")
-        summary = Summary(read_runs(Path(place)).runs)
+    with saved(name) as runs:
+        summary = Summary(runs)
+        draw(name, summary)
         tables = [*STUDIES[name].tables(summary), *Analyses(summary.counted).tables().values()]
     said = "\n\n".join(markdown(table) for table in tables if len(table))
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
     command = f"`python -m tests.benchmarks.results run {name}`"
     told = f"{len(summary.runs)} runs of code {codes} ({command})."
     PAGE.write_text(f"{before}{mark}\n{said}\n\n{told}\n\n{END}{after}")
+
+
+def draw(name: str, summary: Summary) -> None:
+    """Keep a study's pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    with mpl.rc_context(STYLE):
+        found = chain(pictures(summary), Analyses(summary.counted).pictures())
+        for picture in found if STUDIES[name].pictures else ():
+            for begin in STUDIES[name].pictures:
+                if picture.name.startswith(begin):
+                    picture.figure.savefig(PICTURES / f"{name}-{begin}.png", dpi=100)
+
+
+def draw_singular_values() -> None:
+    """FedAvg's and UniVarFL's classifiers, IID and not, in one picture (UniVarFL, Fig. 1)."""
+    tables: dict[str, pd.DataFrame] = {}
+    with saved("labels") as skewed, saved("iid") as even:
+        for run in [*skewed, *even]:
+            settings = run.config
+            method, split = settings["method"]["name"], settings["partition"]["name"]
+            table = read_table(SingularValues(), run)
+            wanted = split == "iid" or (settings["alpha"], settings["rho"]) == (0.01, 1.0)
+            if table is not None and wanted and method in ("fedavg", "univarfl"):
+                label = f"{method}, {'IID' if split == 'iid' else 'alpha 0.01'}"
+                tables[label] = pd.concat([tables.get(label, table[:0]), table])
+    with mpl.rc_context(STYLE):
+        for drawing in SingularValues().draw(dict(sorted(tables.items()))):
+            drawing.figure.savefig(PICTURES / f"{slug(f'singular {drawing.title}')}.png", dpi=100)
 
 
 if __name__ == "__main__":
