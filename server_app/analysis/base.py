@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -93,7 +94,13 @@ def means(tables: Tables, columns: Sequence[str], forms: Mapping[str, str]) -> p
         {
             "method": label,
             "runs": table["run"].nunique(),
-            **{name: mean_and_sd(table[name], forms.get(name, ".4g")) for name in columns},
+            **{name: told(table[name], forms.get(name, ".4g")) for name in columns},
         }
         for label, table in tables.items()
     )
+
+
+def told(values: "pd.Series[float]", form: str) -> str:
+    """Mean and deviation, or the mean alone where all values are the same but for rounding."""
+    same = np.allclose(values, values.iloc[0], rtol=1e-9, atol=0, equal_nan=True)
+    return mean_and_sd(values[:1] if same else values, form)
