@@ -69,4 +69,4 @@ def privacy_line(privacy: Mapping[str, Any]) -> str:
     if "delta" not in privacy:
         return f"privacy {privacy['epsilon']}: {privacy['why']}"
     spent = f"epsilon {privacy['epsilon']:.2f} at delta {privacy['delta']:g}"
-    return f"privacy {spent} for a client's updates; losses and counts are outside it"
+    return f"privacy {spent} for a client's updates, to whoever does not know the seed"

@@ -6,6 +6,7 @@ from typing import Any
 
 from server_app.checkpoint import checkpoints
 from server_app.composition import compose_experiment, local_paths
+from server_app.engines.cluster import check_address
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.engines.superlink import SuperLink
@@ -88,6 +89,8 @@ def check_together(experiment: Experiment) -> None:
     if local.divider().sites:
         allowed = "sites are real machines; see 'univarfl deploy --help'"
         raise ConfigError("partition", "sites", allowed)
+    if experiment.engine == "flower":
+        check_address()
     choose_device(local.device)
     network_for(local, federate(local).dataset)
 

@@ -1,15 +1,15 @@
 """What a completed run left behind to be used again: its settings and its model."""
 
+import hashlib
 from pathlib import Path
 
 from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 
-from server_app.report.records import RecordError, Run, read_run
+from server_app.report.records import RecordError, Run, ending, read_run
 from server_app.weights import Weights
 from task.config import Device, LocalConfig
-from task.errors import ConfigError
+from task.errors import ConfigError, system_reason
 from task.registry import first_error
 
 MODEL = "model.safetensors"
@@ -28,8 +28,7 @@ def completed_run(directory: Path) -> Run:
     except RecordError as error:
         raise ConfigError("run", directory, str(error)) from None
     if run.record["status"] != "completed":
-        onward = f"was not completed; univarfl train resume={directory}"
-        raise ConfigError("run", directory, onward)
+        raise ConfigError("run", directory, f"has no final model: it {ending(run)}")
     return run
 
 
@@ -52,10 +51,13 @@ def weights_of(run: Run) -> Weights:
     """The final global model.
 
     Raises:
-        ConfigError: its file is missing or damaged.
+        ConfigError: its file is missing, or not the one that the run wrote.
     """
     path = run.directory / MODEL
     try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ConfigError("run", path, f"cannot be read: {error}") from None
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
+    if hashlib.sha256(content).hexdigest() != run.record["model_sha256"]:
+        raise ConfigError("run", path, "is not the model that the run wrote: its hash is another")
+    return load(content)

@@ -13,7 +13,7 @@ from typing import Self
 import psutil
 import pytest
 
-from server_app.engines.cluster import machines
+from server_app.engines.cluster import check_address
 from server_app.engines.processes import free_ports, stop
 from server_app.run_record import read_record, rounds_done
 from task.errors import ConfigError
@@ -134,6 +134,7 @@ def test_a_raylet_that_dies_in_a_round_costs_that_round_alone(
         ("no-such-host.invalid:6379", "name"),
         ("ray://127.0.0.1:10001", "it is no host:port"),
         ("here", "it is no host:port"),
+        ("[::1]:1", "connection refused"),
     ],
 )
 def test_an_address_where_nobody_is(
@@ -141,7 +142,7 @@ def test_an_address_where_nobody_is(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(ConfigError) as refused:
-        machines()
+        check_address()
     assert f"RAY_ADDRESS={address}: no Ray cluster of this version answers there" in str(
         refused.value
     )

@@ -42,6 +42,26 @@ def machines() -> Machines:
     return cluster_at(address) if address else here()
 
 
+def check_address() -> None:
+    """Refuse a ``$RAY_ADDRESS`` at which nobody answers.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if address := os.environ.get(ADDRESS):
+        try:
+            knock(address)
+        except (OSError, ValueError) as error:
+            raise unanswered(address, error) from None
+
+
+def unanswered(address: str, error: Exception) -> ConfigError:
+    """What to say of an address, and what to do."""
+    why = f"no Ray cluster of this version answers there: {explained(error)}"
+    cure = "start one with 'ray start --head', as HOST:PORT, or unset it"
+    return ConfigError(ADDRESS, address, f"{why}; {cure}")
+
+
 def here() -> Machines:
     """This machine."""
     return Machines(joblib.cpu_count(), torch.cuda.device_count(), running=False)
@@ -56,15 +76,12 @@ def cluster_at(address: str) -> Machines:
     import ray  # noqa: PLC0415  (takes seconds, and is not needed without a cluster)
 
     try:
-        knock(address)
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
         found = [node["Resources"] for node in nodes if node["Alive"]]
     except (OSError, RuntimeError, ValueError) as error:
-        why = f"no Ray cluster of this version answers there: {explained(error)}"
-        cure = "start one with 'ray start --head', as HOST:PORT, or unset it"
-        raise ConfigError(ADDRESS, address, f"{why}; {cure}") from None
+        raise unanswered(address, error) from None
     finally:
         ray.shutdown()
     cpus = sum(int(node.get("CPU", 0)) for node in found)
@@ -86,4 +103,4 @@ def knock(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         raise ValueError("it is no HOST:PORT")
-    socket.create_connection((host, int(port)), SECONDS).close()
+    socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()

@@ -54,7 +54,9 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
     settings = {
         key: value
         for key, value in flat(model.run.config).items()
-        if key not in UNTOLD and key.split(".")[0] not in UNTOLD
+        if key not in UNTOLD
+        and key.split(".")[0] not in UNTOLD
+        and not (key == "seed" and "privacy" in record)  # the noise follows from it
     }
     return {
         "classes": model.classes,

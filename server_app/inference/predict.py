@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import secrets
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,9 +44,12 @@ def predict(directory: Path, words: Sequence[str], to: Path, device: Device) -> 
         ConfigError: there is no such run, or no images; or the file cannot be written.
         RunError: no image could be read.
     """
+    to = to.resolve()
+    if to.is_dir():
+        raise ConfigError("--to", to, "is a directory; name a file")
     model = trained_model(directory, device)
     paths = find_images(words)
-    draft = to.with_name(f"{to.name}.part")
+    draft = to.with_name(f"{to.name}.{secrets.token_hex(4)}.tmp")
     try:
         with draft.open("w", newline="", encoding="utf-8") as file:
             counts = write_rows(model, paths, file)

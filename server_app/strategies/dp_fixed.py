@@ -34,6 +34,10 @@ class DpFixedSettings(PrivateSettings):
         if not 0 < self.delta < 1:
             refuse(self, "delta", "must be above 0 and below 1")
 
+    def check(self, participants: int) -> None:
+        if self.delta >= 1 / participants:
+            refuse(self, "delta", f"must be below 1 / participants, here 1 / {participants}")
+
     def account(self, rounds: int) -> dict[str, Any]:
         """Every round counts for every client: who is sampled is no secret, and amplifies nothing.
 

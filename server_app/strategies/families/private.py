@@ -11,11 +11,13 @@ from server_app.strategies.base import StrategySettings
 from server_app.weights import from_record, to_record
 from task.errors import refuse
 
-UNIT = "one client: all that it sends in all rounds, or none of it"
+UNIT = "one client's updates, against zeros in their place"
 NOT_ACCOUNTED = "not accounted"
 OUTSIDE = (
-    "losses, accuracies and numbers of images, which clients report without noise",
     "the seed, which clients and the record know: whoever has it can take the noise off",
+    "losses, accuracies and numbers of images, which clients report without noise",
+    "who took part, who failed and why, and how long each took",
+    "the server, which sees each client's own update",
 )
 
 

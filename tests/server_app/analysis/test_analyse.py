@@ -139,7 +139,7 @@ def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     with pytest.raises(RunError, match="2 runs could not be measured wholly"):
         analyse([tmp_path], ["singular_values", "cost"], IMAGES)
     said = capsys.readouterr().out
-    assert f"run={bad / 'model.safetensors'}: cannot be read" in said
+    assert f"run={bad / 'model.safetensors'}: is not the model that the run wrote" in said
     assert f"run={other}: its data are divided otherwise now" in said
     assert (whole / DIRECTORY / "cost.csv").exists()
 

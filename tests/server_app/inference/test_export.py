@@ -21,6 +21,7 @@ from server_app.inference.model import trained_model
 from server_app.run_record import read_record
 from task.inference import Classifier
 from task.worker import Worker
+from tests.conftest import Train
 from tests.server_app.inference.conftest import Command
 
 TOLERANCE = 1e-4
@@ -128,20 +129,56 @@ def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
         assert f"| {label} | {name} | {found['images']} | {found['recall']:.3f} |" in text
 
 
-def test_the_cards_own_example_runs(
-    files: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def stored(image: Image.Image, how: str) -> tuple[Image.Image, Image.Exif]:
+    """An image as scanners and cameras store it, with the same content."""
+    exif = Image.Exif()
+    if how == "sixteen bits":
+        return Image.fromarray(np.asarray(image).astype(np.uint16) * 257), exif
+    if how == "turned":
+        exif[0x0112] = 6
+        return image.rotate(90), exif
+    return image, exif
+
+
+@pytest.mark.parametrize("how", ["plain", "turned", "sixteen bits"])
+def test_the_cards_own_example_gives_the_probabilities_of_predict(
+    univarfl: Command, run: Path, files: Path, digits: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, how: str,
+) -> None:  # fmt: skip
     """As it stands there, in a directory that has the files and an image.jpg."""
     for name in ("model.pt2", "model.onnx"):
         (tmp_path / name).symlink_to(files / name)
-    Image.open(next(digits.rglob("*.png"))).convert("RGB").save(tmp_path / "image.jpg")
+    code = (files / "model_card.md").read_text().partition("```python\n")[2].partition("```")[0]
+    assert "image.jpg" in code
     monkeypatch.chdir(tmp_path)
-    text = (files / "model_card.md").read_text()
-    code = text.partition("```python\n")[2].partition("```")[0]
-    known: dict[str, NDArray[np.float32]] = {}
-    exec(code, known)
-    assert known["probabilities"].shape == (1, 10)
-    assert known["probabilities"].sum() == pytest.approx(1)
+    for number, path in enumerate(sorted(digits.rglob("*.png"))[::60]):
+        image, exif = stored(Image.open(path), how)
+        image.save(f"{number}.png", exif=exif)
+        known: dict[str, NDArray[np.float32]] = {}
+        exec(code.replace("image.jpg", f"{number}.png"), known)
+        assert univarfl("predict", run, f"{number}.png").code == 0
+        (row,) = csv.DictReader(Path("predictions.csv").read_text().splitlines())
+        expected = [float(row[f"p_{name}"]) for name in range(10)]
+        assert known["probabilities"][0] == pytest.approx(expected, abs=0.05)
+
+
+def test_a_private_runs_card_says_so_and_keeps_the_seed(train: Train, tmp_path: Path) -> None:
+    words = ("rounds=1", "strategy=dp_fixed", "model.norm=group", "seed=77123")
+    directory = train(*words)
+    exporting.export(directory, tmp_path / "x", ["pt2"])
+    card = json.loads((tmp_path / "x" / "model_card.json").read_text())
+    text = (tmp_path / "x" / "model_card.md").read_text()
+    assert card["privacy"] == read_record(directory)["privacy"]
+    assert "77123" not in text.replace(directory.name, "") + json.dumps(card["settings"])
+    assert f"after 1 rounds, epsilon {card['privacy']['epsilon']:.3f} at delta 1e-05" in text
+    assert "- the seed, which clients and the record know" in text
+
+
+def test_a_file_of_another_model_does_not_stay(run: Path, tmp_path: Path) -> None:
+    """The card is of one model."""
+    (tmp_path / "model.onnx").write_bytes(b"another run's")
+    exporting.export(run, tmp_path, ["pt2"])
+    assert not (tmp_path / "model.onnx").exists()
 
 
 def test_a_file_that_answers_otherwise_is_a_failure(
@@ -151,7 +188,7 @@ def test_a_file_that_answers_otherwise_is_a_failure(
     done = univarfl("export", run, "--to", tmp_path / "x", "--only", "pt2")
     assert done.code == FAILED
     assert "the exported model's probabilities differ from PyTorch's by" in done.said
-    assert not (tmp_path / "x" / "model_card.md").exists()
+    assert list((tmp_path / "x").iterdir()) == []
 
 
 def test_without_the_onnx_packages_the_other_file_is_written(

@@ -43,7 +43,7 @@ def test_files_globs_and_lists_each_image_once(
 ) -> None:
     threes = sorted((digits / "3").glob("*.png"))
     listed = tmp_path / "some.txt"
-    listed.write_text(f"{threes[0]}\n\n{threes[1]}\n")
+    listed.write_bytes(f"\ufeff{threes[0]}\r\n\r\n{threes[1]}\r\n".encode())  # as Notepad does
     rows = predicted(
         univarfl,
         run,
@@ -74,14 +74,18 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     (odd / "half.png").write_bytes(some[0].read_bytes()[:60])
     (odd / "words.jpg").write_text("no image")
     Image.fromarray(np.zeros((4, 4), np.float32)).save(odd / "floats.tiff")
+    (odd / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    (odd / "circle").symlink_to(odd)
+    (odd / "notes.pdf").write_text("no image, and not named as one")
     done = univarfl("predict", run, odd, "--to", tmp_path / "odd.csv")
     assert done.code == 0
     said = done.said
-    for name in ("empty.png", "half.png", "words.jpg", "floats.tiff"):
+    for name in ("empty.png", "half.png", "words.jpg", "floats.tiff", "gone.png"):
         assert f"left out: {odd / name}: " in said
     assert "its pixels are floats, whose range no one can know" in said
     assert f"{tmp_path / 'odd.csv'}: {len(some) + 4} images" in said
-    assert "4 left out" in said
+    assert "5 left out" in said
+    assert f"{odd}: 1 files not named as images were not looked at" in said
     with (tmp_path / "odd.csv").open(newline="") as file:
         rows = {Path(row["image"]).name: row for row in csv.DictReader(file)}
     assert rows["sixteen.png"]["class"] == rows[some[0].name]["class"]
@@ -107,7 +111,8 @@ def test_a_turned_image_is_turned_upright() -> None:
     [
         (["nowhere/*.png"], "images=nowhere/*.png: holds or matches no images"),
         (["RUN"], "holds or matches no images"),
-        (["DIGITS", "--to", "nowhere/x.csv"], "--to=nowhere/x.csv: must be writable: no such file"),
+        (["DIGITS", "--to", "nowhere/x.csv"], "nowhere/x.csv: must be writable: no such file"),
+        (["DIGITS", "--to", "none"], "none: is a directory; name a file"),
         (["DIGITS", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
     ],
 )
@@ -147,8 +152,11 @@ def test_a_run_without_a_model_is_refused(
     shutil.copytree(run, half)
     write_record(half, read_record(run) | {"status": "failed", "reason": "interrupted"})
     done = univarfl("predict", half, digits)
-    assert f"run={half}: was not completed; univarfl train resume={half}" in done.said
+    assert f"run={half}: has no final model: it was interrupted" in done.said
     write_record(half, read_record(run))
     (half / "model.safetensors").write_bytes(b"x")
     done = univarfl("predict", half, digits)
-    assert f"run={half / 'model.safetensors'}: cannot be read" in done.said
+    assert f"run={half / 'model.safetensors'}: is not the model that the run wrote" in done.said
+    (half / "model.safetensors").unlink()
+    done = univarfl("predict", half, digits)
+    assert f"run={half / 'model.safetensors'}: cannot be read: no such file" in done.said
