@@ -29,7 +29,7 @@ import pandas as pd
 from server_app.analysis.analyse import DIRECTORY, read_table
 from server_app.analysis.singular_values import SingularValues
 from server_app.report.analyses import Analyses
-from server_app.report.canvas import STYLE, slug
+from server_app.report.canvas import STYLE
 from server_app.report.pictures import pictures
 from server_app.report.records import Run, read_runs
 from server_app.report.summary import Summary, mean_and_sd
@@ -271,7 +271,8 @@ def draw_singular_values() -> None:
                 tables[label] = pd.concat([tables.get(label, table[:0]), table])
     with mpl.rc_context(STYLE):
         for drawing in SingularValues().draw(dict(sorted(tables.items()))):
-            drawing.figure.savefig(PICTURES / f"{slug(f'singular {drawing.title}')}.png", dpi=100)
+            whose = "global" if "global" in drawing.title else "clients"
+            drawing.figure.savefig(PICTURES / f"singular-values-{whose}.png", dpi=100)
 
 
 if __name__ == "__main__":
