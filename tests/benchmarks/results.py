@@ -1,7 +1,8 @@
 """The tables and pictures of RESULTS.md that are made of runs.
 
-    uv run python -m tests.benchmarks.results                 (from the saved records, in seconds)
-    uv run python -m tests.benchmarks.results run NAME...     (runs a study anew; hours, told below)
+    uv run python -m tests.benchmarks.results                  (from the saved records, in seconds)
+    uv run python -m tests.benchmarks.results write NAME...    (the same, of some studies)
+    uv run python -m tests.benchmarks.results run NAME...      (a study anew; hours, told below)
 
 A study's runs go to runs/results/NAME, as ``univarfl sweep`` leaves them, so that it can be
 interrupted. Their records, without models, are saved in tests/benchmarks/records/NAME.tar.xz. Its
