@@ -22,7 +22,7 @@ from server_app.run_record import read_record
 from server_app.strategies.families.accounting import gaussian_epsilon
 from task.errors import ConfigError
 from task.worker import Worker
-from tests.conftest import Train, rows
+from tests.conftest import Train, rows, sha256
 
 DELTA = 1e-5
 CASES = [(0.5, 12), (1.0, 12), (2.0, 100), (8.0, 30)]
@@ -88,6 +88,16 @@ def test_what_cannot_be_accounted_says_so(words: list[str], why: str) -> None:
     spent = compose_experiment([*words, "model.norm=group"]).aggregation().spent(5)
     assert spent["epsilon"] == "not accounted"
     assert why in spent["why"]
+
+
+@pytest.mark.parametrize("strategy", ["dp_fixed", "dp_client_fixed"])
+def test_the_same_seed_gives_the_same_bits_and_another_other_noise(
+    train: Train, strategy: str
+) -> None:
+    words = ("rounds=1", "model.norm=group", f"strategy={strategy}")
+    first = sha256(train(*words))
+    assert sha256(train(*words)) == first
+    assert sha256(train(*words, "seed=1")) != first
 
 
 def test_without_privacy_nothing_is_claimed(train: Train) -> None:
