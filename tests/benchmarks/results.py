@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ import pandas as pd
 
 from server_app.analysis.analyse import DIRECTORY, read_table
 from server_app.analysis.singular_values import SingularValues
+from server_app.flattening import flat
 from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE
 from server_app.report.pictures import pictures
@@ -40,6 +42,7 @@ from tests.machines import UNIVARFL
 HERE = Path(__file__).parent
 RUNS, RECORDS, PICTURES = Path("runs", "results"), HERE / "records", HERE / "pictures"
 PAGE, END = Path("RESULTS.md"), "<!-- end -->"
+CHOSEN = ("method.", "batch_size", "strategy.", "optim.")  # what a study of defaults varies
 TEXTS = ("run.json", "rounds.csv", "classes.csv")
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 LEAN = "watch.tensorboard=false"
@@ -62,10 +65,18 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
 def validated(summary: Summary) -> list[pd.DataFrame]:
     """What settings are chosen by: the last round's validation accuracy, %."""
     rows = []
-    for (setting, method), runs in summary.counted.items():
+    flats = [flat(run.config) for runs in summary.counted.values() for run in runs]
+    usual = {key: Counter(each.get(key) for each in flats).most_common(1)[0][0] for key in flats[0]}
+    for runs in summary.counted.values():
+        own = flat(runs[0].config)
+        told = [
+            f"{key}={own.get(key)}"
+            for key, value in usual.items()
+            if key.startswith(CHOSEN) and own.get(key, value) != value
+        ]
         found = [run.series["validation", "accuracy"][run.config["rounds"]] for run in runs]
         mean = mean_and_sd(100 * pd.Series(found))
-        rows.append({"setting": setting or "default", "method": method, "validation": mean})
+        rows.append({"setting": ", ".join(told) or "as it is", "validation": mean})
     return [pd.DataFrame(rows)]
 
 
