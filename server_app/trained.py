@@ -47,6 +47,12 @@ def settings_of(run: Run, device: Device = "auto") -> LocalConfig:
         raise ConfigError("run", run.directory, said) from None
 
 
+def other_layers(run: Run) -> ConfigError:
+    """What to say of a run whose weights do not fit the network that this version builds."""
+    said = "its model has other layers than this version's"
+    return ConfigError("run", run.directory, said)
+
+
 def weights_of(run: Run) -> Weights:
     """The final global model.
 

@@ -61,7 +61,7 @@ class Measure(ABC):
         return pd.DataFrame()
 
 
-def lines(tables: Tables, value: str, index: str, title: str, told: str) -> Iterator[Drawing]:
+def lines(tables: Tables, value: str, index: str, title: str, ylabel: str) -> Iterator[Drawing]:
     """A column over another that counts, each table's mean over its runs; none of empty tables.
 
     Args:
@@ -69,14 +69,14 @@ def lines(tables: Tables, value: str, index: str, title: str, told: str) -> Iter
         value: the column that is shown.
         index: the column that counts.
         title: the picture's.
-        told: what the values are.
+        ylabel: what the values are.
     """
     figure, axes = blank()
     for label, table in tables.items():
         wide = table.pivot_table(value, "run", index).dropna(axis=1)
         if wide.size:
             line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
-    axes.set(xlabel=index, ylabel=told)
+    axes.set(xlabel=index, ylabel=ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if finish(axes):
         yield Drawing(title, figure)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from server_app.report.records import Run
 from server_app.round_models import RoundModels, kept_rounds, load_models
-from server_app.trained import settings_of, weights_of
+from server_app.trained import other_layers, settings_of, weights_of
 from server_app.weights import Weights, to_tensors
 from task.analysis.curvature import Eigenpairs, Hessian, top_eigenpairs
 from task.config import LocalConfig
@@ -106,8 +106,7 @@ class Subject:
         try:
             model.load_state_dict(to_tensors(weights or self.weights))
         except RuntimeError:
-            said = "its model has other layers than this version's"
-            raise ConfigError("run", self.run.directory, said) from None
+            raise other_layers(self.run) from None
         return model.eval()
 
     @cached_property

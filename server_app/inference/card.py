@@ -1,6 +1,5 @@
 """The model card: what a model is, was trained on, and is worth; for people and for programs."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,25 +18,18 @@ UNTOLD = (
 PROVENANCE = ("run_id", "started", "ended", "fingerprint", "code", "model_sha256", "versions")
 
 
-def write_card(model: TrainedModel, to: Path, files: Mapping[str, float]) -> None:
+def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, object]]) -> None:
     """Write ``model_card.json`` and ``model_card.md`` beside a model's files.
 
     Args:
         model: what they are of.
         to: the directory that holds them.
-        files: by name, the largest difference of a probability from PyTorch's.
+        files: by name, ``sha256``, and ``largest_difference`` of a probability from PyTorch's.
 
     Raises:
         OSError: they cannot be written.
     """
-    card = card_of(model)
-    card["files"] = {
-        name: {
-            "sha256": hashlib.sha256((to / name).read_bytes()).hexdigest(),
-            "largest_difference": difference,
-        }
-        for name, difference in files.items()
-    }
+    card = {**card_of(model), "files": dict(files)}
     write_whole(to / "model_card.json", f"{json.dumps(card, indent=2)}\n".encode())
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=False,  # noqa: S701

@@ -1,5 +1,6 @@
 """``univarfl export``: the model as files that need nothing of this project."""
 
+import hashlib
 import importlib.util
 import io
 import json
@@ -49,16 +50,18 @@ def export(directory: Path, to: Path, only: Sequence[str]) -> None:
         raise ConfigError("--only", "onnx", WITHOUT_ONNX)
     model = trained_model(directory, "cpu")
     wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_is_there()]
-    written: dict[str, float] = {}
+    written: dict[str, dict[str, object]] = {}
     try:
         to.mkdir(parents=True, exist_ok=True)
         program = exported(model.classifier)
         for name in wanted:
             content, answer = FORMATS[name](program, model)
             path = to / f"model.{name}"
-            written[path.name] = difference(answer, model.classifier)
+            largest = difference(answer, model.classifier)
             write_whole(path, content)
-            logger.info("%s: agrees with PyTorch %s", path, agreement(written[path.name]))
+            digest = hashlib.sha256(content).hexdigest()
+            written[path.name] = {"sha256": digest, "largest_difference": largest}
+            logger.info("%s: agrees with PyTorch %s", path, agreement(largest))
         for name in set(FORMATS) - set(wanted):
             (to / f"model.{name}").unlink(missing_ok=True)  # another model's: the card is of these
         write_card(model, to, written)

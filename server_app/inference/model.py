@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from server_app.report.records import Run
-from server_app.trained import completed_run, settings_of, weights_of
+from server_app.trained import completed_run, other_layers, settings_of, weights_of
 from server_app.weights import to_tensors
 from task.config import Device
 from task.device import choose_device, prepare_process
-from task.errors import ConfigError
 from task.inference import Classifier
 
 
@@ -41,6 +40,5 @@ def trained_model(directory: Path, device: Device = "auto") -> TrainedModel:
     try:
         classifier = Classifier(config, len(classes), to_tensors(weights_of(run)))
     except RuntimeError:
-        said = "its model has other layers than this version's"
-        raise ConfigError("run", directory, said) from None
+        raise other_layers(run) from None
     return TrainedModel(run, classes, classifier.to(choose_device(device)))

@@ -3,26 +3,21 @@
 import csv
 import logging
 import secrets
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from rich.console import Console
-from rich.progress import track
 
 from server_app.inference.images import find_images
 from server_app.inference.model import TrainedModel, trained_model
 from task.config import Device
-from task.data.decoding import decode, reason
+from task.data.decoding import decode, in_parts, reason
 from task.data.sources.families.tree import readable
 from task.errors import ConfigError, RunError, system_reason
 from task.evaluation import BATCH_PIXELS
@@ -90,17 +85,13 @@ def probabilities(
 ) -> Iterator[tuple[Path, NDArray[np.float32] | str]]:
     """By image, in order, the probability of each class, or why it cannot be read."""
     batch = max(1, BATCH_PIXELS // classifier.size**2)
-    starts = range(0, len(paths), batch)
-    console = Console(stderr=True)
-    hidden = not sys.stderr.isatty()
     attempt = partial(pixels_of, size=classifier.size, channels=classifier.channels)
-    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
-        for start in track(starts, "predicting", console=console, transient=True, disable=hidden):
-            part = paths[start : start + batch]
-            decoded = list(pool.map(attempt, part))
-            rows = iter(classified(classifier, [x for x in decoded if not isinstance(x, str)]))
-            for path, pixels in zip(part, decoded, strict=True):
-                yield path, pixels if isinstance(pixels, str) else next(rows)
+    named = iter(paths)
+    for part in in_parts(attempt, paths, batch, "predicting"):
+        decoded = list(part)
+        rows = iter(classified(classifier, [x for x in decoded if not isinstance(x, str)]))
+        for pixels in decoded:
+            yield next(named), pixels if isinstance(pixels, str) else next(rows)
 
 
 @torch.inference_mode()

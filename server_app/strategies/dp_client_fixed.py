@@ -10,26 +10,15 @@ from flwr.serverapp.strategy import (
 )
 
 from server_app.strategies.base import COMMON
-from server_app.strategies.families.private import NOT_ACCOUNTED, PrivateSettings
-from task.errors import refuse
+from server_app.strategies.families.private import NOT_ACCOUNTED, FixedNormSettings
 
 
 @dataclass
-class DpClientFixedSettings(PrivateSettings):
+class DpClientFixedSettings(FixedNormSettings):
     """Each client shortens its update before it leaves; noise joins the mean on the server.
 
     The server never sees a longer update, and cannot see whether a client kept to it.
-
-    Attributes:
-        clipping_norm: the longest update, in the Euclidean norm over all that is sent.
     """
-
-    clipping_norm: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.clipping_norm <= 0:
-            refuse(self, "clipping_norm", "must be above 0")
 
     def most_norm(self) -> float:
         return self.clipping_norm

@@ -11,26 +11,22 @@ from flwr.serverapp.strategy import (
 
 from server_app.strategies.base import COMMON
 from server_app.strategies.families.accounting import ACCOUNTANT, gaussian_epsilon
-from server_app.strategies.families.private import NOT_ACCOUNTED, PrivateSettings
+from server_app.strategies.families.private import NOT_ACCOUNTED, FixedNormSettings
 from task.errors import refuse
 
 
 @dataclass
-class DpFixedSettings(PrivateSettings):
+class DpFixedSettings(FixedNormSettings):
     """DP with fixed clipping.
 
     Attributes:
-        clipping_norm: the longest update, in the Euclidean norm over all trained parameters.
         delta: for which epsilon is told.
     """
 
-    clipping_norm: float
     delta: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clipping_norm <= 0:
-            refuse(self, "clipping_norm", "must be above 0")
         if not 0 < self.delta < 1:
             refuse(self, "delta", "must be above 0 and below 1")
 

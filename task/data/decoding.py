@@ -1,7 +1,8 @@
 """From opened images, whatever their kind, to the uint8 pixels that the store keeps."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import joblib
 import numpy as np
@@ -16,6 +17,9 @@ from task.errors import DataError, system_reason
 MODES = {1: "L", 3: "RGB"}
 WIDE = 65535
 AT_ONCE = 512
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class BadImageError(ValueError):
@@ -41,15 +45,24 @@ def decode_all(source: Source, catalogue: Catalogue) -> Iterator[NDArray[np.uint
                 raise DataError(f"{catalogue.name(index)}: {why}") from None
             return why
 
-    count = len(catalogue.labels)
+    every = range(len(catalogue.labels))
+    for part in in_parts(attempt, every, AT_ONCE, "decoding images"):
+        yield from part
+
+
+def in_parts(
+    work: Callable[[T], R], items: Sequence[T], at_once: int, doing: str
+) -> Iterator[Iterator[R]]:
+    """Do something with many items on all cores, so many at once; in a terminal, with a bar.
+
+    Yields:
+        For each part of the items, its results in turn.
+    """
     console = Console(stderr=True)
+    starts, hidden = range(0, len(items), at_once), not console.is_terminal
     with ThreadPoolExecutor(joblib.cpu_count()) as pool:
-        starts = range(0, count, AT_ONCE)
-        hidden = not console.is_terminal
-        for start in track(
-            starts, "decoding images", console=console, transient=True, disable=hidden
-        ):
-            yield from pool.map(attempt, range(start, min(start + AT_ONCE, count)))
+        for start in track(starts, doing, console=console, transient=True, disable=hidden):
+            yield pool.map(work, items[start : start + at_once])
 
 
 def decode(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:

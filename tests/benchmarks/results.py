@@ -249,8 +249,9 @@ def write(name: str) -> None:
     _, _, after = rest.partition(END)
     with saved(name) as runs:
         summary = Summary(runs)
-        draw(name, summary)
-        tables = [*STUDIES[name].tables(summary), *Analyses(summary.counted).tables().values()]
+        analyses = Analyses(summary.counted)
+        draw(name, summary, analyses)
+        tables = [*STUDIES[name].tables(summary), *analyses.tables().values()]
     said = "\n\n".join(markdown(table) for table in tables if len(table))
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
     command = f"`python -m tests.benchmarks.results run {name}`"
@@ -258,11 +259,11 @@ def write(name: str) -> None:
     PAGE.write_text(f"{before}{mark}\n{said}\n\n{told}\n\n{END}{after}")
 
 
-def draw(name: str, summary: Summary) -> None:
+def draw(name: str, summary: Summary, analyses: Analyses) -> None:
     """Keep a study's pictures."""
     PICTURES.mkdir(exist_ok=True)
     with mpl.rc_context(STYLE):
-        found = chain(pictures(summary), Analyses(summary.counted).pictures())
+        found = chain(pictures(summary), analyses.pictures())
         for picture in found if STUDIES[name].pictures else ():
             for begin in STUDIES[name].pictures:
                 if picture.name.startswith(begin):

@@ -67,3 +67,19 @@ class PrivateSettings(StrategySettings):
     def ready(self, strategy: Strategy, updates: int) -> None:
         assert hasattr(strategy, "num_sampled_clients")
         strategy.num_sampled_clients = updates
+
+
+@dataclass
+class FixedNormSettings(PrivateSettings):
+    """Updates are clipped to one norm.
+
+    Attributes:
+        clipping_norm: the longest update, in the Euclidean norm over all trained parameters.
+    """
+
+    clipping_norm: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clipping_norm <= 0:
+            refuse(self, "clipping_norm", "must be above 0")
