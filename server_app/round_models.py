@@ -1,12 +1,15 @@
 """The models of single rounds, kept for a look at them afterwards: one file a round."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.numpy import load
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
-from server_app.weights import Weights, as_bytes
+from server_app.weights import Readable, as_bytes
 from task.errors import ConfigError, system_reason
 from task.files import write_whole
 
@@ -24,9 +27,26 @@ class RoundModels:
         aggregated: the global weights after the round.
     """
 
-    received: Weights
-    clients: dict[int, Weights]
-    aggregated: Weights
+    received: Readable
+    clients: Mapping[int, Readable]
+    aggregated: Readable
+
+
+class KeptWeights(Mapping[str, NDArray[np.generic]]):
+    """One model in a round's file: an array is read when it is asked for."""
+
+    def __init__(self, file: Any, owner: str, names: Sequence[str]) -> None:
+        self._file, self._owner, self._names = file, owner, names
+
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
+        array: NDArray[np.generic] = self._file.get_tensor(f"{self._owner}/{name}")
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def save_models(directory: Path, server_round: int, models: RoundModels) -> None:
@@ -54,24 +74,25 @@ def kept_rounds(directory: Path) -> dict[int, Path]:
 
 
 def load_models(path: Path) -> RoundModels:
-    """A round's models from their file.
+    """A round's models in their file, where there may be more of them than fit into memory.
 
     Raises:
         ConfigError: it cannot be read.
     """
     try:
-        arrays = load(path.read_bytes())
+        file: Any = safe_open(path, framework="numpy")  # it has no types
     except OSError as error:
         raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
     except SafetensorError as error:
         raise ConfigError("run", path, f"is damaged: {error}") from None
-    owners: dict[str, Weights] = {}
-    for key, value in arrays.items():
+    names: dict[str, list[str]] = {}
+    for key in file.keys():  # noqa: SIM118  (the file is no mapping)
         owner, _, name = key.partition("/")
-        owners.setdefault(owner, {})[name] = value
+        names.setdefault(owner, []).append(name)
+    models = {owner: KeptWeights(file, owner, of) for owner, of in names.items()}
     clients = {
-        int(owner.removeprefix(CLIENT)): weights
-        for owner, weights in owners.items()
+        int(owner.removeprefix(CLIENT)): model
+        for owner, model in models.items()
         if owner.startswith(CLIENT)
     }
-    return RoundModels(owners[RECEIVED], dict(sorted(clients.items())), owners[AGGREGATED])
+    return RoundModels(models[RECEIVED], dict(sorted(clients.items())), models[AGGREGATED])

@@ -12,9 +12,10 @@ from torch import Tensor
 from task import wire
 
 Weights = dict[str, NDArray[np.generic]]
+Readable = Mapping[str, NDArray[np.generic]]  # weights that are only looked at
 
 
-def to_record(weights: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
+def to_record(weights: Readable) -> ArrayRecord:
     """Weights as Flower's strategies take them."""
     return ArrayRecord({name: Array(value) for name, value in weights.items()})
 
@@ -48,7 +49,7 @@ def is_float(value: NDArray[np.generic]) -> bool:
     return bool(np.issubdtype(value.dtype, np.floating))
 
 
-def to_tensors(weights: Weights) -> dict[str, Tensor]:
+def to_tensors(weights: Readable) -> dict[str, Tensor]:
     """Weights as tensors that share their memory."""
     return {name: torch.from_numpy(value) for name, value in weights.items()}
 

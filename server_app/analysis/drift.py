@@ -1,14 +1,15 @@
 """Client drift: how far a round's updates go, and how far apart."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from server_app.analysis.base import Drawing, Measure, Tables, lines
 from server_app.analysis.subject import KEPT_MODELS, Subject
-from server_app.weights import Weights, to_tensors
+from server_app.round_models import RoundModels
 from task.analysis.drift import Drift, drifts
 from task.methods.base import trained_parameters
 
@@ -38,10 +39,8 @@ class ClientDrift(Measure):
         names = list(trained_parameters(subject.worker.model))
         rows = []
         for server_round, models in subject.rounds():
-            start = flat(models.received, names)
-            updates = {who: flat(own, names) - start for who, own in models.clients.items()}
-            if updates:
-                rows += [(server_round, who, *found) for who, found in drifts(updates).items()]
+            found = drifts(list(models.clients), updates(models, names))
+            rows += [(server_round, who, *drift) for who, drift in found.items()]
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
@@ -50,7 +49,9 @@ class ClientDrift(Measure):
             yield from lines(tables, column, "round", label_of, label_of)
 
 
-def flat(weights: Weights, names: list[str]) -> Tensor:
-    """Some of the weights as one vector, float64."""
-    chosen = to_tensors({name: weights[name] for name in names})
-    return torch.cat([value.double().flatten() for value in chosen.values()])
+def updates(models: RoundModels, names: Sequence[str]) -> Iterator[Tensor]:
+    """Parameter by parameter, how far each client moved it, [clients, numbers], float64."""
+    for name in names:
+        start = models.received[name].astype(np.float64).ravel()
+        rows = [own[name].astype(np.float64).ravel() - start for own in models.clients.values()]
+        yield torch.from_numpy(np.reshape(rows, (len(rows), start.size)))

@@ -1,6 +1,6 @@
 """A map of the features: which images lie near which."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 import torch
@@ -9,7 +9,7 @@ from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.analysis.subject import Subject
 from server_app.report.canvas import COLOURS, MARKERS, blank, clipped, finish
 from server_app.round_models import load_models
-from server_app.weights import Weights
+from server_app.weights import Readable
 from task.evaluation import outputs
 from task.seeding import derived_seed
 
@@ -87,6 +87,6 @@ class Features(Measure):
                 yield Drawing(f"by {column}{which}", figure)
 
 
-def own_models(subject: Subject) -> dict[int, Weights]:
+def own_models(subject: Subject) -> Mapping[int, Readable]:
     """By client, its model in the last round that was kept."""
     return load_models(list(subject.kept.values())[-1]).clients if subject.kept else {}

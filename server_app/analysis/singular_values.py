@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.analysis.subject import Subject
 from server_app.report.canvas import blank, finish, line
-from server_app.weights import Weights
+from server_app.weights import Readable
 
 CLASSIFIER, GLOBAL = "classifier.weight", "global"
 
@@ -60,7 +60,7 @@ class SingularValues(Measure):
                 yield Drawing(title, figure)
 
 
-def values_of(weights: Weights) -> list[float]:
+def values_of(weights: Readable) -> list[float]:
     """The classifier's singular values, largest first."""
     found: list[float] = np.linalg.svd(weights[CLASSIFIER].astype(float), compute_uv=False).tolist()
     return found

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from server_app.analysis.base import Drawing, Measure, Tables, lines
 from server_app.analysis.subject import KEPT_MODELS, Subject
-from server_app.weights import Weights
+from server_app.weights import Readable
 from task.analysis.spread import class_variances, uniformity
 from task.evaluation import outputs
 
@@ -87,7 +87,7 @@ def by_class(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def spread_of(
-    subject: Subject, weights: Weights, positions: Tensor
+    subject: Subject, weights: Readable, positions: Tensor
 ) -> Mapping[tuple[str, int], float]:
     """By measure and class, where `ALL` is the mean of all, the spread on a set of images."""
     found = list(outputs(subject.model(weights), subject.worker.images, positions))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from server_app.report.records import Run
 from server_app.round_models import RoundModels, kept_rounds, load_models
 from server_app.trained import other_layers, settings_of, weights_of
-from server_app.weights import Weights, to_tensors
+from server_app.weights import Readable, Weights, to_tensors
 from task.analysis.curvature import Eigenpairs, Hessian, top_eigenpairs
 from task.config import LocalConfig
 from task.errors import ConfigError
@@ -100,7 +100,7 @@ class Subject:
         sizes = [len(self.worker.data.clients[client].train) for client in self.clients]
         return [size / sum(sizes) for size in sizes]
 
-    def model(self, weights: Weights | None = None) -> nn.Module:
+    def model(self, weights: Readable | None = None) -> nn.Module:
         """The network with these weights, or the final global ones; there is only one network."""
         model = self.worker.model
         try:

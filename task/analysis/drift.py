@@ -1,11 +1,12 @@
 """How far a round's clients go, and how far apart."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
+
+LEAST = 1e-24  # a product of lengths; an update that is nothing has no direction
 
 
 class Drift(NamedTuple):
@@ -22,21 +23,28 @@ class Drift(NamedTuple):
     distance: float
 
 
-def drifts(updates: Mapping[int, Tensor]) -> dict[int, Drift]:
+def drifts(clients: Sequence[int], layers: Iterable[Tensor]) -> dict[int, Drift]:
     """By client, its update beside the others'.
 
     Args:
-        updates: by client, its trained parameters minus those it began with, [P].
+        clients: whose updates.
+        layers: parts of the updates, [clients, anything]; one at a time is in memory.
     """
-    stacked = torch.stack([update.double() for update in updates.values()])
-    directions = F.normalize(stacked, dim=1)
-    cosines, distances = directions @ directions.T, torch.cdist(stacked, stacked)
-    others = len(updates) - 1
+    products = torch.zeros(len(clients), len(clients), dtype=torch.float64)
+    for layer in layers:
+        part = layer.double()
+        products += part @ part.T
+    squares = products.diagonal()
+    lengths = squares.sqrt()
+    cosines = products / torch.outer(lengths, lengths).clamp_min(LEAST)
+    apart = squares[:, None] + squares[None, :] - 2 * products
+    distances = apart.clamp_min(0).sqrt()  # below 0 by rounding, where two are the same
+    others = len(clients) - 1
     found = {}
-    for row, client in enumerate(updates):
+    for row, client in enumerate(clients):
         cosine, distance = (
             float(table[row].sum() - table[row, row]) / others if others else float("nan")
             for table in (cosines, distances)
         )
-        found[client] = Drift(float(stacked[row].norm()), cosine, distance)
+        found[client] = Drift(float(lengths[row]), cosine, distance)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from scipy.spatial.distance import pdist, squareform
 from torch import Tensor, nn
 
 from server_app.composition import compose_experiment
@@ -213,12 +214,25 @@ class TestSpread:
 
 
 def test_drift() -> None:
-    found = drifts({4: torch.tensor([3.0, 0.0]), 7: torch.tensor([0.0, 4.0])})
-    assert found[4] == pytest.approx((3.0, 0.0, 5.0))
-    assert found[7] == pytest.approx((4.0, 0.0, 5.0))
-    alone = drifts({1: torch.tensor([3.0, 4.0])})[1]
+    whole = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    for layers in ([whole], [whole[:, :1], whole[:, 1:]]):
+        found = drifts([4, 7], layers)
+        assert found[4] == pytest.approx((3.0, 0.0, 5.0))
+        assert found[7] == pytest.approx((4.0, 0.0, 5.0))
+    alone = drifts([1], [torch.tensor([[3.0, 4.0]])])[1]
     assert alone.length == 5.0
     assert math.isnan(alone.cosine)
+    still = drifts([0, 1], [torch.tensor([[0.0, 0.0], [0.0, 2.0]])])
+    assert still[0] == pytest.approx((0.0, 0.0, 2.0))
+
+
+def test_drift_is_what_scipy_finds() -> None:
+    found = torch.randn(5, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    table = drifts(range(5), found.split(70, dim=1))
+    for name, metric in (("distance", "euclidean"), ("cosine", "cosine")):
+        apart = squareform(pdist(found.numpy(), metric)).sum(axis=1) / 4
+        expected = apart if name == "distance" else 1 - apart
+        assert [getattr(row, name) for row in table.values()] == pytest.approx(expected)
 
 
 def test_costs_are_as_the_methods_say() -> None:
