@@ -3,8 +3,10 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from server_app.analysis.analyse import analyse
 from server_app.run_record import read_record
 from task.fingerprint import code_directories, fingerprint
 from tests.conftest import Train, rows, sha256
@@ -12,7 +14,10 @@ from tests.machines import Machines, until
 from tests.task.data import making
 
 CLASSES = "data.classes=[dog,cat,fox]"
-WORDS = ["data=folder", CLASSES, "data.image_size=32", "rounds=1", "local_epochs=1"]
+WORDS = [
+    "data=folder", CLASSES, "data.image_size=32", "rounds=1", "local_epochs=1",
+    "watch.models_every=1",
+]  # fmt: skip
 SITES = ("east", "north", "south", "west")
 
 pytestmark = pytest.mark.slow
@@ -58,6 +63,17 @@ def test_sites_train_as_the_same_domains_do_in_simulation(
         "data.test_share=0",
     )  # fmt: skip
     assert sha256(simulated) == sha256(directory)
+    analyse([directory, simulated], ["spread", "drift", "curvature"], 8)
+    assert spread_on(directory) == {"test"}, "the coordinator has no client's images"
+    assert spread_on(simulated) == {"own"}, "there are no test images"
+    assert not (directory / "analysis" / "curvature.csv").exists()
+    drifts = [pd.read_csv(run / "analysis" / "drift.csv") for run in (directory, simulated)]
+    pd.testing.assert_frame_equal(*drifts)
+
+
+def spread_on(directory: Path) -> set[str]:
+    """The kinds of images that a run's models were looked at on."""
+    return set(pd.read_csv(directory / "analysis" / "spread.csv")["images"])
 
 
 def test_who_may_not_join_learns_why_and_nothing_is_trained(images: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from server_app.progress import show_progress
 from server_app.report.write import report
 from server_app.train import train_experiment
 from task.errors import ConfigError, RunError
-from tests.conftest import SMALL
+from tests.conftest import SMALL, Train
 
 WORDS = [*SMALL[:-1], "alpha=0.3", "rounds=3", "watch.models_every=2", "watch.tensorboard=false"]
 IMAGES = 12
@@ -142,6 +142,18 @@ def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     assert f"run={bad / 'model.safetensors'}: is not the model that the run wrote" in said
     assert f"run={other}: its data are divided otherwise now" in said
     assert (whole / DIRECTORY / "cost.csv").exists()
+
+
+def test_a_single_participant_has_a_length_and_no_angle(train: Train) -> None:
+    directory = train("rho=0.25", "watch.models_every=1")
+    analyse([directory], ["spread", "drift", "features"], IMAGES)
+    place = directory / DIRECTORY
+    drift = pd.read_csv(place / "drift.csv")
+    assert (drift["length"] > 0).all()
+    assert drift["cosine"].isna().all()
+    last = drift["client"].iloc[-1]
+    assert set(pd.read_csv(place / "features.csv")["client"]) == {last}
+    assert set(pd.read_csv(place / "spread.csv")["client"]) == {-1, *drift["client"]}
 
 
 def test_what_cannot_be_measured_is_said(
