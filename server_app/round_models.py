@@ -89,6 +89,8 @@ def load_models(path: Path) -> RoundModels:
     for key in file.keys():  # noqa: SIM118  (the file is no mapping)
         owner, _, name = key.partition("/")
         names.setdefault(owner, []).append(name)
+    if not {RECEIVED, AGGREGATED} <= set(names):
+        raise ConfigError("run", path, "is damaged: it has not the global models of its round")
     models = {owner: KeptWeights(file, owner, of) for owner, of in names.items()}
     clients = {
         int(owner.removeprefix(CLIENT)): model

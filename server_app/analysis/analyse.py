@@ -9,6 +9,7 @@ import matplotlib as mpl
 import pandas as pd
 from rich.console import Console
 from rich.progress import track
+from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
 
 from server_app.analysis.base import Measure
@@ -30,6 +31,10 @@ MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
 )  # fmt: skip
 DIRECTORY, SAMPLE = "analysis", "most images"
+FAILURES = (
+    DataError, DeviceError, OSError, SafetensorError,
+    ArpackError, ValueError,  # as where numbers are not finite
+)  # fmt: skip
 
 logger = logging.getLogger("univarfl")
 
@@ -44,22 +49,23 @@ def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
 
     Raises:
         ConfigError: there is no such measure, or there are no runs.
-        RunError: something could not be measured; all else was.
+        RunError: a place holds no completed run, and nothing was measured; or something could
+            not be measured, and all else was.
     """
     names = [measure.name for measure in MEASURES]
     for name in only:
         if name not in names:
             raise ConfigError("--only", name, f"choose from {', '.join(names)}")
     wanted = [measure for measure in MEASURES if not only or measure.name in only]
-    failed = 0
+    runs: list[Run] = []
     for place in places:
         found = read_runs(place)
         for problem in found.problems:
             logger.warning("left out: %s", problem)
         if not found.runs:
             raise RunError(f"{place} holds no completed run")
-        for run in found.runs:
-            failed += not measured(wanted, Subject(run, images))
+        runs += found.runs
+    failed = sum(not measured(wanted, Subject(run, images)) for run in runs)
     if failed:
         raise RunError(f"{failed} run{'' if failed == 1 else 's'} could not be measured wholly")
 
@@ -69,18 +75,17 @@ def measured(wanted: Sequence[Measure], subject: Subject) -> bool:
     name = subject.run.directory.name
     logger.info("%s", name)
     quiet, console = not sys.stderr.isatty(), Console(stderr=True)
-    whole = True
+    failures: set[str] = set()
     for measure in track(wanted, name[:40], console=console, disable=quiet):
         try:
             needed = measure.missing(subject)
             said = f"left out: it needs {needed}" if needed else written(measure, subject)
-        except (ConfigError, DataError, DeviceError) as error:
-            logger.warning("  %s", error)
-            return False
-        except (ArpackError, ValueError) as error:  # as where numbers are not finite
-            said, whole = f"failed: {explained(error)}", False
+        except FAILURES as error:
+            reason = explained(error)
+            said = f"failed: {'for the same reason' if reason in failures else reason}"
+            failures.add(reason)
         logger.info("  %s: %s", measure.name, said)
-    return whole
+    return not failures
 
 
 def written(measure: Measure, subject: Subject) -> str:

@@ -32,6 +32,7 @@ class Measure(ABC):
         note: what a reader of its tables and pictures should know.
         columns: its table's.
         together: whether its pictures hold several runs; else each shows a single one.
+        sampled: whether it looks at samples of images, whose size then matters.
     """
 
     name: ClassVar[str]
@@ -39,6 +40,7 @@ class Measure(ABC):
     note: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     together: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
 
     def missing(self, subject: Subject) -> str:
         """What a run would have to have, if this cannot be measured of it."""

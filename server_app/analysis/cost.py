@@ -10,18 +10,20 @@ MILLION = 1e6
 
 
 class ClientCost(Measure):
-    """FLOPs and stored numbers (FedAlign Table 5), and seconds a round (FedUV Table 5)."""
+    """FLOPs and stored numbers (FedAlign Table 5), and a client's seconds (FedUV Table 5)."""
 
     name = "cost"
     title = "Cost"
     note = (
-        "Of one image's training step in a client's second round, in millions of operations of "
-        "convolutions and matrix products (a multiplication with an addition is two), up to the "
-        "loss and with the backward pass; the numbers that a client keeps in memory, its "
-        "model's among them, in millions; and the seconds that a client's local training took, "
-        "as the record has them: runs that shared a machine count its being shared."
+        "Of a training step in a client's second round, for each image of a full batch: millions "
+        "of operations of convolutions and matrix products (a multiplication with an addition is "
+        "two; FedAlign's Table 5 seems to count it once), up to the loss and with the backward "
+        "pass. The numbers that a client keeps in memory, its model's among them, in millions. "
+        "The seconds that a client's local training took, as the record has them: runs that "
+        "shared a machine count its being shared (FedUV's Table 5 has whole rounds')."
     )
     columns = ("forward MFLOP", "step MFLOP", "stored M", "seconds")
+    sampled = False
 
     def measure(self, subject: Subject) -> pd.DataFrame:
         """One row."""

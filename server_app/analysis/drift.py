@@ -29,6 +29,7 @@ class ClientDrift(Measure):
         "direction, 0 none in common."
     )
     columns = ("round", "client", *Drift._fields)
+    sampled = False
 
     def missing(self, subject: Subject) -> str:
         """It needs kept models."""

@@ -25,6 +25,7 @@ class SingularValues(Measure):
         "training in the last round that was kept (mean over clients)."
     )
     columns = ("round", "model", "index", "value")
+    sampled = False
 
     def measure(self, subject: Subject) -> pd.DataFrame:
         """A row for each model and singular value."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from server_app.analysis.analyse import MEASURES, pictures_of, read_table
+from server_app.analysis.analyse import MEASURES, SAMPLE, pictures_of, read_table
 from server_app.analysis.base import Measure
 from server_app.report.canvas import Picture
 from server_app.report.records import Run
@@ -21,16 +21,24 @@ class Analyses:
 
     Attributes:
         problems: a line for each table that cannot be used.
+        notes: by title, what a reader should know.
     """
 
     def __init__(self, runs: Mapping[Label, list[Run]]) -> None:
         self.problems: list[str] = []
+        self.notes: dict[str, str] = {}
         self._found: dict[Measure, dict[Label, pd.DataFrame]] = {}
         for measure in MEASURES:
             read = {label: self._read(measure, of) for label, of in runs.items()}
             found = {label: pd.concat(tables) for label, tables in read.items() if tables}
-            if found:
+            sizes = sorted({size for table in found.values() for size in table[SAMPLE]})
+            if measure.sampled and len(sizes) > 1:
+                told = " and ".join(map(str, sizes))
+                self.problems.append(f"{measure.name}: runs were analysed with --images {told}")
+            elif found:
                 self._found[measure] = found
+                most = f" At most {sizes[0]} images of each client and of the test set."
+                self.notes[measure.title] = measure.note + (most if measure.sampled else "")
 
     def _read(self, measure: Measure, runs: list[Run]) -> list[pd.DataFrame]:
         tables = []

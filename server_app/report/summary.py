@@ -144,15 +144,15 @@ class Summary:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def differences(self, baseline: str | None = None) -> pd.DataFrame:
-        """Each method's last accuracy minus the baseline's on the same seeds, in points."""
+    def differences(self, baseline: str | None = None, reading: str = LAST) -> pd.DataFrame:
+        """Each method's accuracy minus the baseline's on the same seeds, in points."""
         rows = []
         for setting in dict.fromkeys(setting for setting, _ in self.counted):
             name = baseline or self.baseline(setting)
-            base = self._part(setting, name).set_index("seed")[LAST]
+            base = self._part(setting, name).set_index("seed")[reading]
             for other in [method for at, method in self.counted if at == setting]:
                 part = self._part(setting, other)
-                pairs = 100 * (part.set_index("seed")[LAST] - base).dropna()
+                pairs = 100 * (part.set_index("seed")[reading] - base).dropna()
                 if other == name or not len(pairs):
                     continue
                 rows.append(

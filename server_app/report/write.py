@@ -4,7 +4,7 @@ import base64
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,6 @@ import matplotlib as mpl
 import pandas as pd
 from rich.progress import track
 
-from server_app.analysis.analyse import MEASURES
 from server_app.flattening import flat
 from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE, Picture
@@ -52,7 +51,6 @@ NOTES = {
     "Rounds to a target": "The first round at or above the target: mean over the seeds that "
     f"reached it. Unless asked for, the target is what {BASELINE} (else the first method) ends at.",
     "Runs": "A row a run. Accuracies are shares of 1; seconds are those of the rounds.",
-    **{measure.title: measure.note for measure in MEASURES},
 }
 
 logger = logging.getLogger("univarfl")
@@ -89,7 +87,7 @@ def report(
         write_tables(to / "tables", tables)
         summary.tidy().to_csv(to / "tables" / "tidy.csv", index=False)
         drawn = draw([pictures(summary), analyses.pictures()], to / "pictures")
-        (to / "index.html").write_text(page(summary, tables, drawn, problems))
+        (to / "index.html").write_text(page(summary, tables, drawn, problems, analyses.notes))
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     print(markdown(tables[GLANCE]))
@@ -157,6 +155,7 @@ def page(
     tables: dict[str, pd.DataFrame],
     sections: dict[str, dict[str, str]],
     problems: Sequence[str],
+    notes: Mapping[str, str],
 ) -> str:
     """The page: one file, nothing fetched from anywhere."""
     environment = jinja2.Environment(
@@ -166,7 +165,7 @@ def page(
     environment.filters["table"] = html_table
     counted = [run for runs in summary.counted.values() for run in runs]
     return environment.get_template("page.html.j2").render(
-        tables=tables, sections=sections, problems=problems, runs=counted, notes=NOTES,
+        tables=tables, sections=sections, problems=problems, runs=counted, notes={**NOTES, **notes},
         order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), "Settings"],
         commons=in_common(counted), config=config_of,
         set_aside=summary.set_aside, codes=sorted({run.code for run in counted}),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from numpy.polynomial import Polynomial
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -13,12 +14,12 @@ from task.methods.base import LocalRound, Method, Term
 from task.seeding import torch_generator
 from task.training import objective
 
-ROWS, DRAWS = 2, 20
+ROWS, DRAWS = (2, 3, 4), 20
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one image's training step takes.
+    """What a training step takes for each image of a full batch.
 
     Attributes:
         forward: operations of convolutions and matrix products up to the loss; a multiplication
@@ -37,26 +38,40 @@ def training_cost(config: LocalConfig, channels: int, image_size: int, classes: 
     """The cost of a method in its second round, when it has a memory if it keeps one.
 
     Of a method that varies the network from batch to batch it is the mean of `DRAWS` batches.
+    Batches of `ROWS` images are counted. Every operation is done once, for each image, or for each
+    pair of them, so that the three tell what one of `config.batch_size` takes.
     """
     method = config.local_method()
     model = method.build(config.network().build(channels, classes), torch_generator(0, "build"))
-    generator = torch_generator(0, "draws")
-    method.start(model.train(), LocalRound(1, 0, generator))
-    method.start(model, LocalRound(2, 0, generator, method.finish(model).memory))
+    method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws")))
+    memory = method.finish(model).memory
+    counts = []
+    for rows in ROWS:
+        method.start(model, LocalRound(2, 0, torch_generator(0, "draws"), memory))
+        counts.append(operations(method, model, (rows, channels, image_size, image_size), classes))
     stored = sum(tensor.numel() for tensor in held([model, method]))
+    forward, step = (
+        float(Polynomial.fit(ROWS, values, 2)(config.batch_size)) / config.batch_size
+        for values in zip(*counts, strict=True)
+    )
+    return Cost(forward, step, stored)
+
+
+def operations(
+    method: Method, model: nn.Module, shape: tuple[int, int, int, int], classes: int
+) -> tuple[float, float]:
+    """The operations of a batch up to the loss, and with the backward pass."""
     batches = DRAWS if any(member.varies_network for member in method.members()) else 1
     forward = 0
     with FlopCounterMode(display=False) as counter:
         for _ in range(batches):
             before = counter.get_total_flops()
-            x = torch.randn(ROWS, channels, image_size, image_size)
-            x, y = method.batch(x, torch.arange(ROWS) % classes)
+            x, y = method.batch(torch.randn(shape), torch.arange(shape[0]) % classes)
             out = model(x)
             terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **method.loss(out, x, y)}
             forward += counter.get_total_flops() - before
             objective(terms).backward()
-    rows = ROWS * batches
-    return Cost(forward / rows, counter.get_total_flops() / rows, stored)
+    return forward / batches, counter.get_total_flops() / batches
 
 
 def held(things: Iterable[object]) -> Iterator[Tensor]:

@@ -35,7 +35,7 @@ from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE
 from server_app.report.pictures import pictures
 from server_app.report.records import Run, read_runs
-from server_app.report.summary import Summary, mean_and_sd
+from server_app.report.summary import LAST_FIVE, Summary, mean_and_sd
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
 
@@ -46,8 +46,16 @@ CHOSEN = ("method.", "batch_size", "strategy.", "optim.")  # what a study of def
 TEXTS = ("run.json", "rounds.csv", "classes.csv")
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 LEAN = "watch.tensorboard=false"
-SMALL_PACS = "experiment=pacs data.image_size=32 batch_size=32 rounds=15 local_epochs=4"
+PACS = "experiment=pacs data.image_size=32 batch_size=32"
+SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
+SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 seed=0,1,2"
+POOLED_PACS = f"{PACS} partition=dirichlet num_clients=10 rounds=20 local_epochs=2"
 SMALL_DIGITS = "rounds=20 local_epochs=2"
+SKEWED = "alpha=0.05 rounds=12 seed=0,1,2,3,4,5,6,7,8,9"
+PARTS = (
+    "method=univarfl method.energy_weight=0",
+    "method=univarfl method.variance_weight=0",
+)
 MANY = "num_clients=50 partition=iid rounds=15 local_epochs=2"
 NOISE = "strategy=dp_fixed strategy.noise_multiplier=0,0.1,0.3,1"
 OTHER_SEEDS, GROUP_NORM = "seed=10,11", "model.norm=group"
@@ -59,7 +67,9 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
     """Each method's accuracy, and its differences from FedAvg's on the same seeds."""
     settings = {setting for setting, _ in summary.counted}
     first = summary.glance() if len(settings) > 1 else summary.accuracies()
-    return [first, summary.differences()]
+    last, five = summary.differences(), summary.differences(reading=LAST_FIVE)
+    heads = [*summary.keys, "method", "minus", "pairs"]
+    return [first, last.merge(five, on=heads, how="left", suffixes=("", ", last five"))]
 
 
 def validated(summary: Summary) -> list[pd.DataFrame]:
@@ -101,6 +111,7 @@ class Study:
     Attributes:
         sweeps: each one's words.
         measures: of the analysis.
+        beside: studies whose runs are shown with its own.
         needs: the variable that names its data set's directory.
         tables: what is shown of them.
         pictures: which of a report's are kept, by how their names begin.
@@ -108,15 +119,16 @@ class Study:
 
     sweeps: tuple[str, ...]
     measures: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     needs: str = ""
     tables: Callable[[Summary], list[pd.DataFrame]] = accuracies
     pictures: tuple[str, ...] = ()
 
 
 STUDIES = {
-    # Three quarters of an hour on two cores.
+    # Two hours on two cores.
     "pacs": Study(
-        (f"{SMALL_PACS} {SIX} watch.models_every=5 seed=0,1,2",),
+        (f"{SMALL_PACS} {SIX} watch.models_every=10",),
         ("singular_values", "spread", "drift", "features", "cost"),
         needs="PACS",
         pictures=(
@@ -128,18 +140,25 @@ STUDIES = {
             "features-by-domain-univarfl",
         ),
     ),
-    # A quarter of an hour.
+    # Half an hour.
     "ablation": Study(
-        (
-            f"{SMALL_PACS} method=univarfl method.energy_weight=0 seed=0,1,2",
-            f"{SMALL_PACS} method=univarfl method.variance_weight=0 seed=0,1,2",
-        ),
+        tuple(f"{SMALL_PACS} {part}" for part in PARTS), beside=("pacs",), needs="PACS"
+    ),
+    # Three quarters of an hour.
+    "pacs-short": Study((f"{SHORT_PACS} {SIX} seed=0,1,2",), needs="PACS"),
+    # An hour and a half.
+    "pacs-labels": Study(
+        (f"{POOLED_PACS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} seed=0,1,2",),
         needs="PACS",
     ),
     # Half an hour.
     "labels": Study(
         (f"{SMALL_DIGITS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} watch.models_every=5 seed=0,1,2",),
         ("singular_values",),
+    ),
+    # Half an hour.
+    "seeds": Study(
+        (f"{SKEWED} {SIX}", *(f"{SKEWED} {part}" for part in PARTS)),
     ),
     # A minute.
     "iid": Study(
@@ -233,11 +252,12 @@ def save(name: str) -> None:
 
 
 @contextmanager
-def saved(name: str) -> Iterator[list[Run]]:
-    """A study's runs, read from their saved records."""
+def saved(*names: str) -> Iterator[list[Run]]:
+    """The runs of studies, read from their saved records."""
     with tempfile.TemporaryDirectory() as place:
-        with tarfile.open(archive(name)) as tar:
-            tar.extractall(place, filter="data")
+        for name in names:
+            with tarfile.open(archive(name)) as tar:
+                tar.extractall(place, filter="data")
         yield read_runs(Path(place)).runs
 
 
@@ -247,7 +267,7 @@ def write(name: str) -> None:
     if not mark:
         raise SystemExit(f"{PAGE} has no <!-- {name} -->")
     _, _, after = rest.partition(END)
-    with saved(name) as runs:
+    with saved(name, *STUDIES[name].beside) as runs:
         summary = Summary(runs)
         analyses = Analyses(summary.counted)
         draw(name, summary, analyses)
@@ -273,8 +293,8 @@ def draw(name: str, summary: Summary, analyses: Analyses) -> None:
 def draw_singular_values() -> None:
     """FedAvg's and UniVarFL's classifiers, IID and not, in one picture (UniVarFL, Fig. 1)."""
     tables: dict[str, pd.DataFrame] = {}
-    with saved("labels") as skewed, saved("iid") as even:
-        for run in [*skewed, *even]:
+    with saved("labels", "iid") as runs:
+        for run in runs:
             settings = run.config
             method, split = settings["method"]["name"], settings["partition"]["name"]
             table = read_table(SingularValues(), run)

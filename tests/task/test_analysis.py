@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist, squareform
 from torch import Tensor, nn
 
 from server_app.composition import compose_experiment
-from task.analysis.cost import training_cost
+from task.analysis.cost import operations, training_cost
 from task.analysis.curvature import (
     Hessian,
     diagonal,
@@ -26,6 +26,7 @@ from task.analysis.spread import class_variances, uniformity
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.evaluation import evaluate
+from task.methods.base import LocalRound
 from task.models.base import Output
 from task.worker import Worker
 
@@ -248,3 +249,19 @@ def test_costs_are_as_the_methods_say() -> None:
     assert cost["fedprox"].stored == pytest.approx(2 * plain.stored, rel=0.02)
     assert cost["univarfl"].forward == pytest.approx(plain.forward, rel=0.01)
     assert cost["univarfl"].stored == plain.stored
+
+
+@pytest.mark.parametrize("name", ["fedavg", "univarfl", "feduv", "mixup"])
+def test_a_full_batch_costs_what_it_would_if_it_were_counted(name: str) -> None:
+    """Pairs of images grow with the square of the batch."""
+    words = [f"method={name}", "batch_size=24"]
+    config = compose_experiment(words).local()
+    method, generator = config.local_method(), torch.Generator()
+    model = method.build(config.network().build(3, 10), generator).train()
+    method.start(model, LocalRound(1, 0, generator))
+    forward, step = operations(method, model, (24, 3, 32, 32), 10)
+    cost = training_cost(config, 3, 32, 10)
+    assert (24 * cost.forward, 24 * cost.step) == pytest.approx((forward, step), rel=1e-9)
+    pairs = name in ("univarfl", "feduv")
+    two = operations(method, model, (2, 3, 32, 32), 10)[0]
+    assert (forward > 12 * two) == pairs

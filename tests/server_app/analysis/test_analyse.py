@@ -6,13 +6,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.numpy import load_file
+import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors.numpy import load_file, save
+from scipy.spatial.distance import pdist
 
 from server_app.analysis.analyse import DIRECTORY, MEASURES, analyse
+from server_app.analysis.subject import Subject
 from server_app.composition import compose_experiment
 from server_app.progress import show_progress
+from server_app.report.records import read_run
 from server_app.report.write import report
 from server_app.train import train_experiment
+from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
 from tests.conftest import SMALL, Train
 
@@ -72,6 +78,53 @@ def test_spread_is_of_each_client_before_and_after_aggregation(runs: Path) -> No
     assert classes.mean().sort_index().to_numpy() == pytest.approx(whole.sort_index().to_numpy())
 
 
+@pytest.fixture(scope="module")
+def subject(runs: Path) -> Subject:
+    return Subject(read_run(runs / "univarfl"), IMAGES)
+
+
+def test_spread_is_of_the_model_and_images_that_its_row_names(runs: Path, subject: Subject) -> None:
+    found = table(runs, "spread").set_index(["client", "model", "images", "measure", "class"])
+    found = found.sort_index()
+    ((_, kept),) = subject.rounds()
+    images = subject.worker.images
+    for model, weights in (("trained", kept.clients[2]), ("aggregated", kept.aggregated)):
+        with torch.no_grad():
+            out = subject.model(weights)(images[subject.clients[2]][0])
+        variance = out.logits.softmax(1).var(0).mean().item()
+        even = pdist(F.normalize(out.features).numpy(), "sqeuclidean")
+        rows = found["value"].loc[2, model, "own"]
+        assert rows["probability variance", -1] == pytest.approx(variance, rel=1e-4)
+        expected = np.log(np.exp(-2 * even).mean())
+        assert rows["feature uniformity", -1] == pytest.approx(expected, rel=1e-4)
+
+
+def test_drift_is_from_the_model_that_the_clients_received(runs: Path, subject: Subject) -> None:
+    found = table(runs, "drift").set_index("client")["length"]
+    ((_, kept),) = subject.rounds()
+    for client, own in kept.clients.items():
+        square = sum(
+            np.square(own[name].astype(float) - kept.received[name]).sum()
+            for name, _ in subject.worker.model.named_parameters()
+        )
+        assert found[client] == pytest.approx(square**0.5, rel=1e-6)
+
+
+def test_curvature_is_of_the_mean_loss_over_all_training_images(
+    runs: Path, subject: Subject
+) -> None:
+    """The trace of the largest client's Hessian alone would be another."""
+    sizes = [len(split.train) for split in subject.worker.data.clients.values()]
+    assert subject.shares == pytest.approx([size / sum(sizes) for size in sizes])
+    traces = [
+        diagonal(subject.model(), subject.worker.images, of).sum().item()
+        for of in subject.clients.values()
+    ]
+    (found,) = table(runs, "curvature")["trace"]
+    assert found == pytest.approx(np.average(traces, weights=sizes), rel=1e-6)
+    assert found != pytest.approx(np.mean(traces), rel=1e-3)
+
+
 def test_the_map_has_each_image_once(runs: Path) -> None:
     found = table(runs, "features")
     assert len(found) == 4 * IMAGES
@@ -109,6 +162,20 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=r"holds no runs"):
             analyse([tmp_path], [], IMAGES)
 
+    def test_nothing_is_measured_where_a_place_is_wrong(self, runs: Path, tmp_path: Path) -> None:
+        place = copied(runs, tmp_path / "a", "model.safetensors")
+        with pytest.raises(ConfigError, match="nowhere: is no directory"):
+            analyse([place, tmp_path / "nowhere"], ["cost"], IMAGES)
+        assert not (place / DIRECTORY).exists()
+
+    def test_samples_of_different_sizes_are_not_averaged(self, runs: Path, tmp_path: Path) -> None:
+        analyse([runs / "fedavg"], ["spread"], IMAGES - 1)
+        report(runs, tmp_path / "report")
+        page = (tmp_path / "report" / "index.html").read_text()
+        assert f"spread: runs were analysed with --images {IMAGES - 1} and {IMAGES}" in page
+        assert '<h2 id="spread' not in page
+        assert "of each client and of the test set" in page
+
     def test_a_run_that_is_not_completed(self, runs: Path, tmp_path: Path) -> None:
         text = (runs / "fedavg" / "run.json").read_text()
         (tmp_path / "run.json").write_text(text.replace('"completed"', '"failed"'))
@@ -127,20 +194,31 @@ def copied(runs: Path, place: Path, *names: str) -> Path:
 def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that is damaged, data of which there are more now, and a run that is whole."""
+    """A model that is damaged, data of which there are more now, missing files, a whole run."""
     bad = copied(runs, tmp_path / "a")
     (bad / "model.safetensors").write_bytes(b"\x10")
     other = copied(runs, tmp_path / "b", "model.safetensors")
     record = json.loads((other / "run.json").read_text())
     record["data"]["clients"][0] += 1
     (other / "run.json").write_text(json.dumps(record))
-    whole = copied(runs, tmp_path / "c", "model.safetensors")
+    halved = copied(runs, tmp_path / "c", "model.safetensors")
+    (halved / "models").mkdir()
+    (halved / "models" / "round-000002.safetensors").write_bytes(save({"client-0/w": np.ones(1)}))
+    (halved / "clients.csv").unlink()
+    whole = copied(runs, tmp_path / "d", "model.safetensors")
     show_progress()
-    with pytest.raises(RunError, match="2 runs could not be measured wholly"):
-        analyse([tmp_path], ["singular_values", "cost"], IMAGES)
+    with pytest.raises(RunError, match="3 runs could not be measured wholly"):
+        analyse([tmp_path], ["singular_values", "curvature", "spread", "cost"], IMAGES)
     said = capsys.readouterr().out
-    assert f"run={bad / 'model.safetensors'}: is not the model that the run wrote" in said
+    wrong = f"run={bad / 'model.safetensors'}: is not the model that the run wrote"
+    assert f"singular_values: failed: {wrong}" in said
+    assert "curvature: failed: for the same reason" in said
+    assert (bad / DIRECTORY / "cost.csv").exists()
     assert f"run={other}: its data are divided otherwise now" in said
+    assert "round-000002.safetensors: is damaged: it has not the global models of its r" in said
+    assert "cost: failed: FileNotFoundError" in said
+    assert str(halved / "clients.csv") in said
+    assert (halved / DIRECTORY / "curvature.csv").exists()
     assert (whole / DIRECTORY / "cost.csv").exists()
 
 
