@@ -54,7 +54,7 @@ class SingularValues(Measure):
                 index = np.arange(1, shares.shape[1] + 1)
                 line(axes, index, by_run.to_numpy(), label, list(tables))
             axes.set(xlabel="singular value", ylabel="share of the largest", yscale="log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_locator(NullLocator())
             if finish(axes):

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ import pandas as pd
 
 from server_app.analysis.analyse import DIRECTORY, read_table
 from server_app.analysis.singular_values import SingularValues
+from server_app.composition import compose_experiment
 from server_app.flattening import flat
 from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE
@@ -42,7 +42,13 @@ from tests.machines import UNIVARFL
 HERE = Path(__file__).parent
 RUNS, RECORDS, PICTURES = Path("runs", "results"), HERE / "records", HERE / "pictures"
 PAGE, END = Path("RESULTS.md"), "<!-- end -->"
-CHOSEN = ("method.", "batch_size", "strategy.", "optim.")  # what a study of defaults varies
+CHOSEN = (
+    "method.",
+    "batch_size",
+    "strategy.",
+    "optim.",
+    "model.norm",
+)  # what a study of defaults varies
 TEXTS = ("run.json", "rounds.csv", "classes.csv")
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 LEAN = "watch.tensorboard=false"
@@ -59,6 +65,7 @@ PARTS = (
 MANY = "num_clients=50 partition=iid rounds=15 local_epochs=2"
 NOISE = "strategy=dp_fixed strategy.noise_multiplier=0,0.1,0.3,1"
 OTHER_SEEDS, GROUP_NORM = "seed=10,11", "model.norm=group"
+CLIPPED = "method=univarfl method.energy_eps=1e-3 optim.max_gradient_norm=10"
 EPSILONS = f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl method.energy_eps=1e-3,0.03,0.1,0.3,1"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
@@ -75,19 +82,17 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
 def validated(summary: Summary) -> list[pd.DataFrame]:
     """What settings are chosen by: the last round's validation accuracy, %."""
     rows = []
-    flats = [flat(run.config) for runs in summary.counted.values() for run in runs]
-    usual = {key: Counter(each.get(key) for each in flats).most_common(1)[0][0] for key in flats[0]}
+    usual = flat(compose_experiment([]).model_dump())
     for runs in summary.counted.values():
-        own = flat(runs[0].config)
         told = [
-            f"{key}={own.get(key)}"
-            for key, value in usual.items()
-            if key.startswith(CHOSEN) and own.get(key, value) != value
+            f"{key}={value}"
+            for key, value in flat(runs[0].config).items()
+            if key.startswith(CHOSEN) and value != usual.get(key)
         ]
         found = [run.series["validation", "accuracy"][run.config["rounds"]] for run in runs]
         mean = mean_and_sd(100 * pd.Series(found))
-        rows.append({"setting": ", ".join(told) or "as it is", "validation": mean})
-    return [pd.DataFrame(rows)]
+        rows.append({"setting": ", ".join(told) or "the defaults", "validation": mean})
+    return [pd.DataFrame(rows).sort_values("setting", kind="stable")]
 
 
 def spent(summary: Summary) -> list[pd.DataFrame]:
@@ -189,7 +194,8 @@ STUDIES = {
         (
             f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} method=fedavg",
             f"{GROUP_NORM} {EPSILONS}",
-            f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} method=univarfl optim.max_gradient_norm=10",
+            f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} {CLIPPED}",
+            f"{SMALL_DIGITS} {OTHER_SEEDS} method=fedavg,univarfl",
         ),
         tables=validated,
     ),
