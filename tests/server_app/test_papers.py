@@ -14,7 +14,7 @@ def test_a_table_is_listed_with_what_is_expected_and_what_it_costs() -> None:
     assert rows["univarfl", "0.1"]["published, %"] == "23.4 ± 3.1"
     cost = {key: row["PFLOP a run"] for key, row in rows.items()}
     assert cost["fedavg", "1.0"] == pytest.approx(2 * cost["fedavg", "0.5"], abs=0.15)
-    assert cost["univarfl", "1.0"] == cost["fedavg", "1.0"]
+    assert cost["univarfl", "1.0"] == pytest.approx(cost["fedavg", "1.0"], abs=0.15)
     assert cost["moon", "1.0"] == pytest.approx(5 / 3 * cost["fedavg", "1.0"], abs=0.15)
 
 
