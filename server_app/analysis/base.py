@@ -1,7 +1,7 @@
 """What a measure is, and how those of several runs are shown together."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ class Measure(ABC):
         columns: its table's.
         together: whether its pictures hold several runs; else each shows a single one.
         sampled: whether it looks at samples of images, whose size then matters.
+        forms: how numbers of `by_run` are written, where not with four digits.
     """
 
     name: ClassVar[str]
@@ -41,6 +42,7 @@ class Measure(ABC):
     columns: ClassVar[tuple[str, ...]]
     together: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
+    forms: ClassVar[Mapping[str, str]] = {}
 
     def missing(self, subject: Subject) -> str:
         """What a run would have to have, if this cannot be measured of it."""
@@ -58,9 +60,27 @@ class Measure(ABC):
         """
         yield from ()
 
-    def summarise(self, tables: Tables) -> pd.DataFrame:
-        """A row a label; empty for a measure that is better seen."""
+    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The numbers that sum it up: a row a run, by its name; none where a picture says more."""
         return pd.DataFrame()
+
+    def summarise(self, tables: Tables) -> pd.DataFrame:
+        """A row a label that has numbers: how many runs, and their means and deviations."""
+        found = {label: self.by_run(table) for label, table in tables.items()}
+        return pd.DataFrame(
+            {
+                "method": label,
+                "runs": len(numbers),
+                **{name: told(numbers[name], self.forms.get(name, ".4g")) for name in numbers},
+            }
+            for label, numbers in found.items()
+            if len(numbers)
+        )
+
+
+def last_kept(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each run's last round that a measure found."""
+    return table[table["round"] == table.groupby("run")["round"].transform("max")]
 
 
 def lines(tables: Tables, value: str, index: str, title: str, ylabel: str) -> Iterator[Drawing]:
@@ -84,25 +104,7 @@ def lines(tables: Tables, value: str, index: str, title: str, ylabel: str) -> It
         yield Drawing(title, figure)
 
 
-def means(tables: Tables, columns: Sequence[str], forms: Mapping[str, str]) -> pd.DataFrame:
-    """A row a label: how many runs, and each column's mean and deviation over them.
-
-    Args:
-        tables: by label.
-        columns: which.
-        forms: by column, how its numbers are written, where not with four digits.
-    """
-    return pd.DataFrame(
-        {
-            "method": label,
-            "runs": table["run"].nunique(),
-            **{name: told(table[name], forms.get(name, ".4g")) for name in columns},
-        }
-        for label, table in tables.items()
-    )
-
-
 def told(values: "pd.Series[float]", form: str) -> str:
     """Mean and deviation, or the mean alone where all values are the same but for rounding."""
-    same = np.allclose(values, values.iloc[0], rtol=1e-9, atol=0, equal_nan=True)
+    same = len(values) and np.allclose(values, values.iloc[0], rtol=1e-9, atol=0, equal_nan=True)
     return mean_and_sd(values[:1] if same else values, form)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from server_app.analysis.base import Measure, Tables, means
+from server_app.analysis.base import Measure
 from server_app.analysis.subject import Subject
 from task.analysis.cost import training_cost
 
@@ -35,6 +35,6 @@ class ClientCost(Measure):
         row = (cost.forward / MILLION, cost.step / MILLION, cost.stored / MILLION, seconds)
         return pd.DataFrame([row], columns=list(self.columns))
 
-    def summarise(self, tables: Tables) -> pd.DataFrame:
-        """Mean over runs; only the seconds differ between them."""
-        return means(tables, self.columns, {})
+    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
+        """All of them; only the seconds differ between runs."""
+        return table.set_index("run")[list(self.columns)]

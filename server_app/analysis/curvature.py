@@ -1,8 +1,10 @@
 """Curvature of the loss at the final global model, and how well clients agree on it."""
 
+from types import MappingProxyType
+
 import pandas as pd
 
-from server_app.analysis.base import Measure, Tables, means
+from server_app.analysis.base import Measure
 from server_app.analysis.subject import Subject
 from task.analysis.curvature import diagonal, direction_agreement, norm_difference
 
@@ -20,6 +22,7 @@ class Curvature(Measure):
         "(FedAlign, Eqs. 3 and 4)."
     )
     columns = ("top eigenvalue", "second eigenvalue", "trace", "H_N", "H_D")
+    forms = MappingProxyType({"H_D": ".3f"})
 
     def missing(self, subject: Subject) -> str:
         """It needs two clients' images, and the network for which `diagonal` holds."""
@@ -39,7 +42,6 @@ class Curvature(Measure):
         row = (first, second, trace, norm_difference(found), direction_agreement(found))
         return pd.DataFrame([row], columns=list(self.columns))
 
-    def summarise(self, tables: Tables) -> pd.DataFrame:
-        """Mean and deviation over runs."""
-        shown = [name for name in self.columns if name != "second eigenvalue"]
-        return means(tables, shown, {"H_D": ".3f"})
+    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
+        """FedAlign's four."""
+        return table.set_index("run")[["top eigenvalue", "trace", "H_N", "H_D"]]

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from server_app.analysis.base import Drawing, Measure, Tables, lines
+from server_app.analysis.base import Drawing, Measure, Tables, last_kept, lines
 from server_app.analysis.subject import KEPT_MODELS, Subject
 from server_app.round_models import RoundModels
 from task.analysis.drift import Drift, drifts
@@ -48,6 +48,10 @@ class ClientDrift(Measure):
         """Cosine and distance over the rounds."""
         for column, label_of in SHOWN.items():
             yield from lines(tables, column, "round", label_of, label_of)
+
+    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The last kept round's, mean over its participants."""
+        return last_kept(table).groupby("run")[list(Drift._fields)].mean()
 
 
 def updates(models: RoundModels, names: Sequence[str]) -> Iterator[Tensor]:

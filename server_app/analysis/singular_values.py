@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullLocator
 
-from server_app.analysis.base import Drawing, Measure, Tables
+from server_app.analysis.base import Drawing, Measure, Tables, last_kept
 from server_app.analysis.subject import Subject
 from server_app.report.canvas import blank, finish, line
 from server_app.weights import Readable
@@ -47,8 +47,7 @@ class SingularValues(Measure):
                 part = table[(table["model"] != GLOBAL) == of_clients]
                 if not len(part):
                     continue
-                part = part[part["round"] == part.groupby("run")["round"].transform("max")]
-                wide = part.pivot_table("value", ["run", "model"], "index")
+                wide = last_kept(part).pivot_table("value", ["run", "model"], "index")
                 shares = wide.to_numpy() / wide.to_numpy()[:, :1]
                 by_run = pd.DataFrame(shares).groupby(wide.index.get_level_values("run")).mean()
                 index = np.arange(1, shares.shape[1] + 1)

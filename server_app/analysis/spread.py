@@ -6,7 +6,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from server_app.analysis.base import Drawing, Measure, Tables, lines
+from server_app.analysis.base import Drawing, Measure, Tables, last_kept, lines
 from server_app.analysis.subject import KEPT_MODELS, Subject
 from server_app.weights import Readable
 from task.analysis.spread import class_variances, uniformity
@@ -73,6 +73,12 @@ class Spread(Measure):
         parts = {label: by_class(table) for label, table in tables.items()}
         yield from lines(parts, "value", "class", title, VARIANCE)
 
+    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The last kept round's on test images, mean over its participants."""
+        part = last_kept(table[(table["class"] == ALL) & (table["images"] == TEST)])
+        wide = part.pivot_table("value", "run", ["measure", "model"])
+        return wide.set_axis([f"{measure}, {model}" for measure, model in wide], axis="columns")
+
 
 def chosen(table: pd.DataFrame, measure: str, model: str) -> pd.DataFrame:
     """What was measured of models on test images."""
@@ -82,8 +88,7 @@ def chosen(table: pd.DataFrame, measure: str, model: str) -> pd.DataFrame:
 
 def by_class(table: pd.DataFrame) -> pd.DataFrame:
     """The variance of each class, of the clients' models in the last round that was kept."""
-    part = chosen(table[table["class"] != ALL], VARIANCE, TRAINED)
-    return part[part["round"] == part.groupby("run")["round"].transform("max")]
+    return last_kept(chosen(table[table["class"] != ALL], VARIANCE, TRAINED))
 
 
 def spread_of(

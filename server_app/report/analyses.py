@@ -6,25 +6,33 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from server_app.analysis.analyse import MEASURES, SAMPLE, pictures_of, read_table
-from server_app.analysis.base import Measure
+from server_app.analysis.base import Measure, told
 from server_app.report.canvas import Picture
 from server_app.report.records import Run
+from server_app.report.summary import CONFIDENCE, Summary, interval
 
 Label = tuple[str, str]
+FORM = "+.3g"
+DIFFERENCES = (
+    "Minus the baseline's on the same seeds: mean, and Student's "
+    f"{CONFIDENCE:.0%} interval of the mean."
+)
 
 
 class Analyses:
     """The tables of every measure, by setting and method.
 
     Args:
-        runs: by setting and method, the runs that count.
+        summary: the runs.
 
     Attributes:
         problems: a line for each table that cannot be used.
         notes: by title, what a reader should know.
     """
 
-    def __init__(self, runs: Mapping[Label, list[Run]]) -> None:
+    def __init__(self, summary: Summary) -> None:
+        runs = summary.counted
+        self._summary = summary
         self.problems: list[str] = []
         self.notes: dict[str, str] = {}
         self._found: dict[Measure, dict[Label, pd.DataFrame]] = {}
@@ -62,6 +70,30 @@ class Analyses:
                 found[measure.title] = table if len(parts) > 1 else table.drop(columns="setting")
         return found
 
+    def differences(self, baseline: str | None = None) -> dict[str, pd.DataFrame]:
+        """By title, each method's numbers minus the baseline's on the same two seeds or more."""
+        seeds = self._summary.frame.set_index("run")["seed"]
+        found = {}
+        for measure, tables in self._found.items():
+            rows = []
+            for setting, of in by_setting(tables).items():
+                name = baseline or self._summary.baseline(setting)
+                numbers = {method: measure.by_run(table) for method, table in of.items()}
+                for method, own in numbers.items():
+                    if method == name or name not in numbers:
+                        continue
+                    pairs = (own.rename(seeds) - numbers[name].rename(seeds)).dropna(how="all")
+                    if len(pairs) > 1:
+                        head = {"setting": setting, "method": method, "minus": name}
+                        rows.append({**head, "pairs": len(pairs), **pairs.apply(difference)})
+            table = pd.DataFrame(rows)
+            if len(table):
+                one = table["setting"].nunique() == 1
+                title = f"Paired differences in {measure.title.lower()}"
+                found[title] = table.drop(columns="setting") if one else table
+                self.notes[title] = DIFFERENCES
+        return found
+
     def pictures(self) -> Iterator[Picture]:
         """Every measure's pictures: the methods of a setting, and a method's settings."""
         for measure, tables in self._found.items():
@@ -71,6 +103,13 @@ class Analyses:
             for method, of in methods.items():
                 if measure.together and len(of) > 1:
                     yield from pictures_of(measure, f"{method}, by setting", of)
+
+
+def difference(pairs: "pd.Series[float]") -> str:
+    """Their mean, and its interval where they differ."""
+    pairs = pairs.dropna()
+    mean, _, deviation = told(pairs, FORM).partition(" ± ")
+    return f"{mean} ({interval(pairs, FORM)})" if deviation else mean
 
 
 def by_setting(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.DataFrame]]:

@@ -233,10 +233,10 @@ def mean_and_sd(values: "pd.Series[float]", form: str = ".1f") -> str:
     return f"{mean} ± {values.std(ddof=1):{form.lstrip('+')}}" if len(values) > 1 else mean
 
 
-def interval(differences: "pd.Series[float]") -> str:
+def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
     """Student's confidence interval of the mean; nothing for one value."""
     count = len(differences)
     if count < 2:
         return ""
     half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * differences.std(ddof=1) / np.sqrt(count)
-    return f"{differences.mean() - half:+.1f} to {differences.mean() + half:+.1f}"
+    return f"{differences.mean() - half:{form}} to {differences.mean() + half:{form}}"

@@ -77,11 +77,12 @@ def report(
         methods = sorted({method for _, method in summary.counted})
         if baseline not in methods:
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
-    analyses = Analyses(summary.counted)
+    analyses = Analyses(summary)
     for problem in analyses.problems:
         logger.warning("left out: %s", problem)
     problems += analyses.problems
-    tables = tables_of(summary, targets, baseline) | analyses.tables()
+    tables = tables_of(summary, targets, baseline)
+    tables |= analyses.tables() | analyses.differences(baseline)
     try:
         clear(to)
         write_tables(to / "tables", tables)

@@ -275,9 +275,13 @@ def write(name: str) -> None:
     _, _, after = rest.partition(END)
     with saved(name, *STUDIES[name].beside) as runs:
         summary = Summary(runs)
-        analyses = Analyses(summary.counted)
+        analyses = Analyses(summary)
         draw(name, summary, analyses)
-        tables = [*STUDIES[name].tables(summary), *analyses.tables().values()]
+        tables = [
+            *STUDIES[name].tables(summary),
+            *analyses.tables().values(),
+            *analyses.differences().values(),
+        ]
     said = "\n\n".join(markdown(table) for table in tables if len(table))
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
     command = f"`python -m tests.benchmarks.results run {name}`"

@@ -1,6 +1,7 @@
 """``univarfl analyse`` on real runs, and what the report makes of it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file, save
 from scipy.spatial.distance import pdist
+from scipy.stats import ttest_1samp
 
 from server_app.analysis.analyse import DIRECTORY, MEASURES, analyse
 from server_app.analysis.subject import Subject
@@ -138,6 +140,28 @@ def test_the_report_shows_methods_beside_each_other(runs: Path) -> None:
     curvature = pd.read_csv(runs / "report" / "tables" / "curvature.csv")
     assert curvature["method"].tolist() == ["fedavg", "univarfl"]
     assert (runs / "report" / "tables" / "cost.tex").exists()
+
+
+def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> None:
+    """Pairs of known lengths; a seed that only one method has is in no pair."""
+    lengths = {"fedavg": [1.0, 2.0, 4.0], "univarfl": [2.0, 2.5, 4.5, 9.0]}
+    for method, own in lengths.items():
+        for seed, length in enumerate(own):
+            place = shutil.copytree(runs / method, tmp_path / "runs" / f"{method}{seed}")
+            record = json.loads((place / "run.json").read_text())
+            record["config"]["seed"] = seed
+            (place / "run.json").write_text(json.dumps(record))
+            path = place / DIRECTORY / "drift.csv"
+            pd.read_csv(path).assign(length=length).to_csv(path, index=False)
+    report(tmp_path / "runs", tmp_path / "report")
+    tables = tmp_path / "report" / "tables"
+    levels = pd.read_csv(tables / "client_drift.csv").set_index("method")
+    assert levels["length"].to_dict() == {"fedavg": "2.333 ± 1.528", "univarfl": "4.5 ± 3.189"}
+    (row,) = pd.read_csv(tables / "paired_differences_in_client_drift.csv").to_dict("records")
+    low, high = ttest_1samp([1.0, 0.5, 0.5], 0).confidence_interval(0.95)
+    assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 3)
+    assert row["length"] == f"+0.667 ({low:+.3g} to {high:+.3g})"
+    assert not str(row["cosine"]).endswith(")")
 
 
 def test_a_damaged_table_is_named_and_the_rest_goes_on(runs: Path, tmp_path: Path) -> None:
