@@ -54,7 +54,7 @@ SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 LEAN = "watch.tensorboard=false"
 PACS = "experiment=pacs data.image_size=32 batch_size=32"
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
-SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 seed=0,1,2"
+SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 watch.models_every=10"
 POOLED_PACS = f"{PACS} partition=dirichlet num_clients=10 rounds=20 local_epochs=2"
 SMALL_DIGITS = "rounds=20 local_epochs=2"
 SKEWED = "alpha=0.05 rounds=12 seed=0,1,2,3,4,5,6,7,8,9"
@@ -116,7 +116,6 @@ class Study:
     Attributes:
         sweeps: each one's words.
         measures: of the analysis.
-        beside: studies whose runs are shown with its own.
         needs: the variable that names its data set's directory.
         tables: what is shown of them.
         pictures: which of a report's are kept, by how their names begin.
@@ -124,16 +123,18 @@ class Study:
 
     sweeps: tuple[str, ...]
     measures: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
     needs: str = ""
     tables: Callable[[Summary], list[pd.DataFrame]] = accuracies
     pictures: tuple[str, ...] = ()
 
 
 STUDIES = {
-    # Two hours on two cores.
+    # Three hours on two cores.
     "pacs": Study(
-        (f"{SMALL_PACS} {SIX} watch.models_every=10",),
+        (
+            f"{SMALL_PACS} {SIX} seed=0,1,2",
+            f"{SMALL_PACS} method=fedavg,univarfl seed=3,4,5,6,7,8,9",
+        ),
         ("singular_values", "spread", "drift", "features", "cost"),
         needs="PACS",
         pictures=(
@@ -144,10 +145,6 @@ STUDIES = {
             "features-by-domain-fedavg",
             "features-by-domain-univarfl",
         ),
-    ),
-    # Half an hour.
-    "ablation": Study(
-        tuple(f"{SMALL_PACS} {part}" for part in PARTS), beside=("pacs",), needs="PACS"
     ),
     # Three quarters of an hour.
     "pacs-short": Study((f"{SHORT_PACS} {SIX} seed=0,1,2",), needs="PACS"),
@@ -273,7 +270,7 @@ def write(name: str) -> None:
     if not mark:
         raise SystemExit(f"{PAGE} has no <!-- {name} -->")
     _, _, after = rest.partition(END)
-    with saved(name, *STUDIES[name].beside) as runs:
+    with saved(name) as runs:
         summary = Summary(runs)
         analyses = Analyses(summary)
         draw(name, summary, analyses)
