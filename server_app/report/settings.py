@@ -53,7 +53,10 @@ def short(key: str) -> str:
 
 
 def method_labels(runs: Sequence[Run]) -> list[str]:
-    """For each run its method's name, and those of its settings in which runs of it differ."""
+    """For each run its method's name, and those of its settings in which runs of it differ.
+
+    One that is null, which leaves it to the method, is not said.
+    """
     flats = [flat(run.config["method"]) for run in runs]
     labels = []
     for own in flats:
@@ -61,7 +64,7 @@ def method_labels(runs: Sequence[Run]) -> list[str]:
         differing = [
             key for key in own if len({other.get(key) for other in same}) > 1 and key != "name"
         ]
-        inner = ", ".join(f"{key}={own[key]}" for key in differing)
+        inner = ", ".join(f"{key}={own[key]}" for key in differing if own[key] is not None)
         labels.append(f"{own['name']} ({inner})" if inner else str(own["name"]))
     return labels
 

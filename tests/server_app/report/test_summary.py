@@ -61,9 +61,11 @@ def test_settings_are_those_that_a_person_varied(tmp_path: Path) -> None:
 def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
     record(tmp_path, "a", ["method=fedprox"], [0.1, 0.5])
     record(tmp_path, "b", ["method=fedprox", "method.proximal_weight=0.5"], [0.1, 0.6])
-    record(tmp_path, "c", ["method=fedavg"], [0.1, 0.7])
+    record(tmp_path, "c", ["method=univarfl"], [0.1, 0.7])
+    record(tmp_path, "d", ["method=univarfl", "method.variance_weight=0"], [0.1, 0.7])
     assert sorted(summary(tmp_path).accuracies()["method"]) == [
-        "fedavg", "fedprox (proximal_weight=0.01)", "fedprox (proximal_weight=0.5)"
+        "fedprox (proximal_weight=0.01)", "fedprox (proximal_weight=0.5)",
+        "univarfl", "univarfl (variance_weight=0)",
     ]  # fmt: skip
 
 
