@@ -11,11 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Six colours of Okabe and Ito, and a dark one; a marker and a dash tell what colour does not.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255")
+# Six colours of Okabe and Ito, and two dark ones; a marker and a dash tell what colour does not.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#444444")
 MARKERS = "os^Dv<>ph*X"
 DASHES = ("-", "--", "-.", ":")
 SIZE = (5.2, 3.9)
+LEGEND_ROWS, ROW_HEIGHT = 2, 0.2  # a legend of more rows makes the picture higher by inches
 LONGEST_NAME, LONGEST_SLUG = 16, 80
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -81,6 +82,8 @@ def finish(axes: Axes) -> bool:
         figure = axes.get_figure()
         assert isinstance(figure, Figure)
         columns = 3 if max(map(len, names)) <= LONGEST_NAME else 1
+        more = max(0, -(-len(names) // columns) - LEGEND_ROWS)
+        figure.set_figheight(figure.get_figheight() + ROW_HEIGHT * more)
         figure.legend(
             handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9
         )

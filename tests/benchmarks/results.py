@@ -161,6 +161,7 @@ STUDIES = {
     # Half an hour.
     "seeds": Study(
         (f"{SKEWED} {SIX}", *(f"{SKEWED} {part}" for part in PARTS)),
+        pictures=("accuracy",),
     ),
     # A minute.
     "iid": Study(
