@@ -33,7 +33,7 @@ class Measure(ABC):
         columns: its table's.
         together: whether its pictures hold several runs; else each shows a single one.
         sampled: whether it looks at samples of images, whose size then matters.
-        forms: how numbers of `by_run` are written, where not with four digits.
+        form: how the numbers of `by_run` are written.
     """
 
     name: ClassVar[str]
@@ -42,7 +42,7 @@ class Measure(ABC):
     columns: ClassVar[tuple[str, ...]]
     together: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
-    forms: ClassVar[Mapping[str, str]] = {}
+    form: ClassVar[str] = ".4g"
 
     def missing(self, subject: Subject) -> str:
         """What a run would have to have, if this cannot be measured of it."""
@@ -71,7 +71,7 @@ class Measure(ABC):
             {
                 "method": label,
                 "runs": len(numbers),
-                **{name: told(numbers[name], self.forms.get(name, ".4g")) for name in numbers},
+                **{name: told(numbers[name], self.form) for name in numbers},
             }
             for label, numbers in found.items()
             if len(numbers)

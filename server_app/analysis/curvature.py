@@ -1,7 +1,5 @@
 """Curvature of the loss at the final global model, and how well clients agree on it."""
 
-from types import MappingProxyType
-
 import pandas as pd
 
 from server_app.analysis.base import Measure
@@ -22,7 +20,6 @@ class Curvature(Measure):
         "(FedAlign, Eqs. 3 and 4)."
     )
     columns = ("top eigenvalue", "second eigenvalue", "trace", "H_N", "H_D")
-    forms = MappingProxyType({"H_D": ".3f"})
 
     def missing(self, subject: Subject) -> str:
         """It needs two clients' images, and the network for which `diagonal` holds."""

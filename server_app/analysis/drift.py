@@ -26,10 +26,11 @@ class ClientDrift(Measure):
     title = "Client drift"
     note = (
         "Between the updates of a round's participants, mean over pairs: a cosine of 1 is the same "
-        "direction, 0 none in common."
+        "direction, 0 none in common. The table has the last round that was kept."
     )
     columns = ("round", "client", *Drift._fields)
     sampled = False
+    form = ".3f"
 
     def missing(self, subject: Subject) -> str:
         """It needs kept models."""

@@ -30,9 +30,11 @@ class Spread(Measure):
         "training, and of the global model that they are then aggregated into. The variance is of "
         "a class's probability over the images, mean over classes: one-hot predictions of D "
         "balanced classes have (1 - 1/D) / D. Uniformity (Wang and Isola, 2020) is 0 where all "
-        "features point the same way; lower is more even, down to -4, as none is negative."
+        "features point the same way; lower is more even, down to -4, as none is negative. The "
+        "table has the last round that was kept."
     )
     columns = ("round", "client", "model", "images", "measure", "class", "value")
+    form = ".3f"
 
     def missing(self, subject: Subject) -> str:
         """It needs kept models, and images."""

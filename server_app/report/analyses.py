@@ -12,7 +12,6 @@ from server_app.report.records import Run
 from server_app.report.summary import CONFIDENCE, Summary, interval
 
 Label = tuple[str, str]
-FORM = "+.3g"
 DIFFERENCES = (
     "Minus the baseline's on the same seeds: mean, and Student's "
     f"{CONFIDENCE:.0%} interval of the mean."
@@ -85,7 +84,8 @@ class Analyses:
                     pairs = (own.rename(seeds) - numbers[name].rename(seeds)).dropna(how="all")
                     if len(pairs) > 1:
                         head = {"setting": setting, "method": method, "minus": name}
-                        rows.append({**head, "pairs": len(pairs), **pairs.apply(difference)})
+                        numbers_told = pairs.apply(difference, form=f"+{measure.form}")
+                        rows.append({**head, "pairs": len(pairs), **numbers_told})
             table = pd.DataFrame(rows)
             if len(table):
                 one = table["setting"].nunique() == 1
@@ -105,11 +105,11 @@ class Analyses:
                     yield from pictures_of(measure, f"{method}, by setting", of)
 
 
-def difference(pairs: "pd.Series[float]") -> str:
+def difference(pairs: "pd.Series[float]", form: str) -> str:
     """Their mean, and its interval where they differ."""
     pairs = pairs.dropna()
-    mean, _, deviation = told(pairs, FORM).partition(" ± ")
-    return f"{mean} ({interval(pairs, FORM)})" if deviation else mean
+    mean, _, deviation = told(pairs, form).partition(" ± ")
+    return f"{mean} ({interval(pairs, form)})" if deviation else mean
 
 
 def by_setting(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.DataFrame]]:

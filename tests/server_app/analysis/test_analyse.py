@@ -156,11 +156,11 @@ def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> N
     report(tmp_path / "runs", tmp_path / "report")
     tables = tmp_path / "report" / "tables"
     levels = pd.read_csv(tables / "client_drift.csv").set_index("method")
-    assert levels["length"].to_dict() == {"fedavg": "2.333 ± 1.528", "univarfl": "4.5 ± 3.189"}
+    assert levels["length"].to_dict() == {"fedavg": "2.333 ± 1.528", "univarfl": "4.500 ± 3.189"}
     (row,) = pd.read_csv(tables / "paired_differences_in_client_drift.csv").to_dict("records")
     low, high = ttest_1samp([1.0, 0.5, 0.5], 0).confidence_interval(0.95)
     assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 3)
-    assert row["length"] == f"+0.667 ({low:+.3g} to {high:+.3g})"
+    assert row["length"] == f"+0.667 ({low:+.3f} to {high:+.3f})"
     assert not str(row["cosine"]).endswith(")")
 
 
