@@ -71,28 +71,30 @@ class Analyses:
 
     def differences(self, baseline: str | None = None) -> dict[str, pd.DataFrame]:
         """By title, each method's numbers minus the baseline's on the same two seeds or more."""
-        seeds = self._summary.frame.set_index("run")["seed"]
         found = {}
         for measure, tables in self._found.items():
-            rows = []
-            for setting, of in by_setting(tables).items():
-                name = baseline or self._summary.baseline(setting)
-                numbers = {method: measure.by_run(table) for method, table in of.items()}
-                for method, own in numbers.items():
-                    if method == name or name not in numbers:
-                        continue
-                    pairs = (own.rename(seeds) - numbers[name].rename(seeds)).dropna(how="all")
-                    if len(pairs) > 1:
-                        head = {"setting": setting, "method": method, "minus": name}
-                        numbers_told = pairs.apply(difference, form=f"+{measure.form}")
-                        rows.append({**head, "pairs": len(pairs), **numbers_told})
-            table = pd.DataFrame(rows)
+            table = pd.DataFrame(self._compared(measure, tables, baseline))
             if len(table):
                 one = table["setting"].nunique() == 1
                 title = f"Paired differences in {measure.title.lower()}"
                 found[title] = table.drop(columns="setting") if one else table
                 self.notes[title] = DIFFERENCES
         return found
+
+    def _compared(
+        self, measure: Measure, tables: Mapping[Label, pd.DataFrame], baseline: str | None
+    ) -> Iterator[dict[str, object]]:
+        seeds = self._summary.frame.set_index("run")["seed"]
+        for setting, of in by_setting(tables).items():
+            name = baseline or self._summary.baseline(setting)
+            numbers = {method: measure.by_run(table).rename(seeds) for method, table in of.items()}
+            base = numbers.pop(name, pd.DataFrame())
+            for method, own in numbers.items():
+                pairs = (own - base).dropna(how="all")
+                if len(pairs) > 1:
+                    head = {"setting": setting, "method": method, "minus": name}
+                    values = pairs.apply(difference, form=f"+{measure.form}")
+                    yield {**head, "pairs": len(pairs), **values}
 
     def pictures(self) -> Iterator[Picture]:
         """Every measure's pictures: the methods of a setting, and a method's settings."""
