@@ -45,10 +45,12 @@ class ModelState:
     Attributes:
         arrays: weights, the strategy's and the method's own, by kind and name.
         last_accepted: by client.
+        train_sizes: by client, its training images at the last update; 0 if it had not come yet.
     """
 
     arrays: Weights
     last_accepted: list[int]
+    train_sizes: list[int]
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
@@ -62,6 +64,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
             "round": checkpoint.round,
             "seconds": checkpoint.seconds,
             "last_accepted": checkpoint.model.last_accepted,
+            "train_sizes": checkpoint.model.train_sizes,
             "patience": checkpoint.patience,
         }
     )
@@ -105,7 +108,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if metadata[DIGEST] != digest(metadata[FACTS], arrays):
         raise ValueError("its checksum does not fit")
     facts = json.loads(metadata[FACTS])
-    model = ModelState(arrays, facts["last_accepted"])
+    model = ModelState(arrays, facts["last_accepted"], facts["train_sizes"])
     return Checkpoint(facts["round"], facts["seconds"], model, facts["patience"])
 
 

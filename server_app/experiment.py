@@ -60,17 +60,22 @@ class Experiment(LocalConfig):
     def _server_fits(self) -> "Experiment":
         guard, strategy, name = self.guardian(), self.aggregation(), self.strategy["name"]
         try:
-            strategy.check(self.participants)
+            strategy.check(self.participants, self.num_clients)
         except ConfigError as error:
             raise error.under("strategy") from None
-        if not strategy.averages:
-            for member, method in zip(self.local_method().members(), self.methods(), strict=True):
-                if member.server_half:
-                    allowed = (
-                        f"method={method} corrects the mean of the clients' models, which this "
-                        "strategy does not move to; choose strategy=fedavg or another mean"
-                    )
-                    raise ConfigError("strategy", name, allowed)
+        for member, method in zip(self.local_method().members(), self.methods(), strict=True):
+            if member.server_half and not strategy.averages:
+                allowed = (
+                    f"method={method} corrects the mean of the clients' models, which this "
+                    "strategy does not move to; choose strategy=fedavg or another mean"
+                )
+                raise ConfigError("strategy", name, allowed)
+            if member.server_half and guard.shortens:
+                allowed = (
+                    f"method={method} has clients remember whole what they sent, of which the "
+                    "server would take a part; choose guard=drop"
+                )
+                raise ConfigError("guard", self.guard["name"], allowed)
         if strategy.private and self.network().norm == "batch":
             allowed = "batch norm's statistics would tell of the data; add model.norm=group"
             raise ConfigError("strategy", name, allowed)

@@ -32,7 +32,8 @@ class GlobalModel:
     Args:
         experiment: the experiment.
         worker: the server's.
-        sizes: by client, its training images; looked at each round, as sites come late.
+        sizes: by client, its training images; looked at each round, as sites come late, and filled
+            in by `restore` for those that are not back.
 
     Attributes:
         weights: as they are now.
@@ -40,7 +41,7 @@ class GlobalModel:
         least_updates: how many accepted updates a round needs to move them.
     """
 
-    def __init__(self, experiment: Experiment, worker: Worker, sizes: Sequence[int]) -> None:
+    def __init__(self, experiment: Experiment, worker: Worker, sizes: list[int]) -> None:
         strategy = experiment.aggregation()
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
@@ -57,6 +58,7 @@ class GlobalModel:
         self._linear, self._participants = strategy.linear, experiment.participants
         self._keeps = experiment.watch.models_every is not None
         self._sizes, self._weight = sizes, strategy.weight
+        self._sizes_before = [0] * experiment.num_clients
 
     @property
     def broadcast(self) -> Weights:
@@ -96,7 +98,7 @@ class GlobalModel:
         half = from_tensors(self._server_half.state) if self._server_half else {}
         kinds = {WEIGHTS: self.weights, STRATEGY: self._aggregator.state(), HALF: half}
         arrays = {f"{kind}/{name}": v for kind, found in kinds.items() for name, v in found.items()}
-        return ModelState(arrays, list(self.last_accepted))
+        return ModelState(arrays, list(self.last_accepted), list(self._sizes_before))
 
     def restore(self, state: ModelState) -> None:
         """Put back what `state` gave."""
@@ -110,6 +112,9 @@ class GlobalModel:
             for name, tensor in to_tensors(kinds[HALF]).items():
                 self._server_half.state[name].copy_(tensor)
         self.last_accepted = list(state.last_accepted)
+        self._sizes_before = list(state.train_sizes)
+        found = zip(self._sizes, state.train_sizes, strict=True)
+        self._sizes[:] = [now or before for now, before in found]
 
     def records(self, kind: str) -> dict[str, ArrayRecord]:
         """What a client needs for a message of a kind, as Flower sends it."""
@@ -136,10 +141,10 @@ class GlobalModel:
         after = self._aggregator.aggregate(server_round, intake, grid)
         if self._server_half:
             counts = list(map(self._weight, self._sizes))
-            share = sum(counts[client] for client in sorted(intake.accepted))
-            clients = Contribution(
-                share / sum(counts), to_tensors(intake.mean()), intake.mean_extra()
-            )
+            share = sum(counts[client] for client in sorted(intake.accepted)) / sum(counts)
+            known = sum(map(self._weight, self._sizes_before)) / sum(counts)
+            mean, beside = to_tensors(intake.mean()), intake.mean_extra()
+            clients = Contribution(share, mean, beside, known)
             new = self._server_half.update(to_tensors(before), to_tensors(after), clients)
             after = from_tensors(new)
         for name, value in after.items():
@@ -148,6 +153,6 @@ class GlobalModel:
                     f"round {server_round}: strategy={self._strategy_name} made {name} of numbers "
                     "that are not finite; the model of the round before is in the checkpoint"
                 )
-        self.weights = after
+        self.weights, self._sizes_before = after, list(self._sizes)
         for client in intake.accepted:
             self.last_accepted[client] = server_round

@@ -40,7 +40,7 @@ class Intake:
         moved: by client, how far its weights are from `before`, float32, where each is looked at.
             Small numbers keep their precision: the distance between two clients' weights is
             computed from them without cancellation.
-        models: by client, its model, where each is kept.
+        models: by client, its model as it was sent, where each is kept.
         adds_up: whether all that is needed of the updates is their sum.
     """
 
@@ -78,7 +78,7 @@ class Intake:
         if self._judgement:
             self._judgement.hold(client, weights, extra)
         else:
-            self._add(client, weights, extra)
+            self._add(client, weights, extra, weights)
 
     def settle(self) -> dict[int, tuple[float, str]]:
         """Have what is held judged beside each other, and take in what counts.
@@ -91,14 +91,14 @@ class Intake:
             share, reason = verdict.share, verdict.reason
             if share > 0:
                 try:
-                    self._add(verdict.client, verdict.weights, verdict.extra)
+                    self._add(verdict.client, verdict.weights, verdict.extra, verdict.sent)
                 except TrainingError as error:
                     share, reason = 0.0, str(error)
             if reason:
                 found[verdict.client] = share, reason
         return found
 
-    def _add(self, client: int, weights: Weights, extra: Weights) -> None:
+    def _add(self, client: int, weights: Weights, extra: Weights, sent: Weights) -> None:
         share = self.shares[client]
         part = self._weights.part(to_tensors(chosen(weights, self._summed)), share)
         part_extra = self._extra.part(to_tensors(extra), share)
@@ -111,7 +111,7 @@ class Intake:
                 }
             )
         if self._keep:
-            self.models[client] = weights
+            self.models[client] = sent
         self._weights.add(part)
         self._extra.add(part_extra)
         self.accepted.append(client)

@@ -18,6 +18,7 @@ class Verdict(NamedTuple):
         reason: why not all of it; empty if all of it does.
         weights: what counts, unless nothing does.
         extra: what the method sent beside it, likewise.
+        sent: the weights as the client sent them.
     """
 
     client: int
@@ -25,6 +26,7 @@ class Verdict(NamedTuple):
     reason: str
     weights: Weights
     extra: Weights
+    sent: Weights
 
 
 class Judgement:
@@ -70,7 +72,8 @@ class Judgement:
                 middle = median(lengths.values())
                 reason = f"its {kind} moved by {lengths[client]:.4g}, the median is {middle:.4g}"
             whole = share in (0, 1)  # all of it counts, or nothing, and that stays as it is
-            yield Verdict(client, share, reason, *(sent if whole else self._near(*sent, share)))
+            counted = sent if whole else self._near(*sent, share)
+            yield Verdict(client, share, reason, *counted, sent[0])
 
     def _near(self, weights: Weights, extra: Weights, share: float) -> tuple[Weights, Weights]:
         near = shorten(to_tensors(weights), to_tensors(extra), to_tensors(self._before), share)

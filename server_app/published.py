@@ -1,11 +1,18 @@
 """A paper's numbers, as ``conf/experiment/`` has them, and which of them a run can stand beside."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any
 
+from omegaconf import OmegaConf
 from pydantic import Field
 
+from server_app.choices import CONF, choices
+from server_app.flattening import flat
 from task.config import Strict
+
+# What a table may leave unsaid; the rest either says where, or how fast, or what is looked at.
+GROUPS = ("method", "model", "partition", "augmentation", "strategy", "guard", "optim")
 
 Settings = Mapping[str, str | int | float | bool | None]
 
@@ -53,10 +60,35 @@ def value_at(config: Mapping[str, Any], key: str) -> Any:
 
 
 def beside(config: Mapping[str, Any], tables: list[Table]) -> list[tuple[str, Cell]]:
-    """The published numbers of the very settings that `config` has, each with its table's name."""
+    """The published numbers of the very settings that `config` has, each with its table's name.
+
+    What a table does not say has to be as ``conf/`` has it.
+    """
+    changed = {key for group in GROUPS for key in changes(config, group)}
     return [
         (table.name, cell)
         for table in tables
         for cell in table.cells
-        if all(value_at(config, key) == value for key, value in {**table.at, **cell.at}.items())
+        if changed <= (said := {**table.at, **cell.at}).keys()
+        and all(value_at(config, key) == value for key, value in said.items())
     ]
+
+
+def changes(config: Mapping[str, Any], group: str) -> set[str]:
+    """The dotted keys of a group in which a configuration differs from what it has chosen there."""
+    own = config.get(group, {})
+    name = own.get("name", choices()[group][0])
+    usual = chosen(group, name) if name in choices()[group] else {}
+    return {
+        f"{group}.{key}"
+        for key, value in flat(own).items()
+        if key in usual and value != usual[key] and not str(usual[key]).startswith("${")
+    }
+
+
+@cache
+def chosen(group: str, name: str) -> dict[str, Any]:
+    """What a file of ``conf/`` says."""
+    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"), resolve=False)
+    assert isinstance(values, dict)
+    return flat({str(key): value for key, value in values.items()})

@@ -18,10 +18,12 @@ class Guard:
     Attributes:
         most_images: a client that says it trains on more is refused.
         looks: whether it looks at each update, which then has to be sent and kept by itself.
+        shortens: whether an update may count in part.
     """
 
     most_images: int
     looks: ClassVar[bool] = True
+    shortens: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def __post_init__(self) -> None:

@@ -49,8 +49,8 @@ class StrategySettings(ABC):
         """The number of accepted clients below which a round changes nothing."""
         return 1
 
-    def check(self, participants: int) -> None:  # noqa: B027  (most serve any number)
-        """Refuse settings that rounds of so many participants cannot serve.
+    def check(self, participants: int, num_clients: int) -> None:  # noqa: B027  (most serve any number)
+        """Refuse settings that rounds of so many participants, of all clients, cannot serve.
 
         Raises:
             ConfigError: there are too few.

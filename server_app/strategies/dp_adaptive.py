@@ -65,7 +65,7 @@ class DpAdaptiveSettings(PrivateSettings):
         if self.clipped_count_deviation is not None and self.clipped_count_deviation <= 0:
             refuse(self, "clipped_count_deviation", "must be above 0, or null")
 
-    def check(self, participants: int) -> None:
+    def check(self, participants: int, num_clients: int) -> None:
         deviation = self.clipped_count_deviation or participants / 20
         if self.noise_multiplier >= 2 * deviation:
             refuse(

@@ -30,9 +30,9 @@ class DpFixedSettings(FixedNormSettings):
         if not 0 < self.delta < 1:
             refuse(self, "delta", "must be above 0 and below 1")
 
-    def check(self, participants: int) -> None:
-        if self.delta >= 1 / participants:
-            refuse(self, "delta", f"must be below 1 / participants, here 1 / {participants}")
+    def check(self, participants: int, num_clients: int) -> None:
+        if self.delta >= 1 / num_clients:
+            refuse(self, "delta", f"must be below 1 / num_clients, here 1 / {num_clients}")
 
     def account(self, rounds: int) -> dict[str, Any]:
         """Every round counts for every client: who is sampled is no secret, and amplifies nothing.

@@ -31,7 +31,7 @@ class FedTrimmedAvgSettings(StrategySettings):
     def least_updates(self) -> int:
         return 1 if not self.trimmed else math.ceil(1 / self.trimmed)
 
-    def check(self, participants: int) -> None:
+    def check(self, participants: int, num_clients: int) -> None:
         if participants < self.least_updates():
             refuse(
                 self,

@@ -27,8 +27,8 @@ class MultiKrumSettings(RobustSettings):
         if self.selected is not None and self.selected < 1:
             refuse(self, "selected", "must be at least 1, or null for all but num_malicious")
 
-    def check(self, participants: int) -> None:
-        super().check(participants)
+    def check(self, participants: int, num_clients: int) -> None:
+        super().check(participants, num_clients)
         if self.selected is not None and self.selected > participants - self.num_malicious:
             most = participants - self.num_malicious
             refuse(self, "selected", f"must be at most participants - num_malicious = {most}")

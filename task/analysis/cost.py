@@ -37,7 +37,7 @@ class Cost:
 def training_cost(config: LocalConfig, channels: int, image_size: int, classes: int) -> Cost:
     """The cost of a method in its second round, when it has a memory if it keeps one.
 
-    Of a method that varies the network from batch to batch it is the mean of `DRAWS` batches.
+    Of a method whose batches differ in cost it is the mean of `DRAWS` of them.
     Batches of `ROWS` images are counted. Every operation is done once, for each image, or for each
     pair of them, so that the three tell what one of `config.batch_size` takes.
     """
@@ -61,7 +61,7 @@ def operations(
     method: Method, model: nn.Module, shape: tuple[int, int, int, int], classes: int
 ) -> tuple[float, float]:
     """The operations of a batch up to the loss, and with the backward pass."""
-    batches = DRAWS if any(member.varies_network for member in method.members()) else 1
+    batches = DRAWS if any(member.varies_cost for member in method.members()) else 1
     forward = 0
     with FlopCounterMode(display=False) as counter:
         for _ in range(batches):

@@ -78,6 +78,12 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
             f"site {site.name} trains {site.most_epochs} local epochs a round at most (its "
             f"max-epochs), and the experiment asks for {config.local_epochs}"
         )
+    for member, method in zip(config.local_method().members(), config.methods(), strict=True):
+        if site.most_norm is not None and member.server_half:
+            raise SiteError(
+                f"site {site.name} shortens what it sends (its max-norm), and method={method} has "
+                "clients remember it whole; choose another method"
+            )
     split = hold_out(dataset.train, config.seed, client)
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")

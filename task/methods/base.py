@@ -59,11 +59,14 @@ class Contribution(NamedTuple):
         share: their part in the federation's objective; 1 if every client took part.
         weights: the mean of their trained models, by their parts in the objective, float64.
         extra: the same mean of what their ``finish`` sent along.
+        known: the part of today's objective that the update before this one knew of; below 1 where
+            clients have come since, by which a mean over all clients shrinks.
     """
 
     share: float
     weights: Tensors
     extra: Tensors
+    known: float
 
 
 class ServerHalf(ABC):
@@ -104,6 +107,7 @@ class Method:
         memory: whether ``finish`` keeps something for the client's next round.
         server_half: whether ``server`` gives one, so that aggregation must be a mean.
         varies_network: whether the network computes something else in each batch.
+        varies_cost: whether one batch may take more operations than another.
         bounds_gradients: whether its ``gradients`` limits them, and so comes after all others'.
     """
 
@@ -112,6 +116,7 @@ class Method:
     memory: ClassVar[bool] = False
     server_half: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
+    varies_cost: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 

@@ -97,6 +97,6 @@ class DynamicMean(ServerHalf):
     def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
         for name, value in self.state.items():
             moved: Tensor = clients.weights[name] - before[name]
-            value.sub_(moved, alpha=self._weight * clients.share)
+            value.mul_(clients.known).sub_(moved, alpha=self._weight * clients.share)
         shifted = {name: after[name] - value / self._weight for name, value in self.state.items()}
         return {**after, **shifted}

@@ -50,6 +50,7 @@ class GradAug(Method):
 
     terms: ClassVar = ("l_kd",)
     residual: ClassVar = True
+    varies_cost: ClassVar = True
 
     distillation_weight: float
     subnetworks: int

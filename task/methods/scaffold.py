@@ -88,5 +88,5 @@ class ControlVariate(ServerHalf):
 
     def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
         for name, value in self.state.items():
-            value.add_(clients.extra[name], alpha=clients.share)
+            value.mul_(clients.known).add_(clients.extra[name], alpha=clients.share)
         return dict(after)

@@ -35,6 +35,7 @@ class StochDepth(Method):
 
     residual: ClassVar = True
     varies_network: ClassVar = True
+    varies_cost: ClassVar = True
 
     keep_rate: float
 

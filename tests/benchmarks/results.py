@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE
 from server_app.report.pictures import pictures
 from server_app.report.records import Run, read_runs
-from server_app.report.summary import LAST_FIVE, Summary, mean_and_sd
+from server_app.report.summary import LAST, LAST_FIVE, Summary, mean_and_sd
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
 
@@ -66,6 +66,9 @@ MANY = "num_clients=50 partition=iid rounds=15 local_epochs=2"
 NOISE = "strategy=dp_fixed strategy.noise_multiplier=0,0.1,0.3,1"
 OTHER_SEEDS, GROUP_NORM = "seed=10,11", "model.norm=group"
 CLIPPED = "method=univarfl method.energy_eps=1e-3 optim.max_gradient_norm=10"
+WEIGHED = f"{SMALL_DIGITS} alpha=0.01,0.05 seed=10,11,12,13,14,15"
+WEIGHTS = "method=univarfl method.variance_weight=0,2.5,10,40"
+PAPERS_WEIGHT = "univarfl (variance_weight=2.5)"
 EPSILONS = f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl method.energy_eps=1e-3,0.03,0.1,0.3,1"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
@@ -74,9 +77,26 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
     """Each method's accuracy, and its differences from FedAvg's on the same seeds."""
     settings = {setting for setting, _ in summary.counted}
     first = summary.glance() if len(settings) > 1 else summary.accuracies()
-    last, five = summary.differences(), summary.differences(reading=LAST_FIVE)
+    return [first, compared(summary)]
+
+
+def compared(summary: Summary, baseline: str | None = None) -> pd.DataFrame:
+    """Each method's differences from a baseline on the same seeds, of both readings."""
+    last, five = (summary.differences(baseline, reading) for reading in (LAST, LAST_FIVE))
     heads = [*summary.keys, "method", "minus", "pairs"]
-    return [first, last.merge(five, on=heads, how="left", suffixes=("", ", last five"))]
+    return last.merge(five, on=heads, how="left", suffixes=("", ", last five"))
+
+
+def weighed(summary: Summary) -> list[pd.DataFrame]:
+    """The same of validation accuracy, by which weights are chosen; then against the paper's."""
+    judged = Summary([untested(run) for run in summary.runs])
+    return [*accuracies(judged), compared(judged, PAPERS_WEIGHT)]
+
+
+def untested(run: Run) -> Run:
+    """A run that is judged by validation."""
+    kept = {key: values for key, values in run.series.items() if key[0] != "test"}
+    return replace(run, series=kept)
 
 
 def validated(summary: Summary) -> list[pd.DataFrame]:
@@ -186,6 +206,11 @@ STUDIES = {
             )
         ),
         tables=validated,
+    ),
+    # Twenty minutes.
+    "weights": Study(
+        (f"{WEIGHED} method=fedavg", f"{WEIGHED} {WEIGHTS}"),
+        tables=weighed,
     ),
     # Five minutes.
     "group": Study(

@@ -15,7 +15,7 @@ SETTINGS = {
     "strategy=dp_fixed model.norm=group": {
         "strategy.clipping_norm=0": "must be above 0",
         "strategy.delta=1": "must be above 0 and below 1",
-        "strategy.delta=0.2": "must be below 1 / participants, here 1 / 10",
+        "strategy.delta=0.2": "must be below 1 / num_clients, here 1 / 10",
     },
     "strategy=dp_client_fixed model.norm=group": {"strategy.clipping_norm=0": "must be above 0"},
     "strategy=krum": {"strategy.num_malicious=-1": "must be at least 0"},

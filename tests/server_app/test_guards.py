@@ -55,6 +55,16 @@ def test_it_is_shortened_to_the_bound() -> None:
     assert intake.mean()["count"] == 2
 
 
+def test_a_model_is_kept_as_it_was_sent() -> None:
+    alike = dict.fromkeys(range(3), 1 / 3)
+    guard = Clip(most_images=10, times_median=3.0)
+    intake = Intake(BEFORE, {}, alike, dict.fromkeys(alike, 5), guard, {"w"}, False, True, True)
+    for client, moved in enumerate((1.0, 1.0, 6.0)):
+        intake.take(client, {**BEFORE, "w": np.array([0.0, moved], np.float32)}, {})
+    intake.settle()
+    assert [intake.models[client]["w"][1] for client in alike] == [1.0, 1.0, 6.0]
+
+
 def test_two_have_nobody_to_be_compared_with() -> None:
     intake, reasons = settled(
         Drop(most_images=10, times_median=3.0), {0: (1.0, 0.0), 1: (99.0, 0.0)}
@@ -90,5 +100,7 @@ def test_a_guard_that_finds_nothing_changes_nothing(train: Train) -> None:
 def test_bounds_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"guard.times_median=1.0: must be above 1"):
         compose_experiment(["guard=drop", "guard.times_median=1.0"])
+    with pytest.raises(ConfigError, match=r"guard=clip: method=scaffold has clients remember"):
+        compose_experiment(["guard=clip", "method=mixup+scaffold"])
     with pytest.raises(ConfigError, match=r"guard=drop: who is dropped would tell of the data"):
         compose_experiment(["strategy=dp_fixed", "model.norm=group", "guard=drop"])

@@ -31,7 +31,7 @@ class RobustSettings(StrategySettings):
         times, plus = self.participants_needed
         return times * self.num_malicious + plus
 
-    def check(self, participants: int) -> None:
+    def check(self, participants: int, num_clients: int) -> None:
         if participants < self.least_updates():
             times, plus = self.participants_needed
             refuse(

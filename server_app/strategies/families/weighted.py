@@ -49,7 +49,10 @@ class AdaptiveSettings(WeightedSettings):
 
 @dataclass
 class MomentSettings(AdaptiveSettings):
-    """An adaptive strategy with decaying moments; Flower corrects Adam's for their start from 0.
+    """An adaptive strategy with decaying moments.
+
+    Flower corrects Adam's for their start from 0 as if one more round had been: at the usual decays
+    the first update has 0.74 of the corrected length.
 
     Attributes:
         optimiser: Flower's strategy.

@@ -39,34 +39,37 @@ def local(method: Method, model: Point, client: int, this: LocalRound) -> Contri
     this.memory.clear()  # type: ignore[attr-defined]
     this.memory.update(outcome.memory)  # type: ignore[attr-defined]
     weights = {name: value.clone() for name, value in model.state_dict().items()}
-    return Contribution(0.5, weights, outcome.extra)
+    return Contribution(0.5, weights, outcome.extra, 1.0)
 
 
-def together(given: Sequence[Contribution]) -> Contribution:
-    """Clients that all have the same part in the objective."""
+def together(given: Sequence[Contribution], known: int, before: int) -> Contribution:
+    """Clients that all have the same part in the objective, of those that are known."""
 
     def mean(values: Sequence[Tensors]) -> dict[str, Tensor]:
         return {name: torch.stack([v[name] for v in values]).mean(dim=0) for name in values[0]}
 
     weights, extra = mean([c.weights for c in given]), mean([c.extra for c in given])
-    return Contribution(sum(c.share for c in given), weights, extra)
+    return Contribution(len(given) / known, weights, extra, before / known)
 
 
-def final(method: Method, rounds: int, absent: int = 0) -> float:
-    """The global w; every `absent`-th round takes client 0 alone."""
+def final(method: Method, rounds: int, absent: int = 0, late: int = 0) -> float:
+    """The global w; every `absent`-th round takes client 0 alone, and client 1 comes `late`."""
     model = Point()
     weights: dict[str, Tensor] = {"w": torch.zeros((), dtype=torch.float64)}
     half = method.server(weights)
     memories: list[dict[str, Tensor]] = [{}, {}]
+    before = 0
     for server_round in range(1, rounds + 1):
-        everybody = [0] if absent and server_round % absent == 0 else [0, 1]
+        known = 1 if server_round <= late else 2
+        everybody = [0] if absent and server_round % absent == 0 else [0, 1][:known]
         given = []
         for client in everybody:
             model.load_state_dict(weights)
             broadcast = half.broadcast() if half else {}
             this = LocalRound(server_round, client, torch.Generator(), memories[client], broadcast)
             given.append(local(method, model, client, this))
-        everyone = together(given)
+        everyone = together(given, known, before)
+        before = known
         after = dict(everyone.weights)
         weights = half.update(weights, after, everyone) if half else after
     return weights["w"].item()
@@ -85,3 +88,8 @@ def test_they_reach_it_when_a_client_is_absent_now_and_then() -> None:
     """FedDyn leaves it in the very rounds that client 0 trains alone, and comes back."""
     assert final(Scaffold(), 300, absent=7) == pytest.approx(3.0, abs=1e-2)
     assert final(FedDyn(dynamic_weight=1.0), 300, absent=7) == pytest.approx(3.0, abs=1e-2)
+
+
+@pytest.mark.parametrize("method", [Scaffold(), FedDyn(dynamic_weight=1.0)])
+def test_they_reach_it_when_a_client_comes_late(method: Method) -> None:
+    assert final(method, 300, late=3) == pytest.approx(3.0, abs=1e-2)

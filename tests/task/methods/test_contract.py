@@ -45,7 +45,7 @@ def server_half(one: Worker) -> ServerHalf | None:
 
 def updated(half: ServerHalf | None, before: Mapping[str, Tensor], result: LocalResult) -> None:
     if half is not None:
-        half.update(before, result.weights, Contribution(0.5, result.weights, result.extra))
+        half.update(before, result.weights, Contribution(0.5, result.weights, result.extra, 1.0))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -116,7 +116,7 @@ class TestEveryMethod:
         assert first.extra.keys() == half.broadcast().keys()
         updated(half, weights, first)
         restored.state = {name: value.clone() for name, value in half.state.items()}
-        given = Contribution(0.5, first.weights, first.extra)
+        given = Contribution(0.5, first.weights, first.extra, 1.0)
         new = half.update(weights, first.weights, given)
         assert same(new, restored.update(weights, first.weights, given))
         assert same(half.state, restored.state)
