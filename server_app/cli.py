@@ -108,7 +108,8 @@ full round. A run counts as done if output_dir holds a completed one of the same
 same code, whoever ran it. So a sweep can be interrupted, given more seeds, or started twice at
 once. Runs are in-process unless engine=flower is said; the results are the same, bit for bit.
 \b
-Tables of the papers ('univarfl papers' tells what they cost):
+Tables of the papers ('univarfl papers' tells what they cost), for which DATA=DIRECTORY holds a
+directory of each data set's name, else ./data:
   sweep={" | ".join(names_in(SWEEPS))}
 \b
 Beside the runs it leaves sweeps/TIME.csv, with each cell's status, and a log of what runs printed.
@@ -147,7 +148,7 @@ def sweep(
         cells = cells_of(overrides or [])
         if dry_run:
             for cell in cells:
-                print(cell.label + (f"  refused: {cell.refusal}" if cell.refusal else ""))
+                print(cell.label + (f"  refused: {reason}" if (reason := cell.reason()) else ""))
             return
         Sweep(cells, jobs).run()
     except KeyboardInterrupt:

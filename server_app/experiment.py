@@ -82,6 +82,9 @@ class Experiment(LocalConfig):
         if strategy.private and guard.looks:
             allowed = "who is dropped would tell of the data; add guard=none"
             raise ConfigError("guard", self.guard["name"], allowed)
+        if (self.watch.models_every or 0) > self.rounds:
+            allowed = f"would keep nothing of {self.rounds} rounds; choose that or fewer"
+            raise ConfigError("watch.models_every", self.watch.models_every, allowed)
         if strategy.private and self.watch.models_every:
             allowed = f"a client's own model has no noise, so not with strategy={name}"
             raise ConfigError("watch.models_every", self.watch.models_every, allowed)

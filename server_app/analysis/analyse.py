@@ -7,6 +7,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from rich.console import Console
 from rich.progress import track
 from safetensors import SafetensorError
@@ -22,7 +23,7 @@ from server_app.analysis.singular_values import SingularValues
 from server_app.analysis.spread import Spread
 from server_app.analysis.subject import Subject
 from server_app.report.canvas import STYLE, Picture, slug
-from server_app.report.records import Run, read_runs
+from server_app.report.records import RecordError, Run, read_runs
 from task.causes import explained
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from task.files import write_whole
@@ -144,13 +145,20 @@ def read_table(measure: Measure, run: Run) -> pd.DataFrame | None:
     """What a measure found of a run; None if it was not looked at.
 
     Raises:
-        ValueError: the table is not as it was written.
+        RecordError: the table is not as it was written.
     """
     path = run.directory / DIRECTORY / f"{measure.name}.csv"
     if not path.exists():
         return None
-    table = pd.read_csv(path, keep_default_na=False, na_values=[""])  # a class may be called NA
     columns = (*measure.columns, SAMPLE)
-    if tuple(table.columns) != columns or not len(table):
-        raise ValueError(f"{DIRECTORY}/{path.name} has not the columns {columns}, or no rows")
+    numbers = [column for column in columns if column not in measure.words]
+    try:
+        table = pd.read_csv(path, keep_default_na=False, na_values=[""])  # a class may be called NA
+        whole = tuple(table.columns) == columns and len(table)
+        wrong = not whole or any(not is_numeric_dtype(table[column]) for column in numbers)
+    except (OSError, ValueError):
+        wrong = True
+    if wrong:
+        again = f"univarfl analyse {run.directory} --only {measure.name}"
+        raise RecordError(f"{DIRECTORY}/{path.name} is not as it was written; again: {again}")
     return table.assign(run=run.directory.name)

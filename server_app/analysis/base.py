@@ -4,14 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from server_app.analysis.subject import Subject
 from server_app.report.canvas import blank, finish, line
-from server_app.report.summary import mean_and_sd
+from server_app.report.summary import alike, mean_and_sd
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -31,6 +30,7 @@ class Measure(ABC):
         title: its heading.
         note: what a reader of its tables and pictures should know.
         columns: its table's.
+        words: those of them that hold no numbers.
         together: whether its pictures hold several runs; else each shows a single one.
         sampled: whether it looks at samples of images, whose size then matters.
         form: how the numbers of `by_run` are written.
@@ -40,6 +40,7 @@ class Measure(ABC):
     title: ClassVar[str]
     note: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
+    words: ClassVar[tuple[str, ...]] = ()
     together: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
     form: ClassVar[str] = ".4g"
@@ -99,12 +100,11 @@ def lines(tables: Tables, value: str, index: str, title: str, ylabel: str) -> It
         if wide.size:
             line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
     axes.set(xlabel=index, ylabel=ylabel)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if finish(axes):
         yield Drawing(title, figure)
 
 
 def told(values: "pd.Series[float]", form: str) -> str:
-    """Mean and deviation, or the mean alone where all values are the same but for rounding."""
-    same = len(values) and np.allclose(values, values.iloc[0], rtol=1e-9, atol=0, equal_nan=True)
-    return mean_and_sd(values[:1] if same else values, form)
+    """Mean and deviation, or the mean alone where all values are the same."""
+    return mean_and_sd(values[:1] if alike(values) else values, form)

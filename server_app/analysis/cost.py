@@ -5,6 +5,7 @@ import pandas as pd
 from server_app.analysis.base import Measure
 from server_app.analysis.subject import Subject
 from task.analysis.cost import training_cost
+from task.errors import DataError, system_reason
 
 MILLION = 1e6
 
@@ -30,11 +31,24 @@ class ClientCost(Measure):
         dataset = subject.worker.data.dataset
         _, size, _, channels = dataset.images.shape
         cost = training_cost(subject.config, channels, size, len(dataset.classes))
-        clients = pd.read_csv(subject.run.directory / "clients.csv")
-        seconds = clients[clients["status"] == "ok"]["seconds"].mean()
-        row = (cost.forward / MILLION, cost.step / MILLION, cost.stored / MILLION, seconds)
+        row = (cost.forward / MILLION, cost.step / MILLION, cost.stored / MILLION, spent(subject))
         return pd.DataFrame([row], columns=list(self.columns))
 
     def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
         """All of them; only the seconds differ between runs."""
         return table.set_index("run")[list(self.columns)]
+
+
+def spent(subject: Subject) -> float:
+    """The mean seconds of a client's local training.
+
+    Raises:
+        DataError: ``clients.csv`` cannot be read.
+    """
+    try:
+        clients = pd.read_csv(subject.run.directory / "clients.csv")
+        return float(pd.to_numeric(clients[clients["status"] == "ok"]["seconds"]).mean())
+    except OSError as error:
+        raise DataError(f"clients.csv: {system_reason(error)}") from None
+    except (KeyError, TypeError, ValueError):
+        raise DataError("clients.csv is not as a run writes it") from None

@@ -29,6 +29,7 @@ class Features(Measure):
         "whom counts: distances and axes have no unit."
     )
     columns = ("client", "class", "domain", "x", "y")
+    words = ("class", "domain")
     together = False
 
     def missing(self, subject: Subject) -> str:
@@ -76,9 +77,11 @@ class Features(Measure):
                 figure, axes = blank()
                 for place, name in enumerate(names):
                     part = table[table[column] == name]
+                    colour = COLOURS[place % len(COLOURS)]
                     axes.scatter(
-                        part["x"], part["y"], s=9, label=clipped(str(name)),
-                        color=COLOURS[place % len(COLOURS)], marker=MARKERS[place % len(MARKERS)],
+                        part["x"], part["y"], s=9, label=clipped(str(name)), edgecolors=colour,
+                        facecolors=colour if place < len(COLOURS) else "none",
+                        marker=MARKERS[place % len(MARKERS)],
                     )  # fmt: skip
                 finish(axes)
                 axes.grid(False)

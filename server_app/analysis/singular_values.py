@@ -12,6 +12,7 @@ from server_app.report.canvas import blank, finish, line
 from server_app.weights import Readable
 
 CLASSIFIER, GLOBAL = "classifier.weight", "global"
+NEAR = 0.4
 
 
 class SingularValues(Measure):
@@ -25,6 +26,7 @@ class SingularValues(Measure):
         "training in the last round that was kept (mean over clients)."
     )
     columns = ("round", "model", "index", "value")
+    words = ("model",)
     sampled = False
 
     def measure(self, subject: Subject) -> pd.DataFrame:
@@ -53,7 +55,8 @@ class SingularValues(Measure):
                 index = np.arange(1, shares.shape[1] + 1)
                 line(axes, index, by_run.to_numpy(), label, list(tables))
             axes.set(xlabel="singular value", ylabel="share of the largest", yscale="log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+            near = axes.get_ylim()[0] > NEAR  # so little of a decade that each tenth has its place
+            axes.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if near else (1, 2, 3, 5, 7)))
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_locator(NullLocator())
             if finish(axes):

@@ -34,6 +34,7 @@ class Spread(Measure):
         "table has the last round that was kept."
     )
     columns = ("round", "client", "model", "images", "measure", "class", "value")
+    words = ("model", "images", "measure")
     form = ".3f"
 
     def missing(self, subject: Subject) -> str:

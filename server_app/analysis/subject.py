@@ -21,7 +21,7 @@ from task.seeding import numpy_generator, torch_generator
 from task.worker import Worker, shared_worker
 
 LEAST_IMAGES = 2
-KEPT_MODELS = "models of single rounds (train with watch.models_every=5)"
+KEPT_MODELS = "models of single rounds (train with watch.models_every=1, or every so many)"
 TOLERANCE = 1e-2  # of eigenvalues, relative
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from server_app.analysis.analyse import MEASURES, SAMPLE, pictures_of, read_table
-from server_app.analysis.base import Measure, told
+from server_app.analysis.base import Measure
 from server_app.report.canvas import Picture
-from server_app.report.records import Run
-from server_app.report.summary import CONFIDENCE, Summary, interval
+from server_app.report.records import RecordError, Run
+from server_app.report.summary import CONFIDENCE, Summary, difference
 
 Label = tuple[str, str]
 DIFFERENCES = (
@@ -41,19 +41,26 @@ class Analyses:
             sizes = sorted({size for table in found.values() for size in table[SAMPLE]})
             if measure.sampled and len(sizes) > 1:
                 told = " and ".join(map(str, sizes))
-                self.problems.append(f"{measure.name}: runs were analysed with --images {told}")
+                self.problems.append(
+                    f"{measure.name}: runs were analysed with --images {told}; do it again with one"
+                )
             elif found:
                 self._found[measure] = found
                 most = f" At most {sizes[0]} images of each client and of the test set."
-                self.notes[measure.title] = measure.note + (most if measure.sampled else "")
+                first = " Each picture is of one run, a method's first seed."
+                self.notes[measure.title] = (
+                    measure.note
+                    + (most if measure.sampled else "")
+                    + ("" if measure.together else first)
+                )
 
     def _read(self, measure: Measure, runs: list[Run]) -> list[pd.DataFrame]:
         tables = []
         for run in runs:
             try:
                 table = read_table(measure, run)
-            except (OSError, ValueError) as error:
-                self.problems.append(f"{run.directory.name}: {error}")
+            except RecordError as error:
+                self.problems.append(f"{run.directory.name}: {error}; the run is there without it")
             else:
                 tables += [table] if table is not None else []
         return tables
@@ -105,13 +112,6 @@ class Analyses:
             for method, of in methods.items():
                 if measure.together and len(of) > 1:
                     yield from pictures_of(measure, f"{method}, by setting", of)
-
-
-def difference(pairs: "pd.Series[float]", form: str) -> str:
-    """Their mean, and its interval where they differ."""
-    pairs = pairs.dropna()
-    mean, _, deviation = told(pairs, form).partition(" ± ")
-    return f"{mean} ({interval(pairs, form)})" if deviation else mean
 
 
 def by_setting(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.DataFrame]]:

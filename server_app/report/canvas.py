@@ -11,10 +11,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Six colours of Okabe and Ito, and two dark ones; a marker and a dash tell what colour does not.
+# Six colours of Okabe and Ito, and two dark ones; a marker and a dash tell what colour does not, as
+# their numbers have no divisor in common.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#444444")
 MARKERS = "os^Dv<>ph*X"
-DASHES = ("-", "--", "-.", ":")
+DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (4, 1, 1, 1, 1, 1)))
 SIZE = (5.2, 3.9)
 LEGEND_ROWS, ROW_HEIGHT = 2, 0.2  # a legend of more rows makes the picture higher by inches
 LONGEST_NAME, LONGEST_SLUG = 16, 80
@@ -68,7 +69,7 @@ def line(
         axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
 
 
-def look(method: str, methods: Sequence[str]) -> tuple[str, str, str]:
+def look(method: str, methods: Sequence[str]) -> tuple[str, str, Any]:
     """A method's colour, marker and dash, the same in every picture."""
     place = methods.index(method)
     return COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)]

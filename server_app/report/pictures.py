@@ -44,7 +44,7 @@ def draw_accuracy(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]
         rounds, values = over_rounds(of, of[0].split, "accuracy")
         line(axes, rounds, 100 * values, method, methods)
     axes.set(xlabel="round", ylabel=f"{split_of(runs)} accuracy, %")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return finish(axes)
 
 
@@ -58,7 +58,7 @@ def draw_loss(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return finish(axes)
 
 

@@ -26,8 +26,8 @@ class Summary:
     """Completed runs, and what they say together.
 
     Args:
-        runs: every completed run, oldest first; of runs that differ in nothing but their date the
-            latest counts.
+        runs: every completed run, oldest first; of runs of the same settings and seed the latest
+            counts, whatever code, engine or device it ran with.
     """
 
     runs: list[Run]
@@ -144,24 +144,18 @@ class Summary:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def differences(self, baseline: str | None = None, reading: str = LAST) -> pd.DataFrame:
+    def differences(self, baseline: str | None = None) -> pd.DataFrame:
         """Each method's accuracy minus the baseline's on the same seeds, in points."""
         rows = []
         for setting in dict.fromkeys(setting for setting, _ in self.counted):
             name = baseline or self.baseline(setting)
-            base = self._part(setting, name).set_index("seed")[reading]
+            base = self._part(setting, name).set_index("seed")[list(READINGS)]
             for other in [method for at, method in self.counted if at == setting]:
                 part = self._part(setting, other)
-                pairs = 100 * (part.set_index("seed")[reading] - base).dropna()
-                if other == name or not len(pairs):
-                    continue
-                rows.append(
-                    {
-                        **self._head(part), "minus": name, "pairs": len(pairs),
-                        "difference": mean_and_sd(pairs, "+.1f"),
-                        f"{CONFIDENCE:.0%} interval": interval(pairs),
-                    }
-                )  # fmt: skip
+                pairs = 100 * (part.set_index("seed")[list(READINGS)] - base).dropna(how="all")
+                if other != name and len(pairs):
+                    head = {**self._head(part), "minus": name, "pairs": len(pairs)}
+                    rows.append(head | {of: difference(pairs[of], "+.1f") for of in READINGS})
         return pd.DataFrame(rows)
 
     def runs_as_shown(self) -> pd.DataFrame:
@@ -233,10 +227,22 @@ def mean_and_sd(values: "pd.Series[float]", form: str = ".1f") -> str:
     return f"{mean} ± {values.std(ddof=1):{form.lstrip('+')}}" if len(values) > 1 else mean
 
 
-def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
-    """Student's confidence interval of the mean; nothing for one value."""
-    count = len(differences)
-    if count < 2:
+def difference(pairs: "pd.Series[float]", form: str) -> str:
+    """Mean and Student's confidence interval; the mean alone of one, or where all are alike."""
+    pairs = pairs.dropna()
+    if not len(pairs):
         return ""
+    mean = format(pairs.mean(), form)
+    return mean if alike(pairs) else f"{mean} ({interval(pairs, form)})"
+
+
+def alike(values: "pd.Series[float]") -> bool:
+    """Whether all are the same but for rounding; one or none is."""
+    return len(values) < 2 or np.allclose(values, values.iloc[0], rtol=1e-9, atol=0, equal_nan=True)
+
+
+def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
+    """Student's confidence interval of the mean, of two values or more."""
+    count = len(differences)
     half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * differences.std(ddof=1) / np.sqrt(count)
     return f"{differences.mean() - half:{form}} to {differences.mean() + half:{form}}"

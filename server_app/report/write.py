@@ -45,9 +45,9 @@ NOTES = {
     "is a matter of chance. Published numbers stand beside runs of their settings.",
     "Other metrics": "Of the last round, on the test set. Balanced accuracy is the mean recall of "
     "the classes; the calibration error is the expected one, of 15 bins.",
-    "Paired differences": "Last-round accuracy minus the baseline's on the same seeds, in points, "
-    f"and Student's {CONFIDENCE:.0%} interval of the mean. A seed decides split, first weights "
-    "and batches, so pairs share all three.",
+    "Paired differences": "Accuracy minus the baseline's on the same seeds, in points: mean, and "
+    f"Student's {CONFIDENCE:.0%} interval of the mean. A seed decides split, first weights and "
+    "batches, so pairs share all three.",
     "Rounds to a target": "The first round at or above the target: mean over the seeds that "
     f"reached it. Unless asked for, the target is what {BASELINE} (else the first method) ends at.",
     "Runs": "A row a run. Accuracies are shares of 1; seconds are those of the rounds.",

@@ -29,13 +29,23 @@ class Cell:
         words: the overrides that it is composed from.
         label: those of them that tell it from the others.
         experiment: what to run; None if it cannot be run.
-        refusal: why it cannot.
+        refusal: why it cannot, whatever data there are.
     """
 
     words: tuple[str, ...]
     label: str
     experiment: Experiment | None
     refusal: str = ""
+
+    def reason(self) -> str:
+        """Why it cannot be run, now that its data are looked for; empty if it can."""
+        if self.experiment is None or self.experiment.divider().sites:
+            return self.refusal
+        try:
+            self.experiment.source().expect()
+        except ConfigError as error:
+            return str(error)
+        return ""
 
     @cached_property
     def identity(self) -> str:

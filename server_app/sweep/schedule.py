@@ -79,9 +79,13 @@ class Sweep:
     def _sort(self) -> None:
         """What has to be run, and what has been or cannot be."""
         for cell in self.cells:
-            if cell.experiment is None:
-                self.overview.say(f"refused    {cell.label}: {cell.refusal}")
-            elif not self._is_done(cell):
+            if self._is_done(cell):
+                continue
+            if reason := cell.reason():
+                self.ledger.note(cell, REFUSED, reason)
+                self.overview.ended(cell, False)
+                self.overview.say(f"refused    {cell.label}: {reason}")
+            else:
                 self._waiting.append(cell)
         done, refused = self.ledger.count(DONE), self.ledger.count(REFUSED)
         self.overview.say(

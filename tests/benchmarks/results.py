@@ -35,7 +35,7 @@ from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE
 from server_app.report.pictures import pictures
 from server_app.report.records import Run, read_runs
-from server_app.report.summary import LAST, LAST_FIVE, Summary, mean_and_sd
+from server_app.report.summary import Summary, mean_and_sd
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
 
@@ -77,20 +77,13 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
     """Each method's accuracy, and its differences from FedAvg's on the same seeds."""
     settings = {setting for setting, _ in summary.counted}
     first = summary.glance() if len(settings) > 1 else summary.accuracies()
-    return [first, compared(summary)]
-
-
-def compared(summary: Summary, baseline: str | None = None) -> pd.DataFrame:
-    """Each method's differences from a baseline on the same seeds, of both readings."""
-    last, five = (summary.differences(baseline, reading) for reading in (LAST, LAST_FIVE))
-    heads = [*summary.keys, "method", "minus", "pairs"]
-    return last.merge(five, on=heads, how="left", suffixes=("", ", last five"))
+    return [first, summary.differences()]
 
 
 def weighed(summary: Summary) -> list[pd.DataFrame]:
     """The same of validation accuracy, by which weights are chosen; then against the paper's."""
     judged = Summary([untested(run) for run in summary.runs])
-    return [*accuracies(judged), compared(judged, PAPERS_WEIGHT)]
+    return [*accuracies(judged), judged.differences(PAPERS_WEIGHT)]
 
 
 def untested(run: Run) -> Run:

@@ -69,6 +69,13 @@ class Source(ABC):
         """What ``data=`` calls it."""
         return type(self).__module__.rpartition(".")[2]
 
+    def expect(self) -> None:  # noqa: B027  (some lie nowhere)
+        """See whether the files can be there, at the price of a look.
+
+        Raises:
+            ConfigError: they are not where the settings say, and will not be fetched.
+        """
+
     def to_fetch(self) -> bool:
         """Whether the files are not there, and can be and shall be fetched."""
         return False

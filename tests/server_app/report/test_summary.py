@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from server_app.report.records import read_runs
-from server_app.report.summary import BEST, LAST, LAST_FIVE, Summary, interval, readings
+from server_app.report.summary import BEST, LAST, LAST_FIVE, Summary, difference, readings
 from tests.server_app.report.recorded import record
 
 
@@ -70,7 +70,7 @@ def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
 
 
 def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
-    """Seeds 0 and 1 are common: +10 and +20, mean 15, sd 7.07, t(1) 12.706: 15 ± 63.5."""
+    """Seeds 0 and 1 are common: +10 and +20, mean 15, sd 7.07, t(1) 12.706: 15 +- 63.5."""
     for method, seeds in (
         ("fedavg", {0: 0.5, 1: 0.4, 2: 0.9}),
         ("univarfl", {0: 0.6, 1: 0.6, 3: 0.1}),
@@ -79,8 +79,8 @@ def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
             record(tmp_path, f"{method}{seed}", [f"method={method}", f"seed={seed}"], [0, accuracy])
     (row,) = summary(tmp_path).differences().to_dict("records")
     assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 2)
-    assert row["difference"] == "+15.0 ± 7.1"
-    assert row["95% interval"] == "-48.5 to +78.5"
+    assert row["last round"] == "+15.0 (-48.5 to +78.5)"
+    assert row["mean of the last five"] == ""  # of fewer than five rounds
 
 
 def test_rounds_to_a_target(tmp_path: Path) -> None:
@@ -100,11 +100,26 @@ def test_published_numbers_stand_beside_their_very_settings_only(tmp_path: Path)
     record(tmp_path, "a", [paper, "method=fedavg"], [0.1, 0.5])
     record(tmp_path, "b", [paper, "method=fedavg", "rho=0.5"], [0.1, 0.5])
     record(tmp_path, "c", [paper, "method=univarfl"], [0.1, 0.5])
+    unsaid = ("model.norm=group", "partition.balanced=false", "optim.nesterov=true")
+    for name, word in zip("def", unsaid, strict=True):
+        record(tmp_path, name, [paper, "method=fedavg", word], [0.1, 0.5])
     table = summary(tmp_path).accuracies()
-    assert table.set_index(["method", "rho"])["published"].to_dict() == {
-        ("fedavg", "1"): "28.1 ± 1.3 (T1)", ("fedavg", "0.5"): "", ("univarfl", "1"): ""
+    beside = table[table["published"] != ""]
+    assert len(table) == 6
+    assert beside[["method", "rho", "model.norm", "published"]].to_numpy().tolist() == [
+        ["fedavg", "1", "batch", "28.1 ± 1.3 (T1)"]
+    ]
+
+
+def test_published_numbers_are_of_the_methods_own_coefficients(tmp_path: Path) -> None:
+    paper = "published=[{name: T1, at: {method: fedprox}, cells: [{at: {}, mean: 28.1}]}]"
+    record(tmp_path, "a", [paper, "method=fedprox"], [0.1, 0.5])
+    record(tmp_path, "b", [paper, "method=fedprox", "method.proximal_weight=1"], [0.1, 0.5])
+    table = summary(tmp_path).accuracies().set_index("method")["published"]
+    assert table.to_dict() == {
+        "fedprox (proximal_weight=0.01)": "28.1 (T1)", "fedprox (proximal_weight=1)": "",
     }  # fmt: skip
 
 
 def test_one_pair_has_no_interval() -> None:
-    assert interval(pd.Series([1.0])) == ""
+    assert difference(pd.Series([1.0]), "+.1f") == "+1.0"

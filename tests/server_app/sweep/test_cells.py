@@ -45,6 +45,14 @@ def test_a_cell_that_cannot_be_run_stands_beside_those_that_can() -> None:
     assert "needs residual blocks" in cells[1].refusal
 
 
+def test_a_cell_whose_data_are_not_there_says_so_before_it_is_run() -> None:
+    (here,) = cells_of(["data=digits"])
+    (fetched,) = cells_of(["data=cifar10", "data.root=/nowhere", "data.download=true"])
+    (away,) = cells_of(["data=pacs", "data.root=/nowhere"])
+    assert here.reason() == fetched.reason() == ""
+    assert away.reason() == "data.root=/nowhere: must be a directory; is not there"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

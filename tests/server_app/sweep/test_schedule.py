@@ -19,6 +19,7 @@ from server_app.sweep.ledger import Claims
 from server_app.sweep.schedule import Sweep
 from task.errors import RunError
 from tests.conftest import SMALL
+from tests.task.data import making
 
 QUICK = (*SMALL[1:], "rounds=1", "watch.tensorboard=false")
 
@@ -66,6 +67,18 @@ def test_a_failed_cell_is_marked_and_the_others_are_finished(tmp_path: Path) -> 
     assert sorted(statuses.values()) == ["completed", "completed", "failed", "failed"]
     reasons = [row[2] for row in ledger(tmp_path) if row[1] == "failed"]
     assert all("num_clients=500" in reason for reason in reasons)
+
+
+def test_a_cell_without_its_data_is_refused_and_one_that_is_done_is_not(tmp_path: Path) -> None:
+    root = making.tree(tmp_path / "images", ["cat", "dog"], 12)
+    words = [*QUICK, "data=folder", f"data.root={root}", "num_clients=2", "partition.min_images=3"]
+    Sweep(cells_of(words)).run()
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        RunError, match=r"1 of 2 cells have no result\n  seed=1: data.root=.* is not"
+    ):
+        Sweep(cells_of([*words, "seed=0,1"])).run()
+    assert [row[1] for row in ledger(tmp_path)] == ["completed", "refused"]
 
 
 class TestProcesses:

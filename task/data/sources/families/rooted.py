@@ -21,6 +21,10 @@ class Rooted(Source):
 
     root: str | None
 
+    def expect(self) -> None:
+        if not self.to_fetch():
+            self.directory.exists()
+
     @property
     def directory(self) -> Path:
         """The data set's directory.
