@@ -59,6 +59,19 @@ class TestOneSite:
         with pytest.raises(SiteError, match=r"calls itself 'east', .* sites are north, south"):
             federate_site(config, Site(name="east", directory=str(places / "north")))
 
+    def test_what_its_owner_does_not_allow_is_refused(self, places: Path) -> None:
+        site = Site(name="north", directory=str(places / "north"), most_norm=1.0, most_epochs=2)
+        for word, message in (
+            ("local_epochs=3", "site north trains 2 local epochs a round at most"),
+            (
+                "method=scaffold",
+                r"site north shortens .* \(its max-norm\), and method=scaffold has",
+            ),
+        ):
+            config = compose_experiment([*EXPERIMENT, *SITES, word]).local()
+            with pytest.raises(SiteError, match=message):
+                federate_site(config, site)
+
     def test_an_empty_site_is_refused(self, tmp_path: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
         with pytest.raises(ConfigError, match="holds no images"):
