@@ -35,7 +35,7 @@ from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE
 from server_app.report.pictures import pictures
 from server_app.report.records import Run, read_runs
-from server_app.report.summary import Summary, mean_and_sd
+from server_app.report.summary import BEST, Summary, mean_and_sd
 from server_app.report.write import markdown
 from tests.machines import UNIVARFL
 
@@ -81,9 +81,10 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
 
 
 def weighed(summary: Summary) -> list[pd.DataFrame]:
-    """The same of validation accuracy, by which weights are chosen; then against the paper's."""
+    """Validation accuracy, by which a weight is chosen, and the differences from the paper's."""
     judged = Summary([untested(run) for run in summary.runs])
-    return [*accuracies(judged), judged.differences(PAPERS_WEIGHT)]
+    tables = judged.accuracies(), judged.differences(PAPERS_WEIGHT)
+    return [table.drop(columns=BEST) for table in tables]
 
 
 def untested(run: Run) -> Run:
