@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from omegaconf import OmegaConf
 from pydantic import Field
 
-from server_app.choices import CONF, choices
+from server_app.choices import CONF, names_in
 from server_app.flattening import flat
 from task.config import Strict
 
@@ -76,9 +76,11 @@ def beside(config: Mapping[str, Any], tables: list[Table]) -> list[tuple[str, Ce
 
 def changes(config: Mapping[str, Any], group: str) -> set[str]:
     """The dotted keys of a group in which a configuration differs from what it has chosen there."""
-    own = config.get(group, {})
-    name = own.get("name", choices()[group][0])
-    usual = chosen(group, name) if name in choices()[group] else {}
+    own, names = config.get(group), names_in(group)
+    if not isinstance(own, Mapping):
+        return set()
+    name = own.get("name", names[0])
+    usual = chosen(group, name) if name in names else {}
     return {
         f"{group}.{key}"
         for key, value in flat(own).items()
