@@ -64,14 +64,15 @@ def beside(config: Mapping[str, Any], tables: list[Table]) -> list[tuple[str, Ce
 
     What a table does not say has to be as ``conf/`` has it.
     """
-    changed = {key for group in GROUPS for key in changes(config, group)}
-    return [
-        (table.name, cell)
+    told = [
+        (table.name, cell, said)
         for table in tables
         for cell in table.cells
-        if changed <= (said := {**table.at, **cell.at}).keys()
-        and all(value_at(config, key) == value for key, value in said.items())
+        for said in [{**table.at, **cell.at}]
+        if all(value_at(config, key) == value for key, value in said.items())
     ]
+    changed = {key for group in GROUPS for key in changes(config, group)} if told else set()
+    return [(name, cell) for name, cell, said in told if changed <= said.keys()]
 
 
 def changes(config: Mapping[str, Any], group: str) -> set[str]:

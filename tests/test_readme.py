@@ -47,6 +47,7 @@ def test_a_part_is_one_file_and_one_yaml(tmp_path: Path) -> None:
     chosen = ["-m", "not slow", "-k", "house or logit_decay or half_step"]
     said = run(tmp_path, "pytest", "-q", "-rp", "--numprocesses=0", *chosen, "tests")
     passed = re.findall(r"^PASSED (.*)", said, re.M)
+    assert len(passed) > 20
     for part in ("logit_decay", "half_step"):
         assert sum("test_house" in name or part in name for name in passed) > 15
     assert "failed" not in said

@@ -110,10 +110,7 @@ class Ledger:
 
     def __init__(self, path: Path, cells: Sequence[Cell]) -> None:
         self.path = path
-        self._rows = {
-            cell.identity: [cell.label, WAITING if cell.experiment else REFUSED, cell.refusal, ""]
-            for cell in cells
-        }
+        self._rows = {cell.identity: [cell.label, WAITING, "", ""] for cell in cells}
         self._write()
 
     def note(self, cell: Cell, status: str, reason: str = "", run: Path | None = None) -> None:

@@ -50,7 +50,10 @@ def test_a_round_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 def test_models_without_noise_are_not_kept_under_privacy() -> None:
-    with pytest.raises(ConfigError, match=r"watch.models_every=9: would keep nothing of 3 rounds"):
-        compose_experiment(["rounds=3", "watch.models_every=9"])
     with pytest.raises(ConfigError, match=r"watch.models_every=5: a client's own model has no"):
         compose_experiment(["strategy=dp_fixed", "model.norm=group", "watch.models_every=5"])
+
+
+def test_rounds_of_which_none_would_be_kept_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"watch.models_every=9: would keep nothing of 3 rounds"):
+        compose_experiment(["rounds=3", "watch.models_every=9"])

@@ -70,7 +70,7 @@ def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
 
 
 def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
-    """Seeds 0 and 1 are common: +10 and +20, mean 15, sd 7.07, t(1) 12.706: 15 +- 63.5."""
+    """Seeds 0 and 1 are common: +10 and +20, mean 15, sd 7.07, t(1) 12.706: 15 ± 63.5."""
     for method, seeds in (
         ("fedavg", {0: 0.5, 1: 0.4, 2: 0.9}),
         ("univarfl", {0: 0.6, 1: 0.6, 3: 0.1}),

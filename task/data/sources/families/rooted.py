@@ -23,7 +23,7 @@ class Rooted(Source):
 
     def expect(self) -> None:
         if not self.to_fetch():
-            self.directory.exists()
+            _ = self.directory  # raises
 
     @property
     def directory(self) -> Path:
