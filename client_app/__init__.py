@@ -1,1 +1,1 @@
-"""One worker's side of the federation: the ClientApp that trains and scores cohorts of clients."""
+"""What does one worker do when the server asks it to train or score clients?"""

@@ -1,49 +1,50 @@
-"""The ClientApp: introduces itself, trains a cohort, scores a cohort, forgets a finished run."""
+"""The ClientApp: registers itself, trains and scores clients, deletes the states of a run."""
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from client_app.cohort import evaluate_cohort, train_cohort
-from client_app.discretion import discreet
-from client_app.introduction import introduce
-from client_app.log import logged
-from client_app.memory import ClientMemory
+from client_app.client_state import ClientState
+from client_app.messages import read_request, write_reply
+from client_app.mods.error_redaction import redact_errors
+from client_app.mods.site_log import log_site_work
 from client_app.node import simulated
-from client_app.request import Request
-from client_app.signature import signed
-from client_app.watchdog import ended_after
-from task import wire
+from client_app.registration import register
+from client_app.session import Session
+from client_app.watchdog import process_ended_after
+from client_app.work_unit import evaluate_clients, train_clients
+from task.protocol.messages import EVALUATE, FORGET, REGISTER, TRAIN, ForgetReply
 from task.site import Site
 
-app = ClientApp(mods=[logged, discreet, signed])
+app = ClientApp(mods=[log_site_work, redact_errors])
 
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Say what this worker is and make it ready to train."""
-    return Message(introduce(Request.of(message, context), context), reply_to=message)
+    """Describe this worker and prepare it for training."""
+    session = Session(read_request(REGISTER, message), context.node_config)
+    return write_reply(register(session), message)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train each client of the cohort from the global weights."""
-    request = Request.of(message, context)
-    with ended_after(request.seconds):
-        return Message(train_cohort(request), reply_to=message)
+    """Train each client that the message names from the global weights."""
+    session = Session(read_request(TRAIN, message), context.node_config)
+    with process_ended_after(session.request.seconds, context.node_config):
+        return write_reply(train_clients(session), message)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Score the global weights on each client's validation images."""
-    request = Request.of(message, context)
-    with ended_after(request.seconds):
-        return Message(evaluate_cohort(request), reply_to=message)
+    """Score the global weights on the validation images of each client that the message names."""
+    session = Session(read_request(EVALUATE, message), context.node_config)
+    with process_ended_after(session.request.seconds, context.node_config):
+        return write_reply(evaluate_clients(session), message)
 
 
-@app.query(wire.FORGET)
+@app.query(FORGET.message_type.partition(".")[2])
 def forget(message: Message, context: Context) -> Message:
-    """Delete what the run's clients kept for another round."""
-    request = Request.of(message, context)
-    own = None if simulated(request.node_config) else Site.of(request.node_config)
-    ClientMemory(request.run, site=own).forget()
-    return Message(RecordDict(), reply_to=message)
+    """Delete the states that the run's clients keep."""
+    request = read_request(FORGET, message)
+    site = None if simulated(context.node_config) else Site.from_node_config(context.node_config)
+    ClientState(request.run, site=site).delete()
+    return write_reply(ForgetReply.to(request), message)

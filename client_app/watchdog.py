@@ -1,28 +1,37 @@
-"""The end of a process whose client hangs where nothing can be checked between batches."""
+"""Ends a process whose client hangs where no deadline is checked."""
 
 import faulthandler
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from task.protocol.messages import IN_PROCESS
+from task.site import NodeConfig
+
 GRACE_SECONDS = 30.0
 
 
 @contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
-    """End this process if what it does takes that much longer than the server waits for it.
+def process_ended_after(seconds: float, node_config: NodeConfig) -> Iterator[None]:
+    """End this process if its work takes `GRACE_SECONDS` longer than the server waits for it.
 
-    Where each thread hangs is written to standard error. A server learns that its worker is gone,
-    stops the run after its last full round, and ``univarfl train`` goes on from there.
+    The stack of each thread is written to standard error. The server notices the lost worker and
+    stops the run after its last complete round; ``univarfl train`` then resumes it.
+
+    A node that is simulated in the server's own process is left alone, because the whole command
+    would end with it.
 
     Args:
-        seconds: how long the server waits; 0 for ever.
+        seconds: how long the server waits; 0 for any time.
+        node_config: the node's settings.
     """
-    if seconds:
+    armed = bool(seconds) and IN_PROCESS not in node_config
+    if armed:
         faulthandler.dump_traceback_later(
             seconds + GRACE_SECONDS, exit=True, file=sys.__stderr__ or sys.stderr
         )
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        if armed:
+            faulthandler.cancel_dump_traceback_later()

@@ -1,25 +1,25 @@
-"""The ServerApp: reads the configuration, runs the federation, leaves a record."""
+"""The ServerApp: it reads the configuration, runs the federation and writes a record."""
 
 import logging
-import shlex
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from server_app.checkpoint import Checkpoint, load_checkpoint
-from server_app.composition import compose_experiment
-from server_app.curves import draw_curves
+from server_app.config.experiment import Experiment
+from server_app.config.resuming import recorded_words
+from server_app.config.run_config import from_run_config
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.experiment import Experiment
-from server_app.failures import RunFailedError, WorkerLostError
-from server_app.federation import Federation
-from server_app.handshake import HandshakeError
-from server_app.progress import closing_lines, show_progress
-from server_app.recorder import NOTHING, Recorder
-from server_app.resuming import whole_words
-from server_app.run_directory import plan_run_directory
-from server_app.run_record import INTERRUPTED
-from task.causes import explained
+from server_app.nodes.registration import RegistrationError
+from server_app.rounds.errors import RunFailedError, WorkerLostError
+from server_app.rounds.federation import Federation
+from server_app.runs.checkpoint import Checkpoint, load_checkpoint
+from server_app.runs.directory import plan_run_directory
+from server_app.runs.recorder import NOTHING, Recorder
+from server_app.runs.records.record import INTERRUPTED
+from server_app.tracking.console import closing_lines, show_progress
+from server_app.tracking.curves import draw_curves
+from server_app.tracking.run_loggers import metric_loggers
+from task.error_messages import describe_error
 from task.errors import ConfigError, DataError, DeviceError
 
 app = ServerApp()
@@ -28,20 +28,20 @@ logger = logging.getLogger("univarfl")
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run one experiment over any grid; its only run-config key is ``overrides``.
+    """Run the experiment of the run-config over any grid; see `server_app.config.run_config`.
 
     Raises:
-        ConfigError: an override is wrong, or clients, data and model do not fit together.
-        DataError, DeviceError, HandshakeError, RunFailedError: the run ended without a model; the
-            record has status ``failed`` and the reason.
+        ConfigError: a setting is not allowed, or clients, data and model do not fit together.
+        DataError, DeviceError, RegistrationError, RunFailedError: the run ended without a model;
+            the record has status ``failed`` and the reason.
     """
     show_progress()
     try:
-        overrides = whole_words(shlex.split(str(context.run_config["overrides"])))
-        experiment = compose_experiment(overrides)
+        experiment, words = from_run_config(context.run_config)
         if experiment.engine == "inprocess" and not isinstance(grid, InProcessGrid):
             raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
         directory, checkpoint = plan_run_directory(experiment), None
+        experiment = experiment.placed(directory, resume=bool(experiment.resume))
         if experiment.resume:
             checkpoint = load_checkpoint(directory)
         recorder = Recorder(directory, experiment, checkpoint.round if checkpoint else NOTHING)
@@ -51,18 +51,19 @@ def main(grid: Grid, context: Context) -> None:
     name = "inprocess" if isinstance(grid, InProcessGrid) else "flower"
     recorder.update(engine={"name": name, "run_id": str(context.run_id)})
     if not experiment.resume:
-        recorder.update(overrides=overrides)
-    conduct(grid, experiment, recorder, checkpoint)
+        recorder.update(overrides=recorded_words(words, experiment))
+    run_federation(grid, experiment, recorder, checkpoint)
 
 
-def conduct(
+def run_federation(
     grid: Grid, experiment: Experiment, recorder: Recorder, checkpoint: Checkpoint | None
 ) -> None:
-    """Run the experiment and close its record, whatever happens."""
+    """Run the experiment, and close its record however the run ends."""
     try:
-        Federation(grid, experiment, recorder, checkpoint).run()
+        with metric_loggers(experiment, recorder.directory, recorder.summary) as loggers:
+            Federation(grid, experiment, recorder, loggers, checkpoint).run()
         draw_curves(recorder.directory)
-    except (ConfigError, DataError, DeviceError, HandshakeError, RunFailedError) as error:
+    except (ConfigError, DataError, DeviceError, RegistrationError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
         recorder.fail(str(error), worker_lost=isinstance(error, WorkerLostError))
         raise
@@ -70,11 +71,11 @@ def conduct(
         recorder.fail(INTERRUPTED)
         raise
     except SystemExit:
-        recorder.fail("Flower ended it: it was told to stop, or its SuperLink was gone")
+        recorder.fail("Flower ended the run: it was stopped, or the SuperLink is gone")
         raise
     except BaseException as error:
-        logger.exception("the run failed: %s", explained(error))
-        recorder.fail(explained(error))
+        logger.exception("the run failed: %s", describe_error(error))
+        recorder.fail(describe_error(error))
         raise
     for line in closing_lines(recorder.directory, recorder.summary):
         logger.info(line)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from task import registry
 from task.errors import ConfigError
-from task.methods.base import LocalRound, Method, Outcome, ServerHalf, Tensors, Term
+from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Tensors, Term
 from task.models.base import Output
 
 PACKAGE = "task.methods"
@@ -18,12 +18,12 @@ PACKAGE = "task.methods"
 
 @dataclass
 class Combination(Method):
-    """Each hook of each member, in the members' order; their terms add up.
+    """Several methods as one: each hook calls every member in order, and the losses add up.
 
-    Those that bound gradients see them last.
+    Members that bound gradients get them last.
 
     Attributes:
-        by_name: the members, two at least.
+        by_name: the members by name, at least two.
     """
 
     by_name: dict[str, Method]
@@ -38,7 +38,7 @@ class Combination(Method):
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         for name, member in self.by_name.items():
-            member.start(model, replace(this, memory=part(this.memory, name)))
+            member.start(model, replace(this, state=state_of(this.state, name)))
 
     def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         for member in self.members():
@@ -55,26 +55,26 @@ class Combination(Method):
             member.gradients(model)
 
     def finish(self, model: nn.Module) -> Outcome:
-        memory: dict[str, Tensor] = {}
+        state: dict[str, Tensor] = {}
         extra: dict[str, Tensor] = {}
         for name, member in self.by_name.items():
             outcome = member.finish(model)
-            memory |= {f"{name}/{key}": value for key, value in outcome.memory.items()}
+            state |= {f"{name}/{key}": value for key, value in outcome.state.items()}
             extra |= outcome.extra
-        return Outcome(memory, extra)
+        return Outcome(state, extra)
 
-    def server(self, weights: Tensors) -> ServerHalf | None:
+    def server(self, weights: Tensors) -> ServerUpdate | None:
         return next((half for member in self.members() if (half := member.server(weights))), None)
 
 
-def part(memory: Tensors, name: str) -> Tensors:
-    """One member's part of a combination's memory."""
+def state_of(state: Tensors, name: str) -> Tensors:
+    """Return the state of one member, from the state of a combination."""
     head = f"{name}/"
-    return {key.removeprefix(head): value for key, value in memory.items() if key.startswith(head)}
+    return {key.removeprefix(head): value for key, value in state.items() if key.startswith(head)}
 
 
 def create_method(settings: dict[str, Any]) -> Method:
-    """The method, or the combination of methods, that ``settings["name"]`` names.
+    """Return the method, or the combination of methods, that ``settings["name"]`` names.
 
     Raises:
         ConfigError: a name or setting is unknown or out of range, or the methods do not combine.
@@ -84,7 +84,7 @@ def create_method(settings: dict[str, Any]) -> Method:
         return registry.create("method", PACKAGE, Method, settings)
     names = name.split(registry.PLUS)
     for member in names:
-        registry.check_name("method", PACKAGE, member)
+        registry.require_component("method", PACKAGE, member)
     if len(set(names)) < len(names):
         raise ConfigError("method", name, "names a method twice")
     kinds = {member: registry.component_class(PACKAGE, member, Method) for member in names}
@@ -102,10 +102,10 @@ def create_method(settings: dict[str, Any]) -> Method:
 
 
 def conflict(kinds: Mapping[str, type[Method]]) -> str:
-    """Why methods, given by name, do not combine; empty when they do."""
+    """Return the reason why methods, given by name, do not combine; empty if they do."""
     if "fedavg" in kinds:
-        return "fedavg is what every method starts from; leave it out"
-    if len([kind for kind in kinds.values() if kind.server_half]) > 1:
+        return "every method extends fedavg already; leave it out"
+    if len([kind for kind in kinds.values() if kind.server_update]) > 1:
         return "more than one of them corrects the server's weights; choose one"
     settings = [field.name for kind in kinds.values() for field in fields(kind)]
     terms = [term for kind in kinds.values() for term in kind.terms]

@@ -1,20 +1,26 @@
-"""The settings of local training: all that a client is told, nothing that only a server needs."""
+"""The settings of local training, which the server sends to every client."""
 
-from typing import Annotated, Any, Literal
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from task import registry
-from task.combination import create_method
-from task.data.augmentations.base import Augmentation
-from task.data.partitions.base import Partition
-from task.data.sources.base import Source
 from task.errors import ConfigError
-from task.methods.base import Method
-from task.models.base import ModelSettings
+
+# The components bring PyTorch, which takes seconds to import. The methods below import what they
+# build, so that a wrong number is refused without it.
+if TYPE_CHECKING:
+    from task.data.augmentations.base import Augmentation
+    from task.data.partitions.base import Partitioner
+    from task.data.sources.base import Source
+    from task.methods.base import Method
+    from task.models.base import ModelSettings
 
 Settings = dict[str, Any]
 Device = Literal["auto", "cpu", "cuda"]
+
+T = TypeVar("T")
 
 
 class Strict(BaseModel):
@@ -24,7 +30,7 @@ class Strict(BaseModel):
 
 
 class Sgd(Strict):
-    """Stochastic gradient descent, made anew for each client and round."""
+    """Stochastic gradient descent; each client starts every round with a new optimizer."""
 
     lr: Annotated[float, Field(gt=0)]
     momentum: Annotated[float, Field(ge=0, lt=1)]
@@ -33,24 +39,24 @@ class Sgd(Strict):
     max_gradient_norm: Annotated[float, Field(gt=0)] | None
 
     @model_validator(mode="after")
-    def _nesterov_has_momentum(self) -> "Sgd":
+    def _check_nesterov_has_momentum(self) -> "Sgd":
         if self.nesterov and not self.momentum:
             raise ConfigError("optim.nesterov", True, "needs optim.momentum above 0")
         return self
 
 
 class Runtime(Strict):
-    """How a training step is computed; see `task.runtime`."""
+    """How a training step is computed; see `task.training.forward`."""
 
     precision: Literal["float32", "bfloat16"]
     compiled: bool
 
 
 class LocalConfig(Strict):
-    """What local training is made of.
+    """The settings of local training.
 
-    These groups name a component of `task` by ``name``; their other keys are its fields. A
-    method's name may join several by ``+``.
+    The groups `data`, `partition`, `augmentation`, `model` and `method` name a component of `task`
+    by ``name``; their other keys are its fields. The name of a method may join several with ``+``.
     """
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -67,10 +73,12 @@ class LocalConfig(Strict):
     runtime: Runtime
 
     @model_validator(mode="after")
-    def _components_fit(self) -> "LocalConfig":
-        self.source(), self.augmenter()
-        if self.divider().sites:
-            self.source().at_site("a site's own directory")
+    def _check_components(self) -> "LocalConfig":
+        """Build each component, and refuse those that do not fit together."""
+        source = self.source()
+        if self.partitioner().sites:
+            source.at_site("a site's own directory")
+        self.augmenter()
         network, method = self.network(), self.local_method()
         if any(member.residual for member in method.members()) and not network.residual:
             allowed = (
@@ -81,34 +89,67 @@ class LocalConfig(Strict):
         for name, member in zip(self.methods(), method.members(), strict=True):
             if self.runtime.compiled and member.varies_network:
                 allowed = (
-                    f"method={name} changes the network with each batch, and each variant would be "
-                    "compiled anew; leave it out"
+                    f"method={name} changes the network with each batch, and every variant would "
+                    "be compiled again; leave it out"
                 )
                 raise ConfigError("runtime.compiled", True, allowed)
         return self
 
-    def source(self) -> Source:
-        """The data set."""
-        return registry.create("data", "task.data.sources", Source, self.data)
+    def source(self) -> "Source":
+        """Return the data set."""
+        from task.data.sources.base import Source  # noqa: PLC0415
 
-    def divider(self) -> Partition:
-        """How the data set is divided among the clients."""
-        return registry.create("partition", "task.data.partitions", Partition, self.partition)
+        return self._component("data", "task.data.sources", Source)
 
-    def augmenter(self) -> Augmentation:
-        """How training images are varied."""
-        return registry.create(
-            "augmentation", "task.data.augmentations", Augmentation, self.augmentation
-        )
+    def partitioner(self) -> "Partitioner":
+        """Return the rule that divides the data set among the clients."""
+        from task.data.partitions.base import Partitioner  # noqa: PLC0415
 
-    def network(self) -> ModelSettings:
-        """The architecture."""
-        return registry.create("model", "task.models", ModelSettings, self.model)
+        return self._component("partition", "task.data.partitions", Partitioner)
+
+    def augmenter(self) -> "Augmentation":
+        """Return the augmentation of the training images."""
+        from task.data.augmentations.base import Augmentation  # noqa: PLC0415
+
+        return self._component("augmentation", "task.data.augmentations", Augmentation)
+
+    def network(self) -> "ModelSettings":
+        """Return the settings of the network."""
+        from task.models.base import ModelSettings  # noqa: PLC0415
+
+        return self._component("model", "task.models", ModelSettings)
 
     def methods(self) -> list[str]:
-        """The names of the local methods, one unless they are combined."""
+        """Return the names of the local methods: one, unless several are combined."""
         return str(self.method["name"]).split(registry.PLUS)
 
-    def local_method(self) -> Method:
-        """The local method."""
+    def local_method(self) -> "Method":
+        """Return a new object of the local method, which keeps state while a client trains."""
+        from task.combination import create_method  # noqa: PLC0415
+
         return create_method(self.method)
+
+    @cached_property
+    def _components(self) -> dict[str, Any]:
+        return {}
+
+    def _component(self, group: str, package: str, base: type[T]) -> T:
+        """Return the component of a configuration group; it is built at its first use."""
+        if group not in self._components:
+            settings = getattr(self, group)
+            self._components[group] = registry.create(group, package, base, settings)
+        built: T = self._components[group]
+        return built
+
+
+@lru_cache(maxsize=8)
+def read_local_config(text: str) -> LocalConfig:
+    """Read the settings of local training from JSON; a process parses each text once.
+
+    Raises:
+        ConfigError: a key or value is not allowed.
+    """
+    try:
+        return LocalConfig.model_validate_json(text)
+    except ValidationError as error:
+        raise registry.first_error(error) from None

@@ -1,20 +1,26 @@
-"""Errors that a person can cause, worded for the person who reads them."""
+"""Errors that users can cause; their messages are shown to users as they are."""
 
 from typing import Any, NoReturn
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used.
+    """A setting has a value that is not allowed.
 
-    Its text is one line, ``key=value: what is allowed``, fit to be shown as it is.
+    The message is one line: ``key=value: what is allowed``.
+
+    Args:
+        key: the setting, with dots between groups.
+        value: its value.
+        allowed: what is allowed, starting with "must" or a verb.
     """
 
     def __init__(self, key: str, value: Any, allowed: str) -> None:
-        super().__init__(f"{key}={value}: {allowed}")
+        setting = f"{key}={value}".replace("\n", "\\n")
+        super().__init__(f"{setting}: {allowed}")
         self.key, self.value, self.allowed = key, value, allowed
 
     def under(self, group: str) -> "ConfigError":
-        """The same error with its key inside a configuration group."""
+        """Return the same error with `group.` in front of its key."""
         return ConfigError(f"{group}.{self.key}", self.value, self.allowed)
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, Any, str]]:
@@ -22,23 +28,23 @@ class ConfigError(ValueError):
 
 
 class DataError(RuntimeError):
-    """A data set's files cannot be used; the text names the file and the reason."""
+    """A data set cannot be read; the message names the file and the reason."""
 
 
 class DeviceError(RuntimeError):
-    """A device that was asked for is not there."""
+    """The configured device does not exist."""
 
 
 class SiteError(RuntimeError):
-    """The experiment and a machine disagree on whose data are trained on; the text says how."""
+    """A site's settings are invalid, or do not fit the experiment."""
 
 
 class TrainingError(RuntimeError):
-    """A client's local training cannot start or has gone wrong; the text says how."""
+    """A client's local training cannot start, or failed."""
 
 
 class RunError(RuntimeError):
-    """A run has ended without a model; the text says why and where to look."""
+    """A run ended without a model; the message says why and where to look."""
 
 
 def refuse(owner: object, field: str, allowed: str) -> NoReturn:
@@ -47,6 +53,6 @@ def refuse(owner: object, field: str, allowed: str) -> NoReturn:
 
 
 def system_reason(error: OSError) -> str:
-    """Why the system refused, in its own words, to stand inside a sentence."""
+    """Return the operating system's reason, starting in lower case."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]

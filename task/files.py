@@ -1,12 +1,14 @@
-"""Paths as people write them, and files that are there whole or not at all."""
+"""User paths, and files that readers see whole or not at all."""
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def from_home(path: str | Path) -> Path:
-    """A path whose ``~`` is the user's home; of a user who is not known here it stays as it is."""
+    """Return the path with ``~`` replaced by the home directory, unchanged if that is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -14,25 +16,62 @@ def from_home(path: str | Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in its place in one move, on the disk itself.
-
-    Whoever reads meanwhile, or after a power cut, finds all of it or what was there before.
+    """Replace a file atomically; see `draft_of`.
 
     Raises:
         OSError: it cannot be written; nothing has changed.
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    with draft_of(path) as draft:
+        draft.write_bytes(content)
+
+
+def create_whole(path: Path, content: bytes) -> bool:
+    """Create a file atomically; return False, and leave the file alone, if it exists.
+
+    Raises:
+        OSError: it cannot be written; nothing has changed.
+    """
+    draft = _draft_path(path)
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
+        draft.write_bytes(content)
+        _flush(draft)
+        path.hardlink_to(draft)  # unlike a rename, this never replaces a file
+    except FileExistsError:
+        return False
     finally:
-        os.close(directory)
+        draft.unlink(missing_ok=True)
+    _flush(path.parent)
+    return True
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; what is written there replaces `path` at the end.
+
+    A reader finds the whole new file or the old one, also after a power failure. If the block
+    raises, `path` is unchanged.
+
+    Raises:
+        OSError: the file cannot be written; nothing has changed.
+    """
+    draft = _draft_path(path)
+    try:
+        yield draft
+        _flush(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    _flush(path.parent)
+
+
+def _draft_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def _flush(path: Path) -> None:
+    """Write a file or a directory through to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,20 +1,24 @@
-"""A hash of the code that trains, so that server and clients can tell whether they run the same.
+"""A hash of the code that trains, by which server and clients check that they run the same.
 
 Flower's simulation workers may import these packages from the directory where its daemon was first
-started, ahead of the bundle that was submitted. Nothing would tell, but for this.
+started, instead of from the bundle that was submitted. Without the hash nobody would notice. It
+covers all code that clients could run; `server_app.runs.identity` covers what a run does use.
 """
 
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import task
 
 
 def code_directories() -> dict[str, Path]:
-    """Where the code that trains was, or would be, imported from, by folder name."""
+    """Return the directories of the code that trains, by package name.
+
+    Raises:
+        ModuleNotFoundError: ``client_app`` cannot be imported.
+    """
     found = importlib.util.find_spec("client_app")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("client_app is not importable beside task")
@@ -28,23 +32,14 @@ def code_directories() -> dict[str, Path]:
 
 @functools.cache
 def fingerprint() -> str:
-    """SHA-256 over the sorted relative paths and contents of the code that trains."""
-    return hash_of(code_directories())
+    """Return the SHA-256 of the relative paths and contents of all files that train.
 
-
-def hash_of(directories: Mapping[str, Path], leave_out: Collection[str] = ()) -> str:
-    """SHA-256 over directories' files, by the name each directory goes under.
-
-    Args:
-        directories: by name; of ``conf`` the YAML counts, of the others the Python code.
-        leave_out: folders directly inside that do not count.
+    These are the Python files of `code_directories`, and the YAML files of ``conf``.
     """
     digest = hashlib.sha256()
-    for folder, directory in sorted(directories.items()):
+    for folder, directory in sorted(code_directories().items()):
         pattern = "*.yaml" if folder == "conf" else "*.py"
         for path in sorted(directory.rglob(pattern)):
-            inside = path.relative_to(directory)
-            if inside.parts[0] not in leave_out:
-                digest.update(f"{folder}/{inside.as_posix()}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+            digest.update(f"{folder}/{path.relative_to(directory).as_posix()}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

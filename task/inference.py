@@ -1,4 +1,4 @@
-"""A trained network as it is put to work: pixels in, class probabilities out."""
+"""A trained network for inference: pixels in, class probabilities out."""
 
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
@@ -7,24 +7,24 @@ from task.config import LocalConfig
 from task.data.normalisation import Normalisation
 from task.methods.base import Tensors
 from task.seeding import torch_generator
-from task.worker import build_model
+from task.training.worker import build_model
 
 
 class Classifier(nn.Module):
-    """The network of an experiment with what its images go through before and after it.
+    """An experiment's network with resizing and normalisation before it and softmax after it.
 
     Args:
         config: the experiment.
-        classes: how many there are.
-        weights: of its network.
+        classes: the number of classes.
+        weights: the network's ``state_dict``.
 
     Attributes:
-        size: height and width to which images are resized.
-        channels: of an image.
+        size: the height and width that images are resized to, in pixels.
+        channels: the number of channels of an image.
 
     Raises:
         ConfigError: the network cannot be built.
-        RuntimeError: the weights are another network's.
+        RuntimeError: the weights belong to another network.
     """
 
     def __init__(self, config: LocalConfig, classes: int, weights: Tensors) -> None:
@@ -39,10 +39,10 @@ class Classifier(nn.Module):
         self.eval().requires_grad_(requires_grad=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Probabilities [n, D] of images [n, h, w, C] uint8 of any height and width.
+        """Return probabilities [n, D] of images [n, h, w, C], uint8, of any height and width.
 
-        They are resized as `probabilities` has them resized, but for Pillow's rounding to whole
-        numbers, which would make a difference of 1e-7 between two runtimes one of 1.
+        Images are resized as Pillow does it for `probabilities`, but not rounded to whole numbers:
+        rounding could turn a difference of 1e-7 between two runtimes into one of 1.
         """
         x = pixels.permute(0, 3, 1, 2).float()
         size = (self.size, self.size)
@@ -50,6 +50,6 @@ class Classifier(nn.Module):
         return self.probabilities(resized.permute(0, 2, 3, 1))
 
     def probabilities(self, pixels: Tensor) -> Tensor:
-        """Probabilities [n, D] of images [n, size, size, C], decoded as those it was trained on."""
+        """Return probabilities [n, D] of images [n, size, size, C], decoded as for training."""
         logits: Tensor = self.network(self.normalised(pixels)).logits
         return logits.float().softmax(dim=1)

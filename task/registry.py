@@ -1,7 +1,7 @@
 """Components found by file name: ``conf/method/univarfl.yaml`` names ``task/methods/univarfl.py``.
 
-A component is a dataclass; its fields are the settings its YAML file may hold. Adding one is adding
-the two files: nothing is registered by hand, and no setting can name code outside these packages.
+A component is a dataclass, and its fields are the settings that its YAML file may have. To add one,
+add the two files. Nothing else is registered, and no setting can name code outside these packages.
 """
 
 import importlib
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def as_names(value: Any) -> Any:
-    """A list's whole numbers as their digits: classes and sites are often called 0, 1, 2."""
+    """Return a list with its integers as text, as names of classes and sites are often numbers."""
     if not isinstance(value, list):
         return value
     return [str(name) if type(name) is int else name for name in value]
@@ -32,32 +32,36 @@ PYDANTIC_WORDS = {
     "extra_forbidden": "unknown key",
     "list_type": "must be a list, as in [a,b]",
     "missing": "a value is required",
-    "string_type": "must be text; quote what is also a number or a truth value",
-    "string_pattern_mismatch": "must be letters, digits, '.', '_', '+' and '-', and begin with one "
-    "of the first two",
+    "string_type": "must be text; put numbers, true, false and null in quotes",
+    "string_pattern_mismatch": "must be letters, digits, '.', '_', '+' and '-', and begin with a "
+    "letter or digit",
     "unexpected_keyword_argument": "unknown key",
 }
 
 
 def names(package: str) -> list[str]:
-    """The names of a package's components: its modules, less ``base`` and packages."""
+    """Return the names of a package's components: its modules except ``base``."""
     path = importlib.import_module(package).__path__
     modules = [module.name for module in pkgutil.iter_modules(path) if not module.ispkg]
     return sorted(name for name in modules if name != "base")
 
 
-def check_name(group: str, package: str, name: object) -> None:
-    """Refuse a name that is not a component's.
+def require_component(group: str, package: str, name: object) -> None:
+    """Refuse a name that no component of the package has.
 
     Raises:
-        ConfigError: it is unknown.
+        ConfigError: the name is unknown.
     """
     if name not in names(package):
         raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(package))}")
 
 
 def component_class(package: str, name: str, base: type[T]) -> type[T]:
-    """The one subclass of `base` that module ``package.name`` defines."""
+    """Return the subclass of `base` that the module ``package.name`` defines.
+
+    Raises:
+        TypeError: the module defines none, or several.
+    """
     module = importlib.import_module(f"{package}.{name}")
     found = [
         value
@@ -72,14 +76,14 @@ def component_class(package: str, name: str, base: type[T]) -> type[T]:
 
 
 def create(group: str, package: str, base: type[T], settings: Mapping[str, Any]) -> T:
-    """Build the component that ``settings["name"]`` names from the other settings.
+    """Build the component that ``settings["name"]`` names, from the other settings.
 
     Raises:
         ConfigError: the name is unknown, or a setting is unknown, of a wrong type or out of range.
     """
     fields = dict(settings)
     name = fields.pop("name", None)
-    check_name(group, package, name)
+    require_component(group, package, name)
     try:
         component = TypeAdapter(component_class(package, name, base))
         return component.validate_json(json.dumps(fields), strict=True)
@@ -88,7 +92,7 @@ def create(group: str, package: str, base: type[T], settings: Mapping[str, Any])
 
 
 def first_error(error: ValidationError) -> ConfigError:
-    """The first of pydantic's complaints, as one line with key, value and what is allowed."""
+    """Return the first problem that pydantic found, with key, value and what is allowed."""
     problem = error.errors()[0]
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):

@@ -1,7 +1,7 @@
-"""Random generators keyed by what they are for, never by when they are made.
+"""Random generators, each seeded by a hash of the experiment's seed and its purpose.
 
-Every draw in the project comes from a generator whose seed is a hash of (experiment seed, purpose,
-round, client, epoch, ...). So no draw depends on which worker runs a client, or in which order.
+Every random draw comes from a generator whose key is (experiment seed, purpose, round, client,
+epoch, ...). So no draw depends on which worker trains a client, or in which order.
 """
 
 import hashlib
@@ -12,16 +12,21 @@ import torch
 
 
 def derived_seed(seed: int, *key: int | str) -> int:
-    """A 63-bit seed for one purpose: equal keys give equal seeds, unequal ones unrelated seeds."""
+    """Return a 63-bit seed; equal arguments give equal seeds, others unrelated ones.
+
+    Args:
+        seed: the experiment's.
+        key: the purpose, such as ``"local", round, client``.
+    """
     digest = hashlib.sha256(json.dumps([seed, *key]).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def numpy_generator(seed: int, *key: int | str) -> np.random.Generator:
-    """A NumPy generator for one purpose."""
+    """Return a NumPy generator for one purpose; see `derived_seed`."""
     return np.random.default_rng(derived_seed(seed, *key))
 
 
 def torch_generator(seed: int, *key: int | str) -> torch.Generator:
-    """A CPU torch generator for one purpose, the same numbers whatever the training device."""
+    """Return a CPU torch generator for one purpose; its numbers are the same for every device."""
     return torch.Generator().manual_seed(derived_seed(seed, *key))

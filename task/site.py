@@ -1,7 +1,7 @@
-"""A machine that is a client with data of its own: what it says of itself, and what it allows.
+"""The settings of a site: a machine that is a client with its own data.
 
-All of it comes from the settings that the machine's owner starts its SuperNode with
-(``--node-config``). Nothing that a coordinator sends changes any of it.
+They come from the ``--node-config`` with which the site's owner starts its SuperNode. Nothing that
+a coordinator sends can change them.
 """
 
 import os
@@ -16,22 +16,23 @@ from task.files import from_home
 
 NodeConfig = Mapping[str, object]
 
-FLOWERS_OWN = ("partition-id", "num-partitions")  # its examples give them to every SuperNode
+FLOWERS_OWN = ("partition-id", "num-partitions")  # Flower's examples set them for every SuperNode
 
 
 class Site(BaseModel):
     """One site's settings, by the keys of its ``--node-config``.
 
     Attributes:
-        name: ``site``, as the experiment lists it; its directory's name if it does not say.
-        directory: ``data-dir``, its images, an absolute path.
-        device: ``device``, what it trains on.
-        memory: ``memory-dir``, where its client keeps what a method remembers, an absolute path;
-            None for the user's directory for state.
-        most_norm: ``max-norm``, the Euclidean length of what it sends at most, measured from the
-            global model it was sent; longer updates are shortened to it.
-        most_epochs: ``max-epochs``, the local epochs a round it trains at most.
-        tells_labels: ``tell-labels``, whether it tells how many images it has of each class.
+        name: ``site``, its name in the experiment; by default the name of its directory.
+        directory: ``data-dir``, an absolute path to its images.
+        device: ``device``, the device that it trains on.
+        memory: ``memory-dir``, an absolute path for the client state of methods; None means
+            `user_state_directory`.
+        max_norm: ``max-norm``, the largest L2 norm of an update that it sends, above 0. A larger
+            update is scaled down to it. None means no limit.
+        max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains;
+            None means no limit.
+        tell_labels: ``tell-labels``, whether it reports its number of images per class.
     """
 
     model_config = ConfigDict(
@@ -42,9 +43,9 @@ class Site(BaseModel):
     directory: Annotated[str, Field(alias="data-dir")]
     device: Literal["auto", "cpu", "cuda"] = "auto"
     memory: Annotated[str | None, Field(alias="memory-dir")] = None
-    most_norm: Annotated[float | None, Field(alias="max-norm", gt=0)] = None
-    most_epochs: Annotated[int | None, Field(alias="max-epochs", ge=1)] = None
-    tells_labels: Annotated[bool, Field(alias="tell-labels")] = False
+    max_norm: Annotated[float | None, Field(alias="max-norm", gt=0)] = None
+    max_epochs: Annotated[int | None, Field(alias="max-epochs", ge=1)] = None
+    tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
 
     @field_validator("directory", "memory")
     @classmethod
@@ -64,36 +65,40 @@ class Site(BaseModel):
         return name
 
     @property
-    def memory_place(self) -> Path:
-        """Where its client keeps what a method remembers."""
-        return Path(self.memory) if self.memory else state_directory()
+    def state_directory(self) -> Path:
+        """The directory for the client state of methods."""
+        return Path(self.memory) if self.memory else user_state_directory()
 
     @classmethod
-    def of(cls, node_config: NodeConfig) -> "Site":
-        """The site that a SuperNode's settings describe.
+    def from_node_config(cls, node_config: NodeConfig) -> "Site":
+        """Return the site that a SuperNode's settings describe.
 
         Raises:
-            SiteError: a setting is unknown or has another form. Its text names no path.
+            SiteError: a setting is unknown or has a wrong value. The message contains no path.
         """
         settings = {key: value for key, value in node_config.items() if key not in FLOWERS_OWN}
-        settings["site"] = name_of(node_config)
+        settings["site"] = site_name(node_config)
         try:
             return cls.model_validate(settings)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            key, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+            key = ".".join(map(str, first["loc"]))
+            problem = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
                 known = ", ".join(field.alias or name for name, field in cls.model_fields.items())
-                what = f"is no setting of a site; they are {known}"
-            said = f"site {name_of(node_config)}, {key}: {what.lower()}"
-            raise SiteError(said if said.isprintable() else repr(said)) from None
+                problem = f"is not a setting of a site; choose from {known}"
+            text = f"site {site_name(node_config)}, {key}: {problem.lower()}"
+            raise SiteError(text if text.isprintable() else repr(text)) from None
 
 
-def state_directory() -> Path:
-    """Where the user's programs keep what lasts, this one's part of it."""
+def user_state_directory() -> Path:
+    """Return this program's directory for lasting state: ``$XDG_STATE_HOME/univarfl``.
+
+    Without that variable it is ``~/.local/state/univarfl``.
+    """
     return from_home(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "univarfl"
 
 
-def name_of(node_config: NodeConfig) -> str:
-    """What a site calls itself; its directory's name if it does not say."""
+def site_name(node_config: NodeConfig) -> str:
+    """Return a site's name from its settings; by default the name of its directory."""
     return str(node_config.get("site", Path(str(node_config.get("data-dir", "?"))).name))

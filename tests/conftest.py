@@ -1,6 +1,10 @@
-"""What the tests share: a small experiment, run in this process in a second or two."""
+"""Fixtures and helpers that tests share; most train a small experiment in this process."""
 
 import csv
+import dataclasses
+import gc
+import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,32 +12,42 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
-from flwr.app import Message
 
 import task.data.partitions
 import task.methods
 from client_app.app import app as client_app
-from server_app.composition import compose_experiment
+from server_app.aggregation.strategies.base import StrategySettings
+from server_app.config.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.exchange import Run, request
-from server_app.run_record import read_record
-from server_app.strategies.base import StrategySettings
-from server_app.train import train_experiment
+from server_app.engines.train import train_experiment
+from server_app.runs.records.record import read_record
+from task.data.image_store.store import open_dataset
+from task.data.sources.base import DatasetIndex
+from task.data.sources.digits import Digits
 from task.methods.base import Method
 from task.registry import component_class
 
+FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
+DIGITS_SIZES = (8, 32)  # pixels; the sizes that tests train on
+index_of_all_digits = Digits.dataset_index
 PARTS = Path(__file__).parent / "parts"
 SMALL_RESNET = ("model=resnet56", "data.image_size=8")
 SMALL = ("engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid")
 
 hypothesis.settings.register_profile("thousands", max_examples=2000)
-torch.set_num_threads(1)  # as every worker does; two cores share two threads badly
+torch.set_num_threads(1)  # like every worker; more threads than cores are slow
 
 Train = Callable[..., Path]
 
 
+def pytest_collection_finish() -> None:
+    """Exempt imported modules from garbage collection, which Flower runs for many messages."""
+    gc.collect()
+    gc.freeze()
+
+
 def model_for(method: str) -> list[str]:
-    """Overrides for a small network that a method can train."""
+    """Return overrides for a small network that a method can train."""
     needs_blocks = any(
         component_class("task.methods", name, Method).residual for name in method.split("+")
     )
@@ -41,13 +55,13 @@ def model_for(method: str) -> list[str]:
 
 
 def norm_for(strategy: str) -> list[str]:
-    """Overrides for a normalisation that a strategy allows."""
-    kind = component_class("server_app.strategies", strategy, StrategySettings)
+    """Return overrides for a normalisation that a strategy allows."""
+    kind = component_class("server_app.aggregation.strategies", strategy, StrategySettings)
     return ["model.norm=group"] if kind.private else []
 
 
 def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
-    """Overrides that make some clients fail in some rounds (tests/parts/methods/faulty.py)."""
+    """Return overrides that make some clients fail in some rounds (parts/methods/faulty.py)."""
     return [
         "method=fedavg",
         "method.name=faulty",
@@ -57,37 +71,72 @@ def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
     ]
 
 
+def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory that all of pytest's worker processes share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def index_of_few_digits(digits: Digits) -> DatasetIndex:
+    """Return the index of the first `FEW_DIGITS` digits."""
+    index = index_of_all_digits(digits)
+    return dataclasses.replace(
+        index,
+        labels=index.labels[:FEW_DIGITS],
+        test=index.test[:FEW_DIGITS],
+        domain_of=index.domain_of[:FEW_DIGITS],
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Decoded images, kept apart from the user's own."""
+def image_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep decoded images in a cache of the tests; its digits are few, so that runs are short."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNIVARFL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("UNIVARFL_CACHE", str(shared_place(tmp_path_factory) / "cache"))
+        with pytest.MonkeyPatch.context() as few:
+            few.setattr(Digits, "dataset_index", index_of_few_digits)
+            for size in DIGITS_SIZES:
+                open_dataset(Digits(image_size=size))
         yield
+
+
+@pytest.fixture(scope="session")
+def cache_of_all_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an image cache with all 1,797 digits."""
+    return shared_place(tmp_path_factory) / "cache_of_all_digits"
+
+
+@pytest.fixture
+def all_digits(cache_of_all_digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use all digits in this test."""
+    monkeypatch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+
+
+@pytest.fixture(autouse=True)
+def client_logger() -> Iterator[None]:
+    """Restore the clients' logger, which a site in this process gives a log of its own."""
+    logger = logging.getLogger("univarfl.client")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
 
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Components that only tests use, found like any other."""
+    """Make the components in tests/parts available."""
     for package, folder in ((task.methods, "methods"), (task.data.partitions, "partitions")):
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(PARTS / folder)])
 
 
 @pytest.fixture(scope="session")
 def flower_identity() -> None:
-    """Flower's messages want to know who they are from; a run of ours, or this, tells them."""
+    """Set the identity that Flower needs to create a message outside a run."""
     InProcessGrid(client_app, 1)
-
-
-def asked(clients: list[int]) -> Message:
-    """A server's message that has these clients trained, as if it had been sent."""
-    message = request("train", 1, Run("run", "{}"), 1, clients)
-    message.metadata.__dict__["_message_id"] = "asked"
-    return message
 
 
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Train the small experiment with overrides; the run's directory."""
+    """Return a function that trains the small experiment and returns the run's directory."""
 
     monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
@@ -100,17 +149,17 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
 
 
 def only_run(tmp_path: Path) -> Path:
-    """The one run directory under a test's `tmp_path`."""
+    """Return the only run directory under a test's `tmp_path`."""
     (directory,) = (tmp_path / "runs").iterdir()
     return directory
 
 
 def rows(directory: Path, name: str) -> list[dict[str, str]]:
-    """A table of a run's record."""
+    """Return the rows of one table of a run's record."""
     with (directory / name).open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def sha256(directory: Path) -> Any:
-    """The final model's hash, from the record."""
+    """Return the SHA-256 of the final model, from the record."""
     return read_record(directory)["model_sha256"]

@@ -1,22 +1,24 @@
-"""A person who ends a run in a given round."""
+"""Interrupt a run in a given round, as a person does with Ctrl-C."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from server_app.federation import Federation
+from server_app.rounds.callbacks import RecordRounds
+from server_app.rounds.result import RoundResult
 
 
 @contextmanager
 def ended_in(round_: int) -> Iterator[None]:
-    """Ctrl-C in that round, when its rows are half written."""
-    whole = Federation._round
+    """Raise KeyboardInterrupt in that round, after some of its rows are written."""
+    complete = RecordRounds.after_round
 
-    def broken(self: Federation, server_round: int) -> dict[str, dict[str, float]]:
-        if server_round < round_:
-            return whole(self, server_round)
-        self.recorder.round(server_round, {"train": {"ce": 1.0}})
+    def interrupted(self: RecordRounds, result: RoundResult) -> None:
+        if result.round < round_:
+            complete(self, result)
+            return
+        self._recorder.round(result.round, {"train": {"ce": 1.0}})
         raise KeyboardInterrupt
 
-    with patch.object(Federation, "_round", broken):
+    with patch.object(RecordRounds, "after_round", interrupted):
         yield

@@ -1,29 +1,26 @@
-"""A coordinator and sites as machines: network namespaces where they are allowed, else this one."""
+"""A coordinator and sites as separate machines: network namespaces, or this machine alone."""
 
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-import psutil
+from server_app.flower.programs import free_ports
+from tests.processes import UNIVARFL, end, family_of
 
-from server_app.engines.processes import free_ports, stop
-
-OWN = os.getpid() % 100_000  # tests that run at once have networks of their own
+OWN = os.getpid() % 100_000  # separates the networks of tests that run at the same time
 BRIDGE = f"uvb{OWN}"
 NETWORK = f"10.213.{OWN % 256}"
 COORDINATOR = "coordinator"
 TRY = f"uvtry{OWN}"
-UNIVARFL = str(Path(sys.executable).with_name("univarfl"))
 SECONDS = 240.0
 
 
 def namespaces_allowed() -> bool:
-    """Whether this process may make network namespaces."""
+    """Return whether this process may create network namespaces."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     made = ip("netns", "add", TRY, check=False).returncode == 0
@@ -33,22 +30,22 @@ def namespaces_allowed() -> bool:
 
 
 def ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
-    """One of iproute2's commands."""
+    """Run one of iproute2's commands."""
     return subprocess.run(["ip", *words], check=check, capture_output=True)
 
 
 def host_of(name: str) -> str:
-    """A machine's namespace."""
+    """Return the name of a machine's network namespace."""
     return f"uv{OWN}-{name}"
 
 
 def link_of(number: int) -> str:
-    """The end of a machine's cable that is plugged into the bridge."""
+    """Return the name of the bridge's end of a machine's cable."""
     return f"uv{OWN}n{number}"
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
@@ -56,12 +53,12 @@ def until(condition: Callable[[], object], what: str, seconds: float = SECONDS) 
 
 
 class Machines:
-    """A coordinator and sites, each with a directory under `root`, and if possible a network.
+    """A coordinator and sites, each with a directory under `root` and, if possible, a network.
 
     Args:
-        root: where their directories are made.
-        data: each site's images, by its name.
-        settings: lines for the end of each site's ``site.toml``, by its name.
+        root: the directory above theirs.
+        data: the directory of images of each site, by the site's name.
+        settings: lines appended to a site's ``site.toml``, by the site's name.
     """
 
     def __init__(
@@ -76,7 +73,7 @@ class Machines:
 
     @property
     def host(self) -> str:
-        """The coordinator's address."""
+        """Return the coordinator's address."""
         return f"{NETWORK}.1" if self.apart else "127.0.0.1"
 
     def __enter__(self) -> Self:
@@ -97,7 +94,7 @@ class Machines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        stop(list(self.processes.values()))
+        end(list(self.processes.values()))
         if self.apart:
             self._take_down()
 
@@ -115,25 +112,25 @@ class Machines:
         ip("link", "del", BRIDGE, check=False)
 
     def connect(self, name: str, connected: bool) -> None:
-        """Plug a machine's cable in, or out; only where machines are apart."""
+        """Connect or disconnect a machine's cable; needs network namespaces."""
         link = link_of(self.names.index(name) + 1)
         ip("link", "set", link, "up" if connected else "down")
 
     def on(self, name: str, command: Sequence[str]) -> list[str]:
-        """A command as that machine runs it."""
+        """Return a command line that runs a command on a machine."""
         return ["ip", "netns", "exec", host_of(name), *command] if self.apart else list(command)
 
     def deploy(
         self, name: str, *words: str, check: bool = True, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """``univarfl deploy`` on a machine, to its end."""
+        """Run ``univarfl deploy`` on a machine, and wait until it ends."""
         return subprocess.run(
             self.on(name, [UNIVARFL, "deploy", *words]), cwd=self.root, check=check,
             capture_output=True, text=True, env={**os.environ, **environment},
         )  # fmt: skip
 
     def start(self, name: str, *words: str, log: str = "", **environment: str) -> Path:
-        """``univarfl deploy`` on a machine, in the background; its log."""
+        """Start ``univarfl deploy`` on a machine in the background; return its log."""
         path = self.root / f"{log or name}.log"
         command = self.on(name, [UNIVARFL, "deploy", *words])
         with path.open("a") as output:
@@ -144,7 +141,7 @@ class Machines:
         return path
 
     def coordinate(self) -> Path:
-        """Start the coordinator, and return when it is ready."""
+        """Start the coordinator, wait until it is ready, and return its log."""
         log = self.start(COORDINATOR, "coordinator", "federation", "--port", str(self.port))
         ready = log.read_text().count("SuperLink ready")
         until(lambda: log.read_text().count("SuperLink ready") > ready, "the SuperLink")
@@ -152,24 +149,23 @@ class Machines:
         return log
 
     def join(self, site: str, *words: str, **environment: str) -> Path:
-        """Start a site."""
+        """Start a site; return its log."""
         address = f"{self.host}:{self.port}"
         return self.start(site, "site", site, "--coordinator", address, *words, **environment)
 
     def run(self, *words: str) -> Path:
-        """Start a run, watched at the coordinator; its log."""
+        """Start a run at the coordinator; return its log."""
         return self.start(COORDINATOR, "run", "federation", *words, log="run")
 
     def ended(self, name: str = "run") -> int:
-        """A background command's exit code, once it has ended."""
+        """Wait until a background command ends; return its exit code."""
         return self.processes[name].wait(SECONDS)
 
     def record(self) -> Path:
-        """The directory of the latest run."""
+        """Return the directory of the latest run."""
         return max((self.federation / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
 
     def kill(self, name: str) -> None:
-        """End a machine's processes as a power cut does."""
-        parent = psutil.Process(self.processes.pop(name).pid)
-        for process in [parent, *parent.children(recursive=True)]:
+        """Kill a machine's processes at once, as a power cut does."""
+        for process in family_of(self.processes.pop(name).pid):
             process.kill()

@@ -1,4 +1,7 @@
-"""The first 25 schedules of faults; `python -m tests.benchmarks.chaos` has as many as one likes."""
+"""Runs that suffer the first 25 schedules of faults.
+
+``python -m benchmarks.chaos`` runs any number of schedules.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,7 @@ from server_app.sweep.forking import warm_up
 from tests.chaos.schedule import draw
 from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
 
-pytestmark = pytest.mark.slow
+SEEDS, QUICK_SEEDS = 25, 8
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +22,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_a_run_ends_completed_or_with_a_clear_stop_and_no_bad_reply_counts(
+@pytest.mark.parametrize(
+    "seed",
+    [*range(QUICK_SEEDS),
+     *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(QUICK_SEEDS, SEEDS))],
+)  # fmt: skip
+def test_a_run_completes_or_stops_with_a_clear_reason_and_no_bad_reply_counts(
     place: Path, seed: int
 ) -> None:
-    told, wrong = tried(seed, place / "images", place, small_disks_allowed())
-    assert wrong == [], told
+    description, wrong = tried(seed, place / "images", place, small_disks_allowed())
+    assert wrong == [], description
 
 
 def test_a_schedule_follows_from_its_seed() -> None:

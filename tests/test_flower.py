@@ -1,7 +1,6 @@
-"""The real thing: Flower's SuperLink, its simulation and Ray's workers, through every door."""
+"""Runs with Flower's SuperLink and Ray's workers, started by every supported command."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -14,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from server_app.engines.processes import lives
 from server_app.engines.superlink import SuperLink
-from server_app.run_record import read_record
+from server_app.runs.records.record import read_record
 from tests.chaos.through_ray import suffered
 from tests.conftest import SMALL, Train, rows, sha256
-from tests.server_app.test_grid import EXPECTED, PROBE
+from tests.processes import family_of, names
+from tests.server_app.engines.test_grid import EXPECTED, PROBE
 from tests.test_readme import block
 
 ROOT = Path(__file__).parent.parent
@@ -38,8 +37,6 @@ serverapp = "my_app:server"
 clientapp = "my_app:client"
 """
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def superlink(runs: Path) -> Iterator[SuperLink]:
-    """One SuperLink for all `flwr run` tests, as a person's own local one would be."""
+    """Start one SuperLink for all `flwr run` tests, like a user's own local one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_RUNS", str(runs))
         patch.setenv("UNIVARFL_MEMORY", str(runs.with_name("memory")))
@@ -58,7 +55,7 @@ def superlink(runs: Path) -> Iterator[SuperLink]:
 
 
 def flwr(superlink: SuperLink, *words: str) -> str:
-    """Run one of Flower's commands to its end; what it said."""
+    """Run one of Flower's commands until it ends; return its output."""
     output = superlink.home / "flwr.txt"
     with output.open("w") as file:
         superlink.popen(["flwr", *words], file).wait(300)
@@ -68,7 +65,7 @@ def flwr(superlink: SuperLink, *words: str) -> str:
 def run_app(
     superlink: SuperLink, runs: Path, overrides: list[str], *words: str
 ) -> tuple[str, Path]:
-    """`flwr run .` with overrides; what it said, and the new run directory."""
+    """Run `flwr run .` with overrides; return its output and the new run directory."""
     before = set(runs.iterdir())
     config = f'overrides="{" ".join(overrides)}"'
     said = flwr(superlink, "run", str(ROOT), "--stream", "--run-config", config, *words)
@@ -78,11 +75,12 @@ def run_app(
 
 
 def univarfl(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command, installed, as a person types it."""
+    """Run the installed `univarfl` command."""
     command = [str(Path(sys.executable).parent / "univarfl"), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_flwr_run_on_flowers_default_federation(
     superlink: SuperLink, runs: Path, train: Train
 ) -> None:
@@ -96,6 +94,7 @@ def test_flwr_run_on_flowers_default_federation(
     assert sha256(directory) == sha256(train("rounds=1"))
 
 
+@pytest.mark.slow
 def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
     superlink: SuperLink, runs: Path, train: Train
 ) -> None:
@@ -106,10 +105,11 @@ def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
     assert sha256(directory) == sha256(train("rounds=1"))
 
 
-def test_client_memory_follows_the_clients_between_rays_workers(
+@pytest.mark.slow
+def test_client_state_follows_the_clients_between_rays_workers(
     superlink: SuperLink, runs: Path, train: Train
 ) -> None:
-    """Half of the clients a round: whoever comes back may find itself on the other worker."""
+    """With half of the clients in each round, a client returns on either worker."""
     words = ["method=moon+scaffold", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
     _, directory = run_app(superlink, runs, [*SMALL[1:], *words])
     assert read_record(directory)["status"] == "completed"
@@ -119,24 +119,27 @@ def test_client_memory_follows_the_clients_between_rays_workers(
     assert list(runs.with_name("memory").iterdir()) == []
 
 
-def test_local_training_in_an_app_of_ones_own(
-    superlink: SuperLink, train: Train, tmp_path: Path
-) -> None:
-    """The README's, under Flower's own FedAvg: not the same bits, but the same training."""
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_digits")
+def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path) -> None:
+    """The README's app with Flower's FedAvg trains as well as ours, though not to the same bits."""
     (tmp_path / "my_app.py").write_text(block("my_app.py"))
     (tmp_path / "pyproject.toml").write_text(MY_APP)
-    said = flwr(superlink, "run", str(tmp_path), "--stream", "--federation-config",
-                "num-supernodes=4 client-resources-num-cpus=1")  # fmt: skip
+    with SuperLink() as superlink:  # its own, because it keeps the image cache of its start
+        superlink.wait_until_ready()
+        said = flwr(superlink, "run", str(tmp_path), "--stream", "--federation-config",
+                    "num-supernodes=4 client-resources-num-cpus=1")  # fmt: skip
     found = re.search(r"test accuracy (0\.\d+)", said)
     assert found, said
-    # Flower rounds the mean to float32 after each client, we once after all.
+    # Flower rounds the mean to float32 after each client; we round once.
     ours = read_record(train("rounds=6"))["results"]["test"]["accuracy"]
     assert ours > 0.8
     assert float(found[1]) == pytest.approx(ours, abs=0.05)
 
 
+@pytest.mark.slow
 def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -> None:
-    """Flower's trap: workers import from the directory in which the SuperLink was started."""
+    """Flower's workers import from the directory in which the SuperLink was started."""
     for package in ("client_app", "task"):
         shutil.copytree(ROOT / package, superlink.empty / package)
     shutil.copytree(ROOT / "conf", superlink.empty / "conf")
@@ -154,6 +157,7 @@ def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -
     assert rows(directory, "clients.csv") == []
 
 
+@pytest.mark.slow
 def test_bad_input_fails_the_flower_run_with_its_one_line(superlink: SuperLink, runs: Path) -> None:
     before = set(runs.iterdir())
     said = flwr(superlink, "run", str(ROOT), "--stream", "--run-config", 'overrides="alpha=0"')
@@ -168,7 +172,8 @@ def latest(listed: dict[str, Any]) -> dict[str, Any]:
     return max(runs, key=lambda run: str(run["pending-at"]))
 
 
-def test_rays_grid_does_what_ours_in_process_does(superlink: SuperLink, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_rays_grid_behaves_like_the_in_process_grid(superlink: SuperLink, tmp_path: Path) -> None:
     result = tmp_path / "observed.json"
     said = flwr(
         superlink, "run", str(PROBE), "--stream", "--run-config", f'result="{result}"',
@@ -190,6 +195,7 @@ def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_pa
     assert f"curves  {directory / 'curves.png'}" in done.stdout
 
 
+@pytest.mark.slow
 def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -> None:
     done = univarfl("train", *TINY, "federation.join_timeout=0.1", f"output_dir={tmp_path}")
     assert done.returncode == 1
@@ -199,7 +205,8 @@ def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -
     assert read_record(directory)["status"] == "failed"
 
 
-def test_an_interrupted_run_says_so_and_takes_everything_with_it(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -> None:
     words = [*TINY, "rounds=500", f"output_dir={tmp_path}"]
     process = subprocess.Popen(
         [str(Path(sys.executable).parent / "univarfl"), "train", *words],
@@ -215,27 +222,30 @@ def test_an_interrupted_run_says_so_and_takes_everything_with_it(tmp_path: Path)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "univarfl: interrupted"
-    assert [member for member in family if lives(member)] == []
+    assert names(family) == ""
     (directory,) = tmp_path.iterdir()
     record = read_record(directory)
     assert (record["status"], record["reason"]) == ("failed", "interrupted")
 
 
-def test_no_superlink_stays_behind() -> None:
+@pytest.mark.slow
+def test_no_superlink_is_left_running() -> None:
     with SuperLink() as superlink:
         superlink.wait_until_ready()
         process, home = superlink.process, superlink.home
+        family = family_of(process.pid)
+        assert "flower-superlink" in names(family)
         assert process.poll() is None
         assert home.exists()
     assert process.poll() is not None
+    assert names(family) == ""
     assert not home.exists()
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_a_restart_and_no_bits(train: Train, tmp_path: Path) -> None:
     words = [*SMALL[1:], "rounds=3", "method=moon", f"output_dir={tmp_path}", "run_id=struck"]
     (said,) = suffered(words, tmp_path / "struck", "worker", 1)
-    assert "a worker's process has ended (ActorDiedError); Flower is started anew" in said
+    assert "a worker's process has ended (ActorDiedError); Flower is restarted" in said
     assert read_record(tmp_path / "struck")["resumed_from"] >= 1
     assert sha256(tmp_path / "struck") == sha256(train("rounds=3", "method=moon"))

@@ -1,45 +1,48 @@
-"""What nobody would write, and what nobody should send: it is refused in words, or read.
+"""Random input of every kind is either accepted, or refused with a clear error.
 
-Each test tries a hundred cases; with ``--hypothesis-profile=thousands``, two thousand.
+Each test tries 100 cases, or 2,000 with ``--hypothesis-profile=thousands``.
 """
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from server_app.checkpoint import (
+from server_app.aggregation.guards.drop import Drop
+from server_app.aggregation.training_replies import add_reply
+from server_app.aggregation.weights import Weights
+from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
+from server_app.config.resuming import whole_words
+from server_app.nodes.assignment import WorkUnit
+from server_app.runs.checkpoint import (
     Checkpoint,
     ModelState,
     checkpoints,
     load_checkpoint,
     save_checkpoint,
 )
-from server_app.choices import choices
-from server_app.composition import compose_experiment
-from server_app.exchange import belonging
-from server_app.guards.drop import Drop
-from server_app.handshake import HandshakeError, read_introduction, seat_of
-from server_app.intake import Intake
-from server_app.participation import Cohort
-from server_app.replies import scores, updates
-from server_app.report.records import read_runs
-from server_app.resuming import whole_words
-from server_app.weights import Weights, pack
-from task import wire
+from server_app.runs.records.reader import read_runs
 from task.errors import ConfigError, SiteError
+from task.fingerprint import fingerprint
+from task.protocol.base import DATA, HEADER, JSON, Message, Packed
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import KINDS, TrainReply
+from task.protocol.tensors import PackedTensors
 from task.site import Site
-from tests.conftest import asked
-from tests.server_app.report.recorded import record
-from tests.server_app.test_aggregation import SEAT, model
+from tests.server_app.aggregation.updates import EXAMPLES, NODE, accumulator_of, model, row
+from tests.server_app.runs.recorded import record
 
 PLACES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
@@ -63,21 +66,38 @@ VALUES = st.one_of(
 WORDS = st.lists(st.tuples(KEYS, VALUES).map("=".join) | st.text(max_size=12), max_size=3)
 
 
-def refusal(call: Callable[[], object], error: type[Exception]) -> str:
-    """Why a call was refused; a dash if it was not."""
+def array_record(data: bytes) -> ArrayRecord:
+    """Bytes as a message holds them."""
+    return ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
+
+
+def refusal(call: Callable[[], object], error: type[Exception]) -> str | None:
+    """Return the message of the error that a call raises, or None if it raises none."""
     try:
         call()
     except error as reason:
         return str(reason)
-    return "-"
+    return None
+
+
+def is_one_line(text: str) -> bool:
+    """Return whether a text is one line that is not empty."""
+    return bool(text.strip()) and "\n" not in text
 
 
 @given(WORDS)
 @example(["model=${oc.env:HOME}"])
 @example(["data.root=~nobody"])
+@example(["\n"])
 @PLACES
-def test_any_words_compose_or_are_refused_in_words(words: list[str]) -> None:
-    assert refusal(lambda: compose_experiment(words), ConfigError)
+def test_any_overrides_compose_or_are_refused_in_one_line(words: list[str]) -> None:
+    reason = refusal(lambda: compose_experiment(words), ConfigError)
+    if reason is None:
+        experiment = compose_experiment(words)
+        assert type(experiment).model_validate_json(experiment.model_dump_json()) == experiment
+    else:
+        assert is_one_line(reason)
+        assert re.match(r"[^=]*=.*: .", reason), "an error is key=value: what is allowed"
 
 
 @given(st.dictionaries(
@@ -88,57 +108,98 @@ def test_any_words_compose_or_are_refused_in_words(words: list[str]) -> None:
 @example({"data-dir": "~nobody"})
 @example({"site": "\n"})
 @example({"site": "a", "data-dir": "/", "\n": 1})
-def test_any_settings_are_a_sites_or_are_refused_in_a_line(node_config: dict[str, Any]) -> None:
-    assert "\n" not in refusal(lambda: Site.of(node_config), SiteError)
+def test_any_site_settings_are_read_or_refused_in_one_line(node_config: dict[str, Any]) -> None:
+    reason = refusal(lambda: Site.from_node_config(node_config), SiteError)
+    assert reason is None or is_one_line(reason)
 
 
-COLUMNS = st.lists(st.one_of(st.integers(-(2**60), 2**60), st.just(3), st.just(5)), max_size=3) | (
-    st.lists(st.floats(), max_size=3) | st.lists(st.text(max_size=4), max_size=3)
-    | st.just([3]) | st.just(["ok"]) | st.integers(0, 9) | st.text(max_size=3)
-)  # fmt: skip
-TABLES = st.dictionaries(
-    st.sampled_from(["client", "status", "examples", "device", "reason", "seconds", "correct",
-                     "loss", "loss/ce"]) | st.text(max_size=5),
-    COLUMNS, max_size=9,
-)  # fmt: skip
-ARRAYS = st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.uint8]).flatmap(
-    lambda kind: st.lists(st.integers(0, 3), max_size=3).map(lambda shape: np.ones(shape, kind))
+JSONS = st.recursive(
+    LEAVES.filter(lambda leaf: not isinstance(leaf, bytes)),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
 )
-MODELS = st.dictionaries(st.sampled_from(["w", "batches", "x"]), ARRAYS, max_size=3).map(pack) | (
-    st.binary(max_size=60).map(
-        lambda junk: ArrayRecord({wire.PACKED: Array(np.frombuffer(junk, np.uint8))})
+ROWS = st.dictionaries(
+    st.sampled_from(["client", "reason", "examples", "device", "seconds", "correct", "loss",
+                     "losses"]) | st.text(max_size=5),
+    JSONS | st.sampled_from([3, 5, "", "cpu", {"ce": 0.5}]), max_size=9,
+)  # fmt: skip
+SOUND_ROW = row(3)
+HEADERS = st.dictionaries(
+    st.sampled_from(["rows", "run", "round", "attempt", "fingerprint", "index", "site"])
+    | st.text(max_size=5),
+    JSONS
+    | st.lists(ROWS | st.just(SOUND_ROW), max_size=2)
+    | st.sampled_from(["run", 1, fingerprint()]),
+    max_size=9,
+).map(lambda fields: SOUND_FIELDS | fields)
+SOUND_FIELDS: dict[str, Any] = {
+    "run": "run", "round": 1, "attempt": 1, "fingerprint": fingerprint(), "rows": [SOUND_ROW],
+}  # fmt: skip
+ARRAYS = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.int64]).flatmap(
+    lambda kind: st.lists(st.integers(0, 3), max_size=3).map(
+        lambda shape: torch.ones(shape, dtype=kind)
     )
-    | st.just(pack(model(1.5)))
-    | st.just(ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"x")}))
 )
-RECORDS = st.dictionaries(
-    st.sampled_from([wire.CLIENTS, wire.ABOUT, wire.INTRODUCTION, wire.key(wire.ARRAYS, 3),
-                     wire.key(wire.EXTRA, 3), wire.key(wire.ARRAYS, wire.SUM)]),
-    TABLES.map(lambda table: ConfigRecord(dict(table)))
-    | MODELS
-    | st.just(MetricRecord({"a": 1.0})),
-    max_size=4,
-)  # fmt: skip
+MODELS = (
+    st.dictionaries(st.sampled_from(["w", "batches", "x"]), ARRAYS, max_size=3).map(
+        lambda tensors: PackedTensors.of(tensors).data
+    )
+    | st.binary(max_size=60)
+    | st.just(PackedTensors.of(model(1.5)).data)
+)
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        HEADER: st.builds(
+            lambda name, data: ConfigRecord({name: data}),
+            st.sampled_from([JSON, "other"]),
+            HEADERS.map(lambda fields: json.dumps(fields).encode()) | st.binary(max_size=20),
+        ),
+        "weights/3": MODELS.map(array_record),
+        "weights/sum": MODELS.map(array_record),
+        "extra/3": MODELS.map(array_record),
+        "more": st.just(MetricRecord({"a": 1.0})),
+    },
+)
 
 
 @pytest.mark.usefixtures("flower_identity")
 @given(RECORDS, st.booleans())
 @PLACES
-def test_any_reply_is_judged_and_only_a_sound_one_counts(
+def test_any_reply_is_handled_and_only_a_valid_one_counts(
     records: dict[str, Any], summed: bool
 ) -> None:
-    message = asked([3])
-    reply = Message(RecordDict(records), reply_to=message)
-    assert belonging(reply, message).has_error()  # nobody knows the fingerprint by chance
+    content = RecordDict(records)
     guard = Drop(most_images=10, times_median=3.0)
-    intake = Intake(model(0.0), {}, {3: 1.0}, {3: 5}, guard, {"w"}, each=not summed, mean=True)
-    (found,) = updates(Cohort(SEAT, [3]), reply, intake, summed)
-    intake.settle()
-    assert found.accepted == (3 in intake.accepted)
-    if intake.accepted:
-        assert all(np.isfinite(value).all() for value in intake.mean().values())
-    scores([Cohort(SEAT, [3])], [reply], [5] * 4)
-    assert refusal(lambda: seat_of(1, read_introduction(reply)), HandshakeError)
+    accumulator = accumulator_of([3], guard=guard, each=not summed)
+    try:
+        reply = TrainReply.unpack(Packed.of(content))
+    except ProtocolError:
+        return  # the next test looks at the reasons
+    add_reply(WorkUnit(NODE, [3]), reply, accumulator, summed)
+    accumulator.apply_filter()
+    (found,) = accumulator.updates.values()
+    assert found.reason.isprintable()
+    if found.accepted:
+        assert found.examples == EXAMPLES
+        assert all(value.isfinite().all() for value in accumulator.mean().values())
+
+
+@given(RECORDS)
+@PLACES
+def test_any_message_is_read_or_refused(records: dict[str, Any]) -> None:
+    content = RecordDict(records)
+    for kind in KINDS:
+        for form in (kind.request, kind.reply):
+            reason = refusal(partial(read, form, content), ProtocolError)
+            assert reason is None or is_one_line(reason)
+
+
+def read(form: type[Message], content: RecordDict) -> None:
+    """Read a message of one kind."""
+    form.unpack(Packed.of(content))
 
 
 @given(st.integers(0), st.integers(1, 255), st.booleans())
@@ -158,14 +219,14 @@ def test_no_damaged_checkpoint_is_accepted(
     else:
         content[place] ^= change
     path.write_bytes(content)
-    said = refusal(lambda: load_checkpoint(tmp_path), ConfigError)
-    if said == "-":  # a byte that says nothing, as a blank between two words of JSON
+    reason = refusal(lambda: load_checkpoint(tmp_path), ConfigError)
+    if reason is None:  # the changed byte has no meaning, such as a blank in JSON
         found = load_checkpoint(tmp_path)
         assert found is not None
         assert (found.round, found.model.last_accepted) == (2, [1, 0, 2])
         assert all(np.array_equal(found.model.arrays[name], weights[name]) for name in weights)
     else:
-        assert "no checkpoint can be used" in said
+        assert "no checkpoint can be used" in reason
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +239,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.integers(0), st.binary(max_size=8), st.integers(0, 200),
 )  # fmt: skip
 @PLACES
-def test_any_record_is_read_or_named(
+def test_a_damaged_record_is_read_or_reported(
     sound: Path, tmp_path: Path, name: str, place: int, junk: bytes, taken: int
 ) -> None:
     run = tmp_path / "run"
@@ -189,14 +250,20 @@ def test_any_record_is_read_or_named(
     (run / name).write_bytes(content[:place] + junk + content[place + taken :])
     found = read_runs(tmp_path)
     assert len(found.runs) + len(found.problems) == 1
-    assert refusal(lambda: whole_words([f"resume={run}"]), ConfigError)
+    reason = refusal(lambda: whole_words([f"resume={run}"]), ConfigError)
+    if reason is None:
+        assert f"run_id={run.name}" in whole_words([f"resume={run}"])
+    else:
+        assert is_one_line(reason)
+        assert reason.startswith(f"resume={run}: ")
 
 
 @given(st.recursive(LEAVES.filter(lambda leaf: not isinstance(leaf, bytes)), lambda inner: (
     st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
 ), max_leaves=6), st.integers(0))  # fmt: skip
+@example([], 4)  # data_version
 @PLACES
-def test_any_value_in_a_record_is_read_or_named(
+def test_any_value_in_a_record_is_read_or_reported(
     sound: Path, tmp_path: Path, value: Any, place: int
 ) -> None:
     run = tmp_path / "run"
@@ -208,3 +275,16 @@ def test_any_value_in_a_record_is_read_or_named(
     (run / "run.json").write_text(json.dumps(changed))
     found = read_runs(tmp_path)
     assert len(found.runs) + len(found.problems) == 1
+
+
+@pytest.mark.parametrize("value", [[], {}, False, 0, "", None])
+def test_each_entry_of_a_record_may_have_any_type(
+    sound: Path, tmp_path: Path, value: object
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(sound, run)
+    summary = json.loads((run / "run.json").read_text())
+    for name in summary:
+        (run / "run.json").write_text(json.dumps(summary | {name: value}))
+        found = read_runs(tmp_path)
+        assert len(found.runs) + len(found.problems) == 1, name

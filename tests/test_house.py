@@ -1,6 +1,7 @@
-"""The rules of the house that no linter knows."""
+"""Rules about the structure of the code that no linter checks."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,11 @@ import pytest
 from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parent.parent
+PRODUCT = tuple(
+    folder
+    for folder in ("client_app", "server_app", "task", "univarfl")
+    if (ROOT / folder).is_dir()
+)
 FLOWER = {"flwr", "ray", "hydra", "omegaconf"}
 FORBIDDEN = {
     "task": FLOWER | {"client_app", "server_app"},
@@ -16,14 +22,41 @@ FORBIDDEN = {
     "server_app": {"client_app"},
 }
 RUNS_BOTH_APPS = ROOT / "server_app" / "engines" / "inprocess.py"
+NOT_IN_PRODUCT = {"benchmarks", "tests"}
+COMPONENTS = {
+    "augmentation": "task/data/augmentations",
+    "data": "task/data/sources",
+    "guard": "server_app/aggregation/guards",
+    "method": "task/methods",
+    "model": "task/models",
+    "partition": "task/data/partitions",
+    "strategy": "server_app/aggregation/strategies",
+}
+MOST_ENTRIES_IN_SERVER_APP = 16
 
 
 def imported(path: Path) -> Iterator[str]:
+    """Yield each module that a file imports, and each name that it imports from one."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def top_level(module: str) -> str:
+    """Return the first part of a dotted name."""
+    return module.split(".", maxsplit=1)[0]
+
+
+def product_files() -> list[Path]:
+    """Return every Python file of the product."""
+    return [path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def product_packages() -> list[Path]:
+    """Return every folder of the product that holds Python files."""
+    return sorted({path.parent for path in product_files()})
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
@@ -32,34 +65,83 @@ def test_imports_go_one_way(package: str) -> None:
         (path, module)
         for path in (ROOT / package).rglob("*.py")
         for module in imported(path)
-        if module.split(".")[0] in FORBIDDEN[package]
+        if top_level(module) in FORBIDDEN[package]
     }
     assert {path for path, _ in found} <= {RUNS_BOTH_APPS}, found
 
 
-def test_a_method_needs_torch_alone() -> None:
+def test_a_method_imports_torch_alone() -> None:
     allowed = {"torch", "task", *sys.stdlib_module_names}
     for path in (ROOT / "task" / "methods").glob("*.py"):
-        assert {module.split(".")[0] for module in imported(path)} <= allowed, path
+        assert {top_level(module) for module in imported(path)} <= allowed, path
+
+
+def test_the_product_imports_neither_tests_nor_benchmarks() -> None:
+    found = {
+        (path, module)
+        for path in product_files()
+        for module in imported(path)
+        if top_level(module) in NOT_IN_PRODUCT
+    }
+    assert found == set()
+
+
+def components_named_in(group: str) -> set[str]:
+    """Return the components that the YAML files of one folder of ``conf/`` name."""
+    files = [OmegaConf.load(path) for path in (ROOT / "conf" / group).glob("*.yaml")]
+    names = [OmegaConf.select(file, f"{group}.name") or OmegaConf.select(file, "name")
+             for file in files if OmegaConf.is_dict(file)]  # fmt: skip
+    return {name for name in names if name}
+
+
+def test_every_group_that_names_components_is_listed_here() -> None:
+    groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
+    assert {group for group in groups if components_named_in(group)} == set(COMPONENTS)
+
+
+@pytest.mark.parametrize("group", COMPONENTS)
+def test_every_component_has_its_yaml_and_every_yaml_its_component(group: str) -> None:
+    files = (ROOT / COMPONENTS[group]).glob("*.py")
+    assert components_named_in(group) == {path.stem for path in files} - {"__init__", "base"}
+
+
+def test_the_root_of_server_app_holds_packages() -> None:
+    entries = [path for path in (ROOT / "server_app").iterdir() if path.name != "__pycache__"]
+    assert {path.name for path in entries if path.is_file()} == {"__init__.py", "app.py"}
+    assert len(entries) <= MOST_ENTRIES_IN_SERVER_APP
 
 
 @pytest.mark.parametrize(
-    ("group", "package"),
-    [
-        ("method", "task/methods"),
-        ("model", "task/models"),
-        ("data", "task/data/sources"),
-        ("partition", "task/data/partitions"),
-        ("augmentation", "task/data/augmentations"),
-        ("strategy", "server_app/strategies"),
-    ],
+    "package", product_packages(), ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_every_component_has_its_yaml_and_every_yaml_its_component(
-    group: str, package: str
-) -> None:
-    modules = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__", "base"}
-    files = [OmegaConf.load(path) for path in (ROOT / "conf" / group).glob("*.yaml")]
-    named = {
-        OmegaConf.select(file, f"{group}.name") or OmegaConf.select(file, "name") for file in files
+def test_a_package_says_in_one_sentence_what_it_is_for(package: Path) -> None:
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
+    assert text is not None
+    assert re.fullmatch(r"(?:[^.?!]|[.?!](?!\s|$))+[.?]", text), text
+
+
+def test_hydras_private_modules_are_not_imported() -> None:
+    found = {
+        (path, module)
+        for path in product_files()
+        for module in imported(path)
+        if module.startswith("hydra._internal")
     }
-    assert named == modules
+    assert found == set()
+
+
+def lines_in(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_no_file_is_longer_than_250_lines() -> None:
+    files = [path for package in PRODUCT for path in (ROOT / package).rglob("*.py")]
+    assert len(files) > 150
+    assert [path for path in files if lines_in(path) > 250] == []
+
+
+def test_no_package_is_longer_than_1250_lines() -> None:
+    """Sub-packages count for themselves; the longest holds the methods, one file each."""
+    folders = {path.parent for package in PRODUCT for path in (ROOT / package).rglob("*.py")}
+    sizes = {folder: sum(map(lines_in, folder.glob("*.py"))) for folder in folders}
+    assert [folder for folder, size in sizes.items() if size > 1250] == []

@@ -1,4 +1,4 @@
-"""A Ray cluster that runs already: two raylets, as two machines would be."""
+"""Runs on an existing Ray cluster of two raylets, as two machines would form."""
 
 import contextlib
 import os
@@ -13,34 +13,36 @@ from typing import Self
 import psutil
 import pytest
 
-from server_app.engines.cluster import check_address
-from server_app.engines.processes import free_ports, stop
-from server_app.run_record import read_record, rounds_done
+from server_app.engines.cluster import require_reachable_cluster
+from server_app.flower.programs import free_ports
+from server_app.runs.records.record import read_record
+from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, sha256
-from tests.machines import UNIVARFL, until
+from tests.machines import until
+from tests.processes import UNIVARFL, end
 
 RAY = str(Path(sys.executable).with_name("ray"))
 
 
 class Cluster:
-    """Raylets of one CPU each, ended with the context."""
+    """Raylets of one CPU each, stopped when the context ends."""
 
     def __init__(self) -> None:
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self._processes: list[subprocess.Popen[bytes]] = []
-        # Short: Ray's sockets lie deep in it, and their names have at most 107 characters.
+        # Short, because the path of Ray's sockets in it may have at most 107 characters.
         self._scratch = tempfile.mkdtemp(prefix="ray", dir="/tmp")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        stop(self._processes)
+        end(self._processes)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def raylet(self, memory: Path) -> psutil.Process:
-        """Start one more, whose workers keep the clients' memory there."""
+        """Start one more raylet, whose workers keep client state in `memory`."""
         port = self.address.partition(":")[2]
         where = (
             [f"--address={self.address}"]
@@ -60,7 +62,7 @@ class Cluster:
         return found
 
     def train(self, *words: str) -> "subprocess.Popen[str]":
-        """``univarfl train`` on the cluster."""
+        """Start ``univarfl train`` on the cluster."""
         return subprocess.Popen(
             [UNIVARFL, "train", *words],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -75,7 +77,7 @@ class Cluster:
 
 
 def raylet_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
-    """The raylet that a ``ray start`` began."""
+    """Return the raylet that a ``ray start`` has started, if it has."""
     for child in psutil.Process(process.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             if child.name() == "raylet":
@@ -85,7 +87,7 @@ def raylet_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """One that is empty."""
+    """Return a cluster without raylets."""
     with Cluster() as found:
         yield found
 
@@ -94,13 +96,13 @@ def cluster() -> Iterator[Cluster]:
 def test_two_raylets_train_as_one_process_does(
     cluster: Cluster, train: Train, tmp_path: Path
 ) -> None:
-    """A client may come to either, so what it remembers must lie where both look."""
+    """Any worker may train a client, so all workers must share the client state."""
     words = [*SMALL[1:], f"output_dir={tmp_path}"]
     cluster.raylet(tmp_path / "memory")
     cluster.raylet(tmp_path / "another")
     said = cluster.train(*words, "method=moon", "run_id=apart").communicate(timeout=240)[0]
-    assert "the clients' memory is kept in 2 places (supernode-0 on" in said
-    assert "set UNIVARFL_MEMORY to one directory that all machines share" in said
+    assert "the clients' states are kept in 2 places (supernode-0 on" in said
+    assert "set UNIVARFL_MEMORY to a directory that all machines share" in said
     assert read_record(tmp_path / "apart")["status"] == "failed"
     said = cluster.train(*words, "run_id=two").communicate(timeout=240)[0]
     assert "2 SuperNodes ready (ray, cpu)" in said
@@ -108,7 +110,7 @@ def test_two_raylets_train_as_one_process_does(
 
 
 @pytest.mark.slow
-def test_a_raylet_that_dies_in_a_round_costs_that_round_alone(
+def test_a_raylet_that_dies_costs_only_the_current_round(
     cluster: Cluster, train: Train, tmp_path: Path
 ) -> None:
     words = ["method=moon", "rounds=4", "local_epochs=3"]
@@ -116,13 +118,13 @@ def test_a_raylet_that_dies_in_a_round_costs_that_round_alone(
     cluster.raylet(memory)
     second = cluster.raylet(memory)
     run = cluster.train(*SMALL[1:], *words, f"output_dir={tmp_path}", "run_id=run")
-    until(lambda: rounds_done(place) >= 1 or run.poll() is not None, "the first round")
+    until(lambda: count_rounds(place) >= 1 or run.poll() is not None, "the first round")
     actors = [each for each in second.children(recursive=True) if "ClientApp" in each.name()]
     assert actors
     second.kill()
     said = run.communicate(timeout=240)[0]
     assert "a worker's process has ended" in said
-    assert "Flower is started anew, and the run goes on" in said
+    assert "Flower is restarted to resume the run" in said
     assert read_record(place)["status"] == "completed"
     assert sha256(place) == sha256(train(*words))
 
@@ -132,17 +134,18 @@ def test_a_raylet_that_dies_in_a_round_costs_that_round_alone(
     [
         ("127.0.0.1:1", "connection refused"),
         ("no-such-host.invalid:6379", "name"),
-        ("ray://127.0.0.1:10001", "it is no host:port"),
-        ("here", "it is no host:port"),
+        ("ray://127.0.0.1:10001", "it is not host:port"),
+        ("here", "it is not host:port"),
+        ("127.0.0.1:65536", "it is not host:port"),
         ("[::1]:1", "connection refused"),
     ],
 )
-def test_an_address_where_nobody_is(
+def test_an_address_without_a_ray_cluster_is_refused(
     monkeypatch: pytest.MonkeyPatch, address: str, why: str
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(ConfigError) as refused:
-        check_address()
+        require_reachable_cluster()
     assert f"RAY_ADDRESS={address}: no Ray cluster of this version answers there" in str(
         refused.value
     )

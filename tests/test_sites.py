@@ -1,24 +1,25 @@
-"""Sites with data of their own: whose data are trained on, and what a site tells."""
+"""Sites with data of their own: whose data are trained on, and what a site reports."""
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from flwr.app import Message, MessageType
 
 import client_app.app
 from client_app.node import site_of
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.exchange import Exchange, Run, request
-from server_app.train import train_experiment
-from server_app.weights import from_tensors, pack
-from task import wire
+from server_app.engines.train import train_experiment
+from server_app.nodes.messages import Exchange, Failure, Letter
 from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
+from task.fingerprint import fingerprint
+from task.protocol.messages import EVALUATE, IN_PROCESS, REGISTER, TRAIN, Kind, TrainRequest
+from task.protocol.tensors import PackedTensors
 from task.site import Site
-from task.worker import Worker, shared_worker
+from task.training.worker import Worker, shared_worker
 from tests.task.data import making
 
 EXPERIMENT = [
@@ -29,7 +30,7 @@ SITES = ["partition=sites", "partition.names=[south,north]"]
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sites' own folders, one without a fox, and both of them together as two domains."""
+    """Create images for two sites, one without a fox, and the same images as two domains."""
     root = tmp_path_factory.mktemp("sites")
     together = root / "together"
     making.tree(together, ["north/cat", "north/dog", "south/cat", "south/dog", "south/fox"], 12)
@@ -48,7 +49,7 @@ class TestOneSite:
         assert sum(map(len, data.clients[0])) == 24
         assert len(data.dataset.test) == 0
 
-    def test_the_coordinators_root_is_not_looked_at(self, places: Path) -> None:
+    def test_the_coordinators_data_root_is_ignored(self, places: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES, "data.root=/etc"]).local()
         data = federate_site(config, Site(name="south", directory=str(places / "south")))
         assert len(data.dataset.images) == 36
@@ -56,16 +57,16 @@ class TestOneSite:
 
     def test_an_unknown_site_is_refused(self, places: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
-        with pytest.raises(SiteError, match=r"calls itself 'east', .* sites are north, south"):
+        with pytest.raises(SiteError, match=r"has the site name 'east', .* sites are north, south"):
             federate_site(config, Site(name="east", directory=str(places / "north")))
 
-    def test_what_its_owner_does_not_allow_is_refused(self, places: Path) -> None:
-        site = Site(name="north", directory=str(places / "north"), most_norm=1.0, most_epochs=2)
+    def test_settings_that_its_owner_forbids_are_refused(self, places: Path) -> None:
+        site = Site(name="north", directory=str(places / "north"), max_norm=1.0, max_epochs=2)
         for word, message in (
-            ("local_epochs=3", "site north trains 2 local epochs a round at most"),
+            ("local_epochs=3", "site north trains at most 2 local epochs a round"),
             (
                 "method=scaffold",
-                r"site north shortens .* \(its max-norm\), and method=scaffold has",
+                r"site north clips its updates \(its max-norm\), but clients of method=scaffold",
             ),
         ):
             config = compose_experiment([*EXPERIMENT, *SITES, word]).local()
@@ -74,7 +75,7 @@ class TestOneSite:
 
     def test_an_empty_site_is_refused(self, tmp_path: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
-        with pytest.raises(ConfigError, match="holds no images"):
+        with pytest.raises(ConfigError, match="contains no images"):
             federate_site(config, Site(name="north", directory=str(tmp_path)))
         making.save(tmp_path / "cat" / "1.png", 0)
         with pytest.raises(DataError, match="1 images are too few to train on"):
@@ -83,9 +84,9 @@ class TestOneSite:
 
 class TestWhoseData:
     def test_a_simulated_worker_reads_what_the_experiment_names(self) -> None:
-        assert site_of({"partition-id": 0, wire.IN_PROCESS: True}, []) is None
+        assert site_of({"partition-id": 0, IN_PROCESS: True}, []) is None
 
-    def test_a_sites_name_is_its_own_or_its_directorys(self) -> None:
+    def test_a_sites_name_defaults_to_its_directorys(self) -> None:
         assert site_of({"site": "a", "data-dir": "/data/x"}, ["a"]) == Site(
             name="a", directory="/data/x"
         )
@@ -97,22 +98,26 @@ class TestWhoseData:
     @pytest.mark.parametrize(
         ("node_config", "sites", "message"),
         [
-            ({wire.IN_PROCESS: True}, ["a"], "names no data of its own: start it with --node-con"),
-            ({}, [], "names no data of its own: start it with --node-config"),
-            ({"partition-id": 0, "num-partitions": 2}, [], "names no data of its own"),
+            (
+                {IN_PROCESS: True},
+                ["a"],
+                "has no data directory: start it with --node-con",
+            ),
+            ({}, [], "has no data directory: start it with --node-config"),
+            ({"partition-id": 0, "num-partitions": 2}, [], "has no data directory"),
             (
                 {"data-dir": "/data/x"},
                 [],
-                "x is a site with data of its own; run with partition=si",
+                "x is a site with its own data; run with partition=si",
             ),
-            ({"partition-id": 0, "data-dir": "/data/x"}, [], "x is a site with data of its own"),
+            ({"partition-id": 0, "data-dir": "/data/x"}, [], "x is a site with its own data"),
             ({"data-dir": "data/x"}, ["x"], "site x, data-dir: must be an absolute path"),
-            ({"data-dir": "/x", "max-nrom": 1}, ["x"], "max-nrom: is no setting of a site; they "),
+            ({"data-dir": "/x", "max-nrom": 1}, ["x"], "max-nrom: is not a setting of a site; "),
             ({"data-dir": "/x", "max-norm": 0}, ["x"], "max-norm: input should be greater than 0"),
             ({"data-dir": "/x", "device": "tpu"}, ["x"], "device: input should be 'auto', 'cpu'"),
         ],
     )
-    def test_anything_else_is_refused(
+    def test_any_other_configuration_is_refused(
         self, node_config: dict[str, object], sites: list[str], message: str
     ) -> None:
         with pytest.raises(SiteError, match=message):
@@ -120,8 +125,16 @@ class TestWhoseData:
 
 
 @pytest.fixture
-def clinic(tmp_path: Path) -> tuple[Path, InProcessGrid, list[int]]:
-    """One site, as a real SuperNode would be, with its data directory."""
+def clinic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> tuple[Path, InProcessGrid, list[int]]:
+    """Start one site like a real SuperNode; return its data directory, its grid and its node.
+
+    Its log is captured, whatever other tests have done to the logger.
+    """
+    logger = logging.getLogger("univarfl.client")
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    monkeypatch.setattr(logger, "propagate", False)
     directory = making.tree(tmp_path / "Clinic_X", ["cat", "dog"], 10)
     grid = InProcessGrid(client_app.app.app, 1)
     (node,) = grid.get_node_ids()
@@ -131,74 +144,82 @@ def clinic(tmp_path: Path) -> tuple[Path, InProcessGrid, list[int]]:
     return directory, grid, [node]
 
 
-class TestDiscretion:
-    """What a site's own messages say when something is wrong with its files."""
+class TestRedaction:
+    """What a site's replies say when something is wrong with its files."""
 
     words: ClassVar = [*EXPERIMENT, "partition=sites", "partition.names=[north]"]
 
     def ask(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: str, client: int = 0
-    ) -> Message:
+        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: Kind[Any, Any], **fields: Any
+    ) -> Any:
+        """The site's reply, or the failure."""
         _, grid, (node,) = clinic
         local = compose_experiment(self.words).local()
-        run = Run("run", local.model_dump_json())
-        worker = Worker(local)
-        arrays = {wire.ARRAYS: pack(from_tensors(worker.initial_weights()))}
+        weights = PackedTensors.of(Worker(local).initial_weights())
+        own: dict[str, Any] = {"clients": [0], "weights": weights} if kind is not REGISTER else {}
+        if kind is TRAIN:
+            own |= {"accepted": [0], "shares": []}
         shared_worker.cache_clear()  # a SuperNode starts a new process for each message
-        message = request(kind, node, run, 1, [client], [0], arrays=arrays)
-        (reply,) = Exchange(grid, [message], 60).replies()
-        assert reply is not None
+        request = kind.request(
+            run="run", experiment=local.model_dump_json(), fingerprint=fingerprint(), round=1,
+            **own | fields,
+        )  # fmt: skip
+        (reply,) = Exchange(grid, kind, [Letter(node, request)], 60).replies()
         return reply
 
-    def introduced(self, clinic: tuple[Path, InProcessGrid, list[int]]) -> dict[str, object]:
-        record = self.ask(clinic, MessageType.QUERY).content.config_records[wire.INTRODUCTION]
-        return dict(record)
+    def test_a_site_reports_its_counts(self, clinic: tuple[Path, InProcessGrid, list[int]]) -> None:
+        found = self.ask(clinic, REGISTER)
+        assert (found.site, found.index, found.nodes) == ("north", 0, 1)
+        assert (found.train, found.validation, found.error) == (18, 2, "")
 
-    def test_a_sound_site_tells_its_counts(
-        self, clinic: tuple[Path, InProcessGrid, list[int]]
-    ) -> None:
-        found = self.introduced(clinic)
-        assert (found["site"], found["seat"], found["seats"]) == ("north", 0, 1)
-        assert (found["train"], found["validation"], found["error"]) == (18, 2, "")
-
-    @pytest.mark.parametrize("kind", [MessageType.TRAIN, MessageType.EVALUATE, MessageType.QUERY])
+    @pytest.mark.parametrize("kind", [TRAIN, EVALUATE, REGISTER])
     def test_no_name_of_its_files_leaves_it(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: str,
+        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: Kind[Any, Any],
         caplog: pytest.LogCaptureFixture,
     ) -> None:  # fmt: skip
         (clinic[0] / "Jane_Doe_1970").mkdir()
         reply = self.ask(clinic, kind)
-        said = reply.error.reason if reply.has_error() else str(reply.content)
-        assert said is not None
-        assert "Jane" not in said
-        assert str(clinic[0]) not in said
-        assert "site north failed; its own log says why" in said
+        text = reply.reason if isinstance(reply, Failure) else str(reply)
+        assert "Jane" not in text
+        assert str(clinic[0]) not in text
+        assert "site north failed; see the site's log for the reason" in text
         assert "Jane_Doe_1970" in caplog.text
 
-    def test_images_that_change_during_a_run_end_it(
+    def test_a_run_ends_if_its_images_change(
         self, clinic: tuple[Path, InProcessGrid, list[int]]
     ) -> None:
-        assert self.introduced(clinic)["error"] == ""
-        assert not self.ask(clinic, MessageType.TRAIN).has_error()
+        assert self.ask(clinic, REGISTER).error == ""
+        assert not isinstance(self.ask(clinic, TRAIN), Failure)
         making.save(clinic[0] / "cat" / "new.png", 99)
-        reply = self.ask(clinic, MessageType.TRAIN)
-        assert reply.has_error()
-        assert "its images have changed since the run began" in str(reply.error.reason)
+        reply = self.ask(clinic, TRAIN)
+        assert isinstance(reply, Failure)
+        assert "its images have changed since the run began" in reply.reason
 
-    def test_a_client_that_is_not_the_sites_is_refused(
+    def test_a_client_of_another_site_is_refused(
         self, clinic: tuple[Path, InProcessGrid, list[int]]
     ) -> None:
-        reply = self.ask(clinic, MessageType.TRAIN, client=3)
-        status = wire.rows(reply.content.config_records[wire.CLIENTS])[3]
-        assert status["reason"] == "client 3 is not trained here"
+        reply = self.ask(clinic, TRAIN, clients=[3])
+        assert reply.row(3).reason == "client 3 is not trained here"
 
     @pytest.mark.parametrize("client", ["0/../../secret", -1, 1.5])
     def test_a_client_is_a_number_and_never_a_path(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], client: Any
-    ) -> None:
-        reply = self.ask(clinic, MessageType.TRAIN, client=client)
-        assert reply.has_error()
-        assert "the request's clients must be a whole number" in str(reply.error.reason)
+        self, clinic: tuple[Path, InProcessGrid, list[int]], client: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """The server of this test does not check what it sends."""
+        monkeypatch.setattr(TrainRequest, "__init__", unchecked)
+        reply = self.ask(clinic, TRAIN, clients=[client])
+        assert isinstance(reply, Failure)
+        assert "clients.0: Input should be" in reply.reason
+
+
+def unchecked(self: TrainRequest, **fields: Any) -> None:
+    """Set a request's fields without any check."""
+    built = TrainRequest.model_construct(**fields)
+    self.__dict__.update(built.__dict__)
+    object.__setattr__(self, "__pydantic_fields_set__", built.model_fields_set)
+    object.__setattr__(self, "__pydantic_extra__", None)
+    object.__setattr__(self, "__pydantic_private__", None)
 
 
 class TestComposition:
@@ -208,12 +229,14 @@ class TestComposition:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["data=digits"], "data=digits: a benchmark, which no site brings"),
-            (["data.classes=null"], "data.classes=None: sites must agree on the classes"),
-            (["partition.names=[]"], "partition.names=.*: must list the sites, each once"),
+            (["data=digits"], "data=digits: is a benchmark, which sites cannot bring"),
+            (["data.classes=null"], "data.classes=None: all sites need the same classes"),
+            (["partition.names=[]"], "partition.names=.*: must list each site once"),
         ],
     )
-    def test_what_sites_cannot_do_is_refused(self, words: list[str], message: str) -> None:
+    def test_settings_that_sites_do_not_support_are_refused(
+        self, words: list[str], message: str
+    ) -> None:
         start = SITES if words == ["data=digits"] else [*EXPERIMENT, *SITES]
         with pytest.raises(ConfigError, match=message):
             compose_experiment([*start, *words])

@@ -1,1 +1,1 @@
-"""``univarfl analyse``: what the models of a run show, a measure a file."""
+"""What do the models of a run show, measure by measure?"""

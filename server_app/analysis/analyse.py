@@ -1,4 +1,4 @@
-"""Measuring runs, and the tables and pictures that come of it."""
+"""Measure runs, and write and read the tables and pictures of the measures."""
 
 import logging
 import sys
@@ -13,6 +13,7 @@ from rich.progress import track
 from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
 
+from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Measure
 from server_app.analysis.cost import ClientCost
 from server_app.analysis.curvature import Curvature
@@ -21,10 +22,11 @@ from server_app.analysis.features import Features
 from server_app.analysis.landscape import Landscape
 from server_app.analysis.singular_values import SingularValues
 from server_app.analysis.spread import Spread
-from server_app.analysis.subject import Subject
 from server_app.report.canvas import STYLE, Picture, slug
-from server_app.report.records import RecordError, Run, read_runs
-from task.causes import explained
+from server_app.runs.records.csv_files import frame_as_csv, read_frame
+from server_app.runs.records.reader import Run, read_runs
+from server_app.runs.records.tables import RecordError
+from task.error_messages import describe_error
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from task.files import write_whole
 
@@ -34,24 +36,24 @@ MEASURES: tuple[Measure, ...] = (
 DIRECTORY, SAMPLE = "analysis", "most images"
 FAILURES = (
     DataError, DeviceError, OSError, SafetensorError,
-    ArpackError, ValueError,  # as where numbers are not finite
+    ArpackError, ValueError,  # for instance if numbers are not finite
 )  # fmt: skip
 
 logger = logging.getLogger("univarfl")
 
 
 def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
-    """Measure runs, and write what is found into each one's directory.
+    """Measure runs, and write the tables and pictures into each run's directory.
 
     Args:
-        places: directories of runs, or of single ones.
-        only: the names of the measures; none for all.
-        images: see `Subject`.
+        places: directories of single runs, or of several.
+        only: names of measures; empty for all.
+        images: the number of images per sample; see `AnalysedRun`.
 
     Raises:
-        ConfigError: there is no such measure, or there are no runs.
-        RunError: a place holds no completed run, and nothing was measured; or something could
-            not be measured, and all else was.
+        ConfigError: a measure does not exist, or a place is not a directory of runs.
+        RunError: a place has no completed run, in which case nothing is measured; or a measure
+            failed, in which case all others were run.
     """
     names = [measure.name for measure in MEASURES]
     for name in only:
@@ -64,101 +66,112 @@ def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
         for problem in found.problems:
             logger.warning("left out: %s", problem)
         if not found.runs:
-            raise RunError(f"{place} holds no completed run")
+            raise RunError(f"{place} has no completed run")
         runs += found.runs
-    failed = sum(not measured(wanted, Subject(run, images)) for run in runs)
+    failed = sum(not measure_run(wanted, AnalysedRun(run, images)) for run in runs)
     if failed:
-        raise RunError(f"{failed} run{'' if failed == 1 else 's'} could not be measured wholly")
+        raise RunError(f"some measures failed for {failed} run{'' if failed == 1 else 's'}")
 
 
-def measured(wanted: Sequence[Measure], subject: Subject) -> bool:
-    """Measure a run, and say what was found or why not; whether everything could be measured."""
-    name = subject.run.directory.name
+def measure_run(wanted: Sequence[Measure], analysed: AnalysedRun) -> bool:
+    """Run measures on one run and log their results; return False if one of them failed.
+
+    A measure whose requirements the run does not meet is left out, which is not a failure.
+    """
+    name = analysed.run.directory.name
     logger.info("%s", name)
     quiet, console = not sys.stderr.isatty(), Console(stderr=True)
     failures: set[str] = set()
     for measure in track(wanted, name[:40], console=console, disable=quiet):
         try:
-            needed = measure.missing(subject)
-            said = f"left out: it needs {needed}" if needed else written(measure, subject)
+            unmet = measure.unmet_requirement(analysed)
+            result = f"left out: it needs {unmet}" if unmet else run_measure(measure, analysed)
         except FAILURES as error:
-            reason = explained(error)
-            said = f"failed: {'for the same reason' if reason in failures else reason}"
+            reason = describe_error(error)
+            result = f"failed: {'for the same reason' if reason in failures else reason}"
             failures.add(reason)
-        logger.info("  %s: %s", measure.name, said)
+        logger.info("  %s: %s", measure.name, result)
     return not failures
 
 
-def written(measure: Measure, subject: Subject) -> str:
-    """Measure a run, write its table and pictures; what was found, or where it is.
+def run_measure(measure: Measure, analysed: AnalysedRun) -> str:
+    """Run one measure and write its table and pictures.
+
+    Returns:
+        The measure's values for this run, or the path of its table if it has none.
 
     Raises:
-        ConfigError: they cannot be written.
+        ConfigError: the files cannot be written.
     """
-    table = measure.measure(subject).assign(**{SAMPLE: subject.images})
-    place = subject.run.directory / DIRECTORY
-    label = subject.run.config["method"]["name"]
-    tables = {label: table.assign(run=subject.run.directory.name)}
+    table = measure.measure(analysed).assign(**{SAMPLE: analysed.images})
+    place = analysed.run.directory / DIRECTORY
+    label = analysed.run.config["method"]["name"]
+    tables = {label: table.assign(run=analysed.run.directory.name)}
     try:
         place.mkdir(exist_ok=True)
-        write_whole(place / f"{measure.name}.csv", table.to_csv(index=False).encode())
-        for picture in pictures_of(measure, "", tables):
+        write_whole(place / f"{measure.name}.csv", frame_as_csv(table))
+        for picture in draw_pictures(measure, "", tables):
             picture.save(place)
     except OSError as error:
         raise ConfigError("analyse", place, f"must be writable: {system_reason(error)}") from None
     summary = measure.summarise(tables)
     if len(summary):
-        found = summary.iloc[0].drop("method").to_dict()
-        return ", ".join(f"{key} {value}" for key, value in found.items())
+        values = summary.iloc[0].drop("method").to_dict()
+        return ", ".join(f"{key} {value}" for key, value in values.items())
     return f"{place / measure.name}.csv"
 
 
-def pictures_of(
+def draw_pictures(
     measure: Measure, heading: str, tables: Mapping[str, pd.DataFrame]
 ) -> Iterator[Picture]:
-    """A measure's pictures of several runs in common, or of each label's first run.
+    """Draw a measure's pictures: common ones for all labels, or one set for each label's first run.
 
-    To be saved, and made, one by one: they are drawn in the report's style.
+    Save each picture before the next is drawn: the report's style is active only in between.
+
+    Args:
+        measure: the measure.
+        heading: what the tables have in common, for the titles; may be empty.
+        tables: by label, the rows of one or more runs.
     """
     groups: dict[str, Mapping[str, pd.DataFrame]] = {heading: tables}
-    if not measure.together:
+    if not measure.compares_runs:
         groups = {
-            ", ".join(filter(None, (label, heading))): {label: first_run(table)}
+            ", ".join(filter(None, (label, heading))): {label: rows_of_first_run(table)}
             for label, table in tables.items()
         }
     for title, group in groups.items():
         with mpl.rc_context(STYLE):
             for drawing in measure.draw(group):
-                whole = ": ".join(filter(None, (title, drawing.title)))
+                full_title = ": ".join(filter(None, (title, drawing.title)))
                 name = slug(
                     "-".join(filter(None, (measure.name, drawing.title, heading and title)))
                 )
-                yield Picture(measure.title, whole, name, drawing.figure)
+                yield Picture(measure.title, full_title, name, drawing.figure)
 
 
-def first_run(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the first of several runs."""
+def rows_of_first_run(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the first run in a table of several runs."""
     return table[table["run"] == table["run"].iloc[0]]
 
 
 def read_table(measure: Measure, run: Run) -> pd.DataFrame | None:
-    """What a measure found of a run; None if it was not looked at.
+    """Return a measure's table of a run, or None if the run was not measured.
 
     Raises:
-        RecordError: the table is not as it was written.
+        RecordError: the table is damaged.
     """
     path = run.directory / DIRECTORY / f"{measure.name}.csv"
     if not path.exists():
         return None
     columns = (*measure.columns, SAMPLE)
-    numbers = [column for column in columns if column not in measure.words]
+    numbers = [column for column in columns if column not in measure.text_columns]
     try:
-        table = pd.read_csv(path, keep_default_na=False, na_values=[""])  # a class may be called NA
-        whole = tuple(table.columns) == columns and len(table)
-        wrong = not whole or any(not is_numeric_dtype(table[column]) for column in numbers)
+        table = read_frame(path)
+        complete = tuple(table.columns) == columns and len(table)
+        damaged = not complete or any(not is_numeric_dtype(table[column]) for column in numbers)
     except (OSError, ValueError):
-        wrong = True
-    if wrong:
-        again = f"univarfl analyse {run.directory} --only {measure.name}"
-        raise RecordError(f"{DIRECTORY}/{path.name} is not as it was written; again: {again}")
+        damaged = True
+    if damaged:
+        command = f"univarfl analyse {run.directory} --only {measure.name}"
+        raise RecordError(f"{DIRECTORY}/{path.name} is damaged; write it again with: {command}")
     return table.assign(run=run.directory.name)

@@ -1,4 +1,4 @@
-"""What a measure is, and how those of several runs are shown together."""
+"""The base class of measures, and how the tables of several runs are combined."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -8,103 +8,107 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from server_app.analysis.subject import Subject
-from server_app.report.canvas import blank, finish, line
-from server_app.report.summary import alike, mean_and_sd
+from server_app.analysis.analysed_run import AnalysedRun
+from server_app.report.canvas import draw_line, empty_figure, finish
+from server_app.report.statistics import all_equal, mean_and_sd
 
 Tables = Mapping[str, pd.DataFrame]
 
 
 class Drawing(NamedTuple):
-    """A picture and what it shows."""
+    """A figure and its title."""
 
     title: str
     figure: Figure
 
 
 class Measure(ABC):
-    """One kind of look at a run's models.
+    """One measure of a run's models.
 
     Attributes:
-        name: its table's file, and what it is called by.
-        title: its heading.
+        name: its name on the command line, and the name of its CSV file.
+        title: its heading in the report.
         note: what a reader of its tables and pictures should know.
-        columns: its table's.
-        words: those of them that hold no numbers.
-        together: whether its pictures hold several runs; else each shows a single one.
-        sampled: whether it looks at samples of images, whose size then matters.
-        form: how the numbers of `by_run` are written.
+        columns: the columns of its table.
+        text_columns: the columns that hold text instead of numbers.
+        compares_runs: whether one picture shows several runs; else each shows one run.
+        uses_images: whether its values depend on samples of images.
+        number_format: the format of the values of `run_values`.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     note: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
-    words: ClassVar[tuple[str, ...]] = ()
-    together: ClassVar[bool] = True
-    sampled: ClassVar[bool] = True
-    form: ClassVar[str] = ".4g"
+    text_columns: ClassVar[tuple[str, ...]] = ()
+    compares_runs: ClassVar[bool] = True
+    uses_images: ClassVar[bool] = True
+    number_format: ClassVar[str] = ".4g"
 
-    def missing(self, subject: Subject) -> str:
-        """What a run would have to have, if this cannot be measured of it."""
+    def unmet_requirement(self, analysed: AnalysedRun) -> str:
+        """Return what the run lacks for this measure; empty if it lacks nothing."""
         return ""
 
     @abstractmethod
-    def measure(self, subject: Subject) -> pd.DataFrame:
-        """Measure a run; the table has `columns`."""
+    def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
+        """Return the table of a run, with the columns `columns`."""
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Pictures of tables.
+        """Yield the pictures of some tables.
 
         Args:
-            tables: by label, those of one or several runs, told apart by their column ``run``.
+            tables: by label, the rows of one or more runs, with a column ``run``.
         """
         yield from ()
 
-    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The numbers that sum it up: a row a run, by its name; none where a picture says more."""
+    def run_values(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the values that summarise a table, one row per run; empty if there are none."""
         return pd.DataFrame()
 
     def summarise(self, tables: Tables) -> pd.DataFrame:
-        """A row a label that has numbers: how many runs, and their means and deviations."""
-        found = {label: self.by_run(table) for label, table in tables.items()}
+        """Return one row per label with values: number of runs, means and standard deviations."""
+        values = {label: self.run_values(table) for label, table in tables.items()}
         return pd.DataFrame(
             {
                 "method": label,
                 "runs": len(numbers),
-                **{name: told(numbers[name], self.form) for name in numbers},
+                **{name: format_values(numbers[name], self.number_format) for name in numbers},
             }
-            for label, numbers in found.items()
+            for label, numbers in values.items()
             if len(numbers)
         )
 
 
-def last_kept(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each run's last round that a measure found."""
+def rows_of_last_round(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of each run's last measured round."""
     return table[table["round"] == table.groupby("run")["round"].transform("max")]
 
 
-def lines(tables: Tables, value: str, index: str, title: str, ylabel: str) -> Iterator[Drawing]:
-    """A column over another that counts, each table's mean over its runs; none of empty tables.
+def draw_lines(
+    tables: Tables, value: str, index: str, title: str, ylabel: str
+) -> Iterator[Drawing]:
+    """Draw one line per table: a column against another, mean over runs.
+
+    Draws nothing if all tables are empty.
 
     Args:
         tables: by label.
-        value: the column that is shown.
-        index: the column that counts.
-        title: the picture's.
-        ylabel: what the values are.
+        value: the column on the y axis.
+        index: the column of integers on the x axis.
+        title: the title of the picture.
+        ylabel: the label of the y axis.
     """
-    figure, axes = blank()
+    figure, axes = empty_figure()
     for label, table in tables.items():
         wide = table.pivot_table(value, "run", index).dropna(axis=1)
         if wide.size:
-            line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
+            draw_line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
     axes.set(xlabel=index, ylabel=ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if finish(axes):
         yield Drawing(title, figure)
 
 
-def told(values: "pd.Series[float]", form: str) -> str:
-    """Mean and deviation, or the mean alone where all values are the same."""
-    return mean_and_sd(values[:1] if alike(values) else values, form)
+def format_values(values: "pd.Series[float]", form: str) -> str:
+    """Return mean and standard deviation as text, or the mean alone if all values are equal."""
+    return mean_and_sd(values[:1] if all_equal(values) else values, form)

@@ -1,4 +1,4 @@
-"""Client drift: how far a round's updates go, and how far apart."""
+"""Client drift: the norms of the updates of a round, and the distances between them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from server_app.analysis.base import Drawing, Measure, Tables, last_kept, lines
-from server_app.analysis.subject import KEPT_MODELS, Subject
-from server_app.round_models import RoundModels
+from server_app.analysis.analysed_run import KEPT_MODELS, AnalysedRun
+from server_app.analysis.base import Drawing, Measure, Tables, draw_lines, rows_of_last_round
+from server_app.runs.round_models import RoundModels
 from task.analysis.drift import Drift, drifts
 from task.methods.base import trained_parameters
 
@@ -20,43 +20,44 @@ SHOWN = {
 
 
 class ClientDrift(Measure):
-    """Length of each client's update, and its cosine with and distance from the others'."""
+    """L2 norm of each client's update, and its cosine with and distance from the others."""
 
     name = "drift"
     title = "Client drift"
     note = (
-        "Between the updates of a round's participants, mean over pairs: a cosine of 1 is the same "
-        "direction, 0 none in common. The table has the last round that was kept."
+        "Length is the L2 norm of a client's update. Cosine and distance are means over pairs of a "
+        "round's participants; a cosine of 1 is the same direction, 0 is orthogonal. The table "
+        "has the last kept round."
     )
     columns = ("round", "client", *Drift._fields)
-    sampled = False
-    form = ".3f"
+    uses_images = False
+    number_format = ".3f"
 
-    def missing(self, subject: Subject) -> str:
-        """It needs kept models."""
-        return "" if subject.kept else KEPT_MODELS
+    def unmet_requirement(self, analysed: AnalysedRun) -> str:
+        """Return what is missing: kept models."""
+        return "" if analysed.kept else KEPT_MODELS
 
-    def measure(self, subject: Subject) -> pd.DataFrame:
-        """A row for each round and client."""
-        names = list(trained_parameters(subject.worker.model))
+    def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
+        """Return one row per round and client."""
+        names = list(trained_parameters(analysed.worker.model))
         rows = []
-        for server_round, models in subject.rounds():
-            found = drifts(list(models.clients), updates(models, names))
-            rows += [(server_round, who, *drift) for who, drift in found.items()]
+        for server_round, models in analysed.rounds():
+            by_client = drifts(list(models.clients), client_updates(models, names))
+            rows += [(server_round, client, *drift) for client, drift in by_client.items()]
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Cosine and distance over the rounds."""
-        for column, label_of in SHOWN.items():
-            yield from lines(tables, column, "round", label_of, label_of)
+        """Draw cosine and distance over the rounds."""
+        for column, label in SHOWN.items():
+            yield from draw_lines(tables, column, "round", label, label)
 
-    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The last kept round's, mean over its participants."""
-        return last_kept(table).groupby("run")[list(Drift._fields)].mean()
+    def run_values(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the means over the participants of the last kept round."""
+        return rows_of_last_round(table).groupby("run")[list(Drift._fields)].mean()
 
 
-def updates(models: RoundModels, names: Sequence[str]) -> Iterator[Tensor]:
-    """Parameter by parameter, how far each client moved it, [clients, numbers], float64."""
+def client_updates(models: RoundModels, names: Sequence[str]) -> Iterator[Tensor]:
+    """Yield all clients' updates of each parameter in turn, [clients, numbers], float64."""
     for name in names:
         start = models.received[name].astype(np.float64).ravel()
         rows = [own[name].astype(np.float64).ravel() - start for own in models.clients.values()]

@@ -1,53 +1,57 @@
-"""A map of the features: which images lie near which."""
+"""A map of the features in two dimensions, by t-SNE."""
 
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
 import torch
 
+from server_app.aggregation.weights import Readable
+from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables
-from server_app.analysis.subject import Subject
-from server_app.report.canvas import COLOURS, MARKERS, blank, clipped, finish
-from server_app.round_models import load_models
-from server_app.weights import Readable
-from task.evaluation import outputs
+from server_app.report.canvas import COLOURS, MARKERS, clipped, empty_figure, finish
+from server_app.runs.round_models import load_models
 from task.seeding import derived_seed
+from task.training.evaluation import outputs
 
 MOST_NAMES = 12
 PERPLEXITY = 30.0
 
 
 class Features(Measure):
-    """t-SNE of features by client, class and domain (FedUV Fig. 4)."""
+    """t-SNE of features by client, class and domain (FedUV, Fig. 4)."""
 
     name = "features"
     title = "Map of features"
     note = (
-        "t-SNE of the features of clients' training images: of the participants of the last "
-        "round that was kept, as each one's own model has them after local training; where no "
-        "round was kept, of all clients, as the final global model has them. Only who lies near "
-        "whom counts: distances and axes have no unit."
+        "t-SNE of the features of clients' training images. If rounds were kept, it shows the "
+        "participants of the last kept round, with the features of each client's own model after "
+        "local training; else all clients, with the features of the final global model. Only "
+        "which images are close to each other has a meaning: distances and axes have no unit."
     )
     columns = ("client", "class", "domain", "x", "y")
-    words = ("class", "domain")
-    together = False
+    text_columns = ("class", "domain")
+    compares_runs = False
 
-    def missing(self, subject: Subject) -> str:
-        """It needs images."""
-        return "" if subject.clients else "the clients' images"
+    def unmet_requirement(self, analysed: AnalysedRun) -> str:
+        """Return what is missing: images of clients on this machine."""
+        return "" if analysed.clients else "the clients' images"
 
-    def measure(self, subject: Subject) -> pd.DataFrame:
-        """A row for each image."""
-        from sklearn.manifold import TSNE  # noqa: PLC0415  (half a second, at every command)
+    def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
+        """Return one row per image."""
+        from sklearn.manifold import TSNE  # noqa: PLC0415  (takes half a second, which other commands save)
 
-        models = own_models(subject)
-        shown = {who: of for who, of in subject.clients.items() if who in models or not models}
-        dataset = subject.worker.data.dataset
+        models = last_client_models(analysed)
+        shown = {
+            client: positions
+            for client, positions in analysed.clients.items()
+            if client in models or not models
+        }
+        dataset = analysed.worker.data.dataset
         features, rows = [], []
         for client, positions in shown.items():
-            network = subject.model(models.get(client, subject.weights))
-            found = outputs(network, subject.worker.images, positions)
-            features += [out.features.cpu() for out, _ in found]
+            network = analysed.model(models.get(client, analysed.weights))
+            batches = outputs(network, analysed.worker.images, positions)
+            features += [out.features.cpu() for out, _ in batches]
             rows += [
                 (
                     client,
@@ -56,17 +60,17 @@ class Features(Measure):
                 )
                 for at in positions.tolist()
             ]
-        seed = derived_seed(subject.config.seed, "analysis", "map") % 2**32
-        spread = min(PERPLEXITY, (len(rows) - 1) / 3)
-        mapping = TSNE(perplexity=spread, init="pca", random_state=seed, n_jobs=1)
+        seed = derived_seed(analysed.config.seed, "analysis", "map") % 2**32
+        perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
+        mapping = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
         points = mapping.fit_transform(torch.cat(features).numpy())
         table = pd.DataFrame(rows, columns=["client", "class", "domain"])
         return table.assign(x=points[:, 0], y=points[:, 1])
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """The map once for each of client, class and domain, where there are several.
+        """Draw the map coloured by client, by class and by domain, each if there are several.
 
-        More than `MOST_NAMES` nobody could tell apart: the first ones are shown.
+        At most `MOST_NAMES` values are shown, since more colours cannot be distinguished.
         """
         for table in tables.values():
             for column in ("client", "class", "domain"):
@@ -74,7 +78,7 @@ class Features(Measure):
                 names = every[:MOST_NAMES]
                 if len(names) < 2:
                     continue
-                figure, axes = blank()
+                figure, axes = empty_figure()
                 for place, name in enumerate(names):
                     part = table[table[column] == name]
                     colour = COLOURS[place % len(COLOURS)]
@@ -90,6 +94,6 @@ class Features(Measure):
                 yield Drawing(f"by {column}{which}", figure)
 
 
-def own_models(subject: Subject) -> Mapping[int, Readable]:
-    """By client, its model in the last round that was kept."""
-    return load_models(list(subject.kept.values())[-1]).clients if subject.kept else {}
+def last_client_models(analysed: AnalysedRun) -> Mapping[int, Readable]:
+    """Return each client's model in the last kept round; empty if none was kept."""
+    return load_models(list(analysed.kept.values())[-1]).clients if analysed.kept else {}

@@ -6,11 +6,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from server_app.analysis.base import Drawing, Measure, Tables, last_kept, lines
-from server_app.analysis.subject import KEPT_MODELS, Subject
-from server_app.weights import Readable
+from server_app.aggregation.weights import Readable
+from server_app.analysis.analysed_run import KEPT_MODELS, AnalysedRun
+from server_app.analysis.base import Drawing, Measure, Tables, draw_lines, rows_of_last_round
 from task.analysis.spread import class_variances, uniformity
-from task.evaluation import outputs
+from task.training.evaluation import outputs
 
 VARIANCE, UNIFORMITY = "probability variance", "feature uniformity"
 TRAINED, AGGREGATED = "trained", "aggregated"
@@ -21,85 +21,89 @@ Row = tuple[int, int, str, str, str, int, float]
 
 
 class Spread(Measure):
-    """Class probabilities' variance and features' uniformity, at each client and kept round."""
+    """Variance of class probabilities and uniformity of features, by client and kept round."""
 
     name = "spread"
     title = "Spread of probabilities and features"
     note = (
-        "On test images, mean over a round's participants: of each client's model after its local "
-        "training, and of the global model that they are then aggregated into. The variance is of "
-        "a class's probability over the images, mean over classes: one-hot predictions of D "
-        "balanced classes have (1 - 1/D) / D. Uniformity (Wang and Isola, 2020) is 0 where all "
-        "features point the same way; lower is more even, down to -4, as none is negative. The "
-        "table has the last round that was kept."
+        "On test images: for each client's model after local training (trained; mean over a "
+        "round's participants), and for the global model that results from them (aggregated). "
+        "The variance is that of a class's probability over the images, mean over classes; "
+        "one-hot predictions of D balanced classes have (1 - 1/D) / D. Uniformity (Wang and Isola, "
+        "2020) is 0 if all features have the same direction, and lower if they are more even; -4 "
+        "is the minimum, since no feature is negative. The table has the last kept round."
     )
     columns = ("round", "client", "model", "images", "measure", "class", "value")
-    words = ("model", "images", "measure")
-    form = ".3f"
+    text_columns = ("model", "images", "measure")
+    number_format = ".3f"
 
-    def missing(self, subject: Subject) -> str:
-        """It needs kept models, and images."""
-        if not subject.kept:
+    def unmet_requirement(self, analysed: AnalysedRun) -> str:
+        """Return what is missing: kept models, or images."""
+        if not analysed.kept:
             return KEPT_MODELS
-        return "" if subject.clients or len(subject.test) > 1 else "images"
+        return "" if analysed.clients or len(analysed.test) > 1 else "images"
 
-    def measure(self, subject: Subject) -> pd.DataFrame:
-        """A row for each round, client, model, set of images, measure and class (-1 for all).
+    def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
+        """Return one row per round, client, model, set of images, measure and class.
 
-        The aggregated model on test images is the same for every client: its client is -1.
+        Class -1 is the mean over classes. Client -1 is the aggregated model on test images, which
+        is the same for every client.
         """
         rows: list[Row] = []
-        for server_round, models in subject.rounds():
-            looks = [(ALL, AGGREGATED, TEST, models.aggregated)]
+        for server_round, models in analysed.rounds():
+            cases = [(ALL, AGGREGATED, TEST, models.aggregated)]
             for client, trained in models.clients.items():
-                looks.append((client, TRAINED, TEST, trained))
-                looks.append((client, TRAINED, OWN, trained))
-                looks.append((client, AGGREGATED, OWN, models.aggregated))
-            for client, model, images, weights in looks:
-                positions = subject.test if images == TEST else subject.clients.get(client)
+                cases.append((client, TRAINED, TEST, trained))
+                cases.append((client, TRAINED, OWN, trained))
+                cases.append((client, AGGREGATED, OWN, models.aggregated))
+            for client, model, images, weights in cases:
+                positions = analysed.test if images == TEST else analysed.clients.get(client)
                 if positions is not None and len(positions) > 1:
-                    found = spread_of(subject, weights, positions)
+                    values = spread_values(analysed, weights, positions)
                     head = (server_round, client, model, images)
-                    rows += [(*head, *key, value) for key, value in found.items()]
+                    rows += [(*head, *key, value) for key, value in values.items()]
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Each measure over the rounds, once for the clients' models, once for the global one."""
+        """Draw each measure over the rounds, for the clients' and for the global models."""
         for measure in (VARIANCE, UNIFORMITY):
             for model, whose in ((TRAINED, "clients' models"), (AGGREGATED, "global model")):
                 parts = {
-                    label: chosen(table[table["class"] == ALL], measure, model)
+                    label: rows_on_test_images(table[table["class"] == ALL], measure, model)
                     for label, table in tables.items()
                 }
-                yield from lines(parts, "value", "round", f"{measure}, {whose}", measure)
+                yield from draw_lines(parts, "value", "round", f"{measure}, {whose}", measure)
         title = f"{VARIANCE} by class, clients' models"
-        parts = {label: by_class(table) for label, table in tables.items()}
-        yield from lines(parts, "value", "class", title, VARIANCE)
+        parts = {label: last_class_variances(table) for label, table in tables.items()}
+        yield from draw_lines(parts, "value", "class", title, VARIANCE)
 
-    def by_run(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The last kept round's on test images, mean over its participants."""
-        part = last_kept(table[(table["class"] == ALL) & (table["images"] == TEST)])
+    def run_values(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the means over the participants of the last kept round, on test images."""
+        part = rows_of_last_round(table[(table["class"] == ALL) & (table["images"] == TEST)])
         wide = part.pivot_table("value", "run", ["measure", "model"])
         return wide.set_axis([f"{measure}, {model}" for measure, model in wide], axis="columns")
 
 
-def chosen(table: pd.DataFrame, measure: str, model: str) -> pd.DataFrame:
-    """What was measured of models on test images."""
-    found = (table["measure"] == measure) & (table["model"] == model)
-    return table[found & (table["images"] == TEST)]
+def rows_on_test_images(table: pd.DataFrame, measure: str, model: str) -> pd.DataFrame:
+    """Return the rows of one measure and kind of model on test images."""
+    matches = (table["measure"] == measure) & (table["model"] == model)
+    return table[matches & (table["images"] == TEST)]
 
 
-def by_class(table: pd.DataFrame) -> pd.DataFrame:
-    """The variance of each class, of the clients' models in the last round that was kept."""
-    return last_kept(chosen(table[table["class"] != ALL], VARIANCE, TRAINED))
+def last_class_variances(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each class's variance for the clients' models of the last kept round."""
+    return rows_of_last_round(rows_on_test_images(table[table["class"] != ALL], VARIANCE, TRAINED))
 
 
-def spread_of(
-    subject: Subject, weights: Readable, positions: Tensor
+def spread_values(
+    analysed: AnalysedRun, weights: Readable, positions: Tensor
 ) -> Mapping[tuple[str, int], float]:
-    """By measure and class, where `ALL` is the mean of all, the spread on a set of images."""
-    found = list(outputs(subject.model(weights), subject.worker.images, positions))
-    variances = class_variances(torch.cat([out.logits.cpu() for out, _ in found]))
-    even = uniformity(torch.cat([out.features.cpu() for out, _ in found]))
+    """Return the spread of a model on a set of images, by measure and class.
+
+    The class is `ALL` for the mean over classes and for uniformity.
+    """
+    batches = list(outputs(analysed.model(weights), analysed.worker.images, positions))
+    variances = class_variances(torch.cat([out.logits.cpu() for out, _ in batches]))
+    even = uniformity(torch.cat([out.features.cpu() for out, _ in batches]))
     by_class = {(VARIANCE, place): value for place, value in enumerate(variances.tolist())}
     return {**by_class, (VARIANCE, ALL): float(variances.mean()), (UNIFORMITY, ALL): even}

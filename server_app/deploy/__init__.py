@@ -1,1 +1,1 @@
-"""Real machines: keys, the coordinator's SuperLink, a site's SuperNode, checks before joining."""
+"""How are a coordinator and its sites set up, checked and started, and how do they train?"""

@@ -1,4 +1,4 @@
-"""What a site looks at before it joins: a line for each finding, with the cure if one is needed."""
+"""The checks that a site makes before it joins: one line each, with a remedy if one fails."""
 
 import re
 import socket
@@ -12,23 +12,26 @@ from functools import cached_property
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from server_app.deploy.coordinator import healthy
 from server_app.deploy.places import SitePlace
+from server_app.flower.programs import is_healthy
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
 from task.site import Site
 
-SOON = timedelta(days=30)
-OTHER_NAMES = (62, 64)  # OpenSSL's codes for another host name, and another address
+MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
+EXPIRES_SOON = timedelta(days=30)
+OTHER_NAMES = (62, 64)  # OpenSSL's codes for another host name and another IP address
 MEANINGS: dict[type[OSError], str] = {
-    ssl.SSLError: "it speaks no TLS; is it another program, or a SuperLink started without?",
+    ssl.SSLError: "it does not use TLS; it is another program, or a SuperLink without TLS",
     socket.gaierror: "there is no host of that name",
-    TimeoutError: "no answer; is a firewall between?",
+    TimeoutError: "no answer; a firewall may block this port",
 }
 
 
-class Finding(Exception):  # noqa: N818  (it ends one check, and not the program)
-    """Something that keeps the site from joining; the text says what, and what to do."""
+class CheckFailedError(Exception):
+    """The site cannot join; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,9 @@ class Inspection:
 
     Attributes:
         place: the site's directory.
-        address: the coordinator's, HOST:PORT.
-        expect: the first digits of the fingerprint that the coordinator's code has; empty if not
-            told.
-        words: the experiment's overrides; none if not told.
+        address: the coordinator's address, HOST:PORT.
+        expect: the first digits of the fingerprint of the coordinator's code, or empty.
+        words: the experiment's overrides, or none.
     """
 
     place: SitePlace
@@ -49,7 +51,7 @@ class Inspection:
     words: Sequence[str]
 
     def lines(self) -> Iterator[tuple[bool, str]]:
-        """Each check's outcome, as it is made: whether the site may join, and what was found."""
+        """Yield for each check, as soon as it is made, whether it passed and a line about it."""
         checks: dict[str, Callable[[], str]] = {
             "settings": self._settings,
             "key": self._key,
@@ -61,20 +63,24 @@ class Inspection:
         }
         for name, check in checks.items():
             try:
-                found = check()
-            except (Finding, ConfigError, DataError, DeviceError, SiteError) as reason:
+                result = check()
+            except (CheckFailedError, ConfigError, DataError, DeviceError, SiteError) as reason:
                 yield False, f"{name}: {reason}"
-                if name == "settings":
-                    return
+            except OSError as error:
+                path = error.filename or self.place.directory
+                yield False, f"{name}: {path} cannot be used: {system_reason(error)}"
             else:
-                yield True, f"{name}: {found}"
+                yield True, f"{name}: {result}"
+                continue
+            if name == "settings":  # the other checks need them
+                return
 
     @cached_property
     def site(self) -> Site:
-        """The site, as its settings say.
+        """The site that the settings describe.
 
         Raises:
-            ConfigError, SiteError: they cannot be read, or are not a site's.
+            ConfigError, SiteError: they cannot be read, or a setting is wrong.
         """
         return read_site(self.place)
 
@@ -84,130 +90,147 @@ class Inspection:
 
     def _key(self) -> str:
         path = self.place.key(self.site.name)
-        if not path.exists():
-            raise Finding(f"{path} is not there; make it: univarfl deploy keys DIR --site NAME")
+        try:
+            load_ssh_private_key(path.read_bytes(), None)
+        except FileNotFoundError:
+            raise CheckFailedError(f"there is no {path}; {MAKE_KEYS}") from None
+        except (TypeError, ValueError, UnsupportedAlgorithm):
+            raise CheckFailedError(
+                f"{path} is not a site's key; delete it and {MAKE_KEYS}"
+            ) from None
         if path.stat().st_mode & 0o077:
-            raise Finding(f"{path} can be read by others; chmod 600 it")
+            raise CheckFailedError(f"other users can read {path}; run: chmod 600 {path}")
         public = self.place.public_key(self.site.name).name
-        return f"{path}; whether the coordinator has {public} shows when the site joins"
+        return f"{path}; whether the coordinator has {public} is checked when the site joins"
 
     def _coordinator(self) -> str:
         authority = self.place.authority
-        if not authority.exists():
-            raise Finding(f"{authority} is not there; ask the coordinator for their ca.crt")
         try:
             certificate = x509.load_pem_x509_certificate(authority.read_bytes())
+        except FileNotFoundError:
+            raise CheckFailedError(
+                f"there is no {authority}; ask the coordinator for their ca.crt"
+            ) from None
         except ValueError:
-            raise Finding(f"{authority} is no certificate; ask the coordinator again") from None
+            raise CheckFailedError(
+                f"{authority} is not a certificate; ask the coordinator for it again"
+            ) from None
         left = certificate.not_valid_after_utc - datetime.now(tz=UTC)
         if left < timedelta(0):
-            raise Finding(f"{authority} has expired; the coordinator must make new keys")
-        reach(self.address, authority)
-        soon = f"; it expires in {left.days} days" if left < SOON else ""
-        return f"{self.address} is the one that {authority.name} vouches for{soon}"
+            raise CheckFailedError(f"{authority} has expired; the coordinator must make new keys")
+        require_coordinator(self.address, authority)
+        expires = f"; it expires in {left.days} days" if left < EXPIRES_SOON else ""
+        return f"{self.address} answers, and {authority.name} confirms its certificate{expires}"
 
     def _code(self) -> str:
         from task.fingerprint import fingerprint  # noqa: PLC0415
 
         if not re.fullmatch("[0-9a-f]*", self.expect):
-            raise Finding(f"--expect {self.expect} is no hash; the coordinator prints theirs")
+            raise CheckFailedError(
+                f"--expect {self.expect} is not a hash; the coordinator's command prints it"
+            )
         if not fingerprint().startswith(self.expect):
-            raise Finding(
-                f"this is {fingerprint()[:12]}, and the coordinator runs {self.expect[:12]}; "
+            raise CheckFailedError(
+                f"the code here is {fingerprint()[:12]}, the coordinator runs {self.expect[:12]}; "
                 "install the same version"
             )
-        compared = "as the coordinator's" if self.expect else "not compared: add --expect HASH"
+        compared = (
+            "the same as the coordinator's" if self.expect else "not compared: add --expect HASH"
+        )
         return f"{fingerprint()[:12]}, {compared}"
 
     def _memory(self) -> str:
-        place = self.site.memory_place
+        place = self.site.state_directory
         try:
             place.mkdir(parents=True, exist_ok=True)
             probe = place / ".probe"
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise Finding(f"{place} must be writable: {system_reason(error)}") from None
+            raise CheckFailedError(f"{place} must be writable: {system_reason(error)}") from None
         return str(place)
 
     def _device(self) -> str:
         import torch  # noqa: PLC0415
 
-        from task.device import choose_device  # noqa: PLC0415
+        from task.training.device import choose_device  # noqa: PLC0415
 
         device = choose_device(self.site.device)
-        return f"{device.type} (CUDA is {'seen' if torch.cuda.is_available() else 'not seen'})"
+        cuda = "available" if torch.cuda.is_available() else "not available"
+        return f"{device.type} (CUDA is {cuda})"
 
     def _data(self) -> str:
         directory = Path(self.site.directory)
         if not directory.is_dir():
-            raise Finding(f"{directory} is no directory; set data-dir in {self.place.settings}")
+            raise CheckFailedError(
+                f"{directory} is not a directory; set data-dir in {self.place.settings}"
+            )
         if not self.words:
-            return f"{directory} is there; not read: add the experiment's words to read it"
-        from server_app.composition import compose_experiment  # noqa: PLC0415
+            return f"{directory} exists; add the experiment's overrides to read its images"
+        from server_app.config.composition import compose_experiment  # noqa: PLC0415
         from task.data.federated import federate_site  # noqa: PLC0415
 
         experiment = compose_experiment(self.words)
-        sites = experiment.divider().sites
+        sites = experiment.partitioner().sites
         if self.site.name not in sites:
-            known = f"lists {', '.join(sites)}" if sites else "has no sites"
-            raise Finding(
-                f"the experiment {known}; add partition=sites partition.names=[...] with "
-                f"{self.site.name} among them"
+            listed = f"lists the sites {', '.join(sites)}" if sites else "has no sites"
+            raise CheckFailedError(
+                f"the experiment {listed}; add partition=sites partition.names=[...] with "
+                f"{self.site.name} in the list"
             )
         data = federate_site(experiment.local(), self.site)
         ((_, split),) = data.clients.items()
         notes = "".join(f"; {note}" for note in data.notes)
-        counts = f"{len(split.train)} images to train on and {len(split.validation)} to validate on"
+        counts = f"{len(split.train)} training and {len(split.validation)} validation images"
         folders = ", ".join(sorted(name for name in data.dataset.domains if name))
         where = f", in the folders {folders}" if folders else ""
         return f"{counts}, of the classes {', '.join(data.dataset.classes)}{where}{notes}"
 
 
 def read_site(place: SitePlace) -> Site:
-    """The site that a directory's settings describe.
+    """Return the site that a directory's settings describe.
 
     Raises:
-        ConfigError: they are not there, or no TOML.
-        SiteError: they are not a site's.
+        ConfigError: the file cannot be read or is not TOML.
+        SiteError: a setting is missing or wrong.
     """
     try:
-        return Site.of(tomllib.loads(place.settings.read_text()))
+        return Site.from_node_config(tomllib.loads(place.settings.read_text()))
     except OSError as error:
-        allowed = f"{system_reason(error)}; make it: univarfl deploy keys DIR --site NAME"
+        allowed = f"cannot be read: {system_reason(error)}; {MAKE_KEYS}"
         raise ConfigError("settings", place.settings, allowed) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError("settings", place.settings, f"is no TOML: {error}") from None
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise ConfigError("settings", place.settings, f"is not TOML: {error}") from None
 
 
-def reach(address: str, authority: Path) -> None:
-    """Ask the coordinator's SuperLink whether it is well, and make sure that it is the right one.
+def require_coordinator(address: str, authority: Path) -> None:
+    """Check that a SuperLink answers at an address and has a certificate by the authority.
 
     Raises:
-        Finding: it does not answer, or is another one.
+        CheckFailedError: it does not answer, or has another certificate.
     """
     try:
-        healthy(address, authority)
+        is_healthy(address, authority)
     except urllib.error.URLError as error:
-        raise Finding(f"{address}: {why(error.reason)}") from None
+        raise CheckFailedError(f"{address}: {connection_advice(error.reason)}") from None
     except OSError as error:
-        raise Finding(f"{address}: {why(error)}") from None
+        raise CheckFailedError(f"{address}: {connection_advice(error)}") from None
 
 
-def why(reason: object) -> str:
-    """What a failed connection means, and what to do."""
+def connection_advice(reason: object) -> str:
+    """Return what a failed connection means and what to do."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         if reason.verify_code in OTHER_NAMES:
             return (
-                "its certificate is for other names; there, 'univarfl deploy keys DIR --host ...' "
-                "adds this one"
+                "its certificate is for other names; the coordinator can add this one with "
+                "'univarfl deploy keys DIR --host ...'"
             )
         return (
-            f"it is not the one that ca.crt vouches for ({reason.verify_message}); ask the "
+            f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "
             "coordinator for their ca.crt again"
         )
     for kind, meaning in MEANINGS.items():
         if isinstance(reason, kind):
             return meaning
-    said = system_reason(reason) if isinstance(reason, OSError) else str(reason)
-    return f"{said}; is 'univarfl deploy coordinator' running there, at that port?"
+    text = system_reason(reason) if isinstance(reason, OSError) else str(reason)
+    return f"{text}; check that 'univarfl deploy coordinator' runs there with that port"

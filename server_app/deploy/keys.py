@@ -1,13 +1,13 @@
-"""Certificates for the coordinator, a key for each site."""
+"""Certificates for the coordinator, and a key for each site."""
 
 import ipaddress
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -19,95 +19,122 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from server_app.deploy.places import CoordinatorPlace, SitePlace, is_ip
-from task.errors import ConfigError
+from server_app.deploy.places import (
+    NAME,
+    CoordinatorPlace,
+    SitePlace,
+    is_host,
+    is_ip,
+    refuse_unusable,
+)
+from task.errors import ConfigError, system_reason
 from task.files import from_home
 
 DAYS = 825
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
 SETTINGS = """\
-# What this site says of itself and allows. Nothing that a coordinator sends changes any of it.
+# This site's name and limits. Nothing that a coordinator sends can change them.
 site = {name}
 data-dir = {data}
 memory-dir = {memory}
 
 # device = "cuda"      # cpu, cuda, or auto: a GPU where there is one
-# max-norm = 10.0      # shorten what is sent to this length, from the model that was received
+# max-norm = 10.0      # clip the update that is sent to this Euclidean norm
 # max-epochs = 10      # refuse experiments with more local epochs a round
-# tell-labels = true   # tell how many images there are of each class
+# tell-labels = true   # send the number of images of each class
 """
 
 
 def make_coordinator(place: CoordinatorPlace, hosts: Sequence[str]) -> None:
     """Make an authority and a certificate for the SuperLink at these names and addresses.
 
-    Where there is an authority already it stays, so that sites need nothing new, and signs a
-    certificate for these names in place of the old one.
+    An existing authority is kept, so that sites need no new file. It signs a certificate for these
+    names, which replaces the old one.
 
     Raises:
-        ConfigError: a host is not a name or an address, or the authority cannot be read.
+        ConfigError: a host is not a name or an address, the existing authority cannot be used, or
+            a file cannot be written.
     """
     for host in hosts:
-        if not (is_ip(host) or NAME.fullmatch(host)):
+        if not is_host(host):
             raise ConfigError("--host", host, "must be a name or an address, without a port")
-    place.sites.mkdir(parents=True, exist_ok=True)
-    authority_key, authority = authority_of(place)
-    key = new_key()
-    everywhere = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
-    signed = certificate("univarfl SuperLink", key, authority_key, authority, list(everywhere))
-    place.key.unlink(missing_ok=True)
-    write_secret(place.key, key, PrivateFormat.PKCS8)
-    place.certificate.write_bytes(signed.public_bytes(Encoding.PEM))
+    with refuse_unusable(place.directory):
+        place.sites.mkdir(parents=True, exist_ok=True)
+        authority_key, authority = read_authority(place) or make_authority(place)
+        key = new_key()
+        everywhere = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
+        signed = certificate("univarfl SuperLink", key, authority_key, authority, list(everywhere))
+        place.key.unlink(missing_ok=True)
+        write_secret(place.key, key, PrivateFormat.PKCS8)
+        place.certificate.write_bytes(signed.public_bytes(Encoding.PEM))
 
 
-def authority_of(
+def read_authority(
     place: CoordinatorPlace,
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    """The coordinator's authority, made if there is none.
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
+    """Return the existing authority's key and certificate; None if there is no key.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: a file cannot be read, or the two do not belong together.
     """
-    if place.authority_key.exists():
-        try:
-            key = load_pem_private_key(place.authority_key.read_bytes(), None)
-            found = x509.load_pem_x509_certificate(place.authority.read_bytes())
-        except (OSError, ValueError) as error:
-            allowed = f"cannot be used ({error}); delete it to make a new one, for all sites"
-            raise ConfigError("keys", place.authority_key, allowed) from None
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return key, found
-    made = new_key()
-    authority = certificate("univarfl coordinator", made, made, None, [])
-    write_secret(place.authority_key, made, PrivateFormat.PKCS8)
+    if not place.authority_key.exists():
+        return None
+    try:
+        key = load_pem_private_key(place.authority_key.read_bytes(), None)
+        authority = x509.load_pem_x509_certificate(place.authority.read_bytes())
+        if key.public_key() != authority.public_key():
+            raise ValueError(f"it is not the key of {place.authority.name}")
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TypeError("it is not an elliptic-curve key")
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:
+        reason = system_reason(error) if isinstance(error, OSError) else str(error)
+        allowed = (
+            f"cannot be used: {reason}; restore it and {place.authority.name} from a copy, or "
+            "delete both to make a new authority for all sites"
+        )
+        raise ConfigError("keys", place.authority_key, allowed) from None
+    return key, authority
+
+
+def make_authority(
+    place: CoordinatorPlace,
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """Make and write the coordinator's authority; return its key and certificate."""
+    key = new_key()
+    authority = certificate("univarfl coordinator", key, key, None, [])
+    write_secret(place.authority_key, key, PrivateFormat.PKCS8)
     place.authority.write_bytes(authority.public_bytes(Encoding.PEM))
-    return made, authority
+    return key, authority
 
 
 def make_site(place: SitePlace, name: str, data: Path) -> None:
     """Make a site's key pair and its settings.
 
     Raises:
-        ConfigError: there are some already, or the name cannot be a file's.
+        ConfigError: they exist already, the name or the data directory cannot be used, or a file
+            cannot be written.
     """
     if not NAME.fullmatch(name):
-        raise ConfigError("--site", name, "must be letters, digits, '.', '_' and '-'")
-    if not from_home(data).is_dir():
-        raise ConfigError("--data", data, "must be a directory, with a folder for each class")
-    refuse_to_overwrite(place.key(name), place.settings)
-    place.directory.mkdir(parents=True, exist_ok=True)
-    key = new_key()
-    write_secret(place.key(name), key, PrivateFormat.OpenSSH)
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    place.public_key(name).write_bytes(public + f" {name}\n".encode())
+        allowed = "must be letters, digits, '.', '_' and '-', with a letter or digit first"
+        raise ConfigError("--site", name, allowed)
+    with refuse_unusable(data):
+        if not from_home(data).is_dir():
+            raise ConfigError("--data", data, "must be a directory with a folder for each class")
     memory = place.directory / "memory"
-    written = {"name": name, "data": str(from_home(data).absolute()), "memory": str(memory)}
-    quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in written.items()}
-    place.settings.write_text(SETTINGS.format(**quoted))
+    values = {"name": name, "data": str(from_home(data).absolute()), "memory": str(memory)}
+    quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+    key = new_key()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    with refuse_unusable(place.directory):
+        refuse_to_overwrite(place.key(name), place.settings)
+        place.directory.mkdir(parents=True, exist_ok=True)
+        write_secret(place.key(name), key, PrivateFormat.OpenSSH)
+        place.public_key(name).write_bytes(public + f" {name}\n".encode())
+        place.settings.write_text(SETTINGS.format(**quoted))
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A key on the curve that Flower's authentication uses."""
+    """Make a key on the curve that Flower's authentication uses."""
     return ec.generate_private_key(ec.SECP384R1())
 
 
@@ -118,7 +145,7 @@ def certificate(
     authority: x509.Certificate | None,
     hosts: Sequence[str],
 ) -> x509.Certificate:
-    """A certificate of `key`: an authority's own, or one that an authority signs for hosts."""
+    """Return a certificate of `key`: self-signed, or signed by `authority` for `hosts`."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(tz=UTC)
     public = key.public_key()
@@ -151,7 +178,7 @@ def certificate(
 
 
 def usage(signs: bool) -> x509.KeyUsage:
-    """What a certificate's key is for: signing certificates, or a TLS server's handshake."""
+    """Return what a key may be used for: to sign certificates, or in a TLS server's handshake."""
     return x509.KeyUsage(
         digital_signature=not signs, key_cert_sign=signs, crl_sign=signs,
         content_commitment=False, key_encipherment=False, data_encipherment=False,
@@ -160,17 +187,17 @@ def usage(signs: bool) -> x509.KeyUsage:
 
 
 def write_secret(path: Path, key: ec.EllipticCurvePrivateKey, form: PrivateFormat) -> None:
-    """Write a private key that only its owner can read."""
+    """Write a private key to a new file that only its owner can read."""
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
 
 
 def refuse_to_overwrite(*paths: Path) -> None:
-    """Keep keys that are there.
+    """Refuse to replace files that exist.
 
     Raises:
-        ConfigError: one is.
+        ConfigError: one of them exists.
     """
     for path in paths:
         if path.exists():
-            raise ConfigError("keys", path, "is there already; delete it if it is to be replaced")
+            raise ConfigError("keys", path, "exists already; delete it to replace it")

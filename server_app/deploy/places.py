@@ -1,25 +1,30 @@
-"""What lies where in the directory of a coordinator or of a site."""
+"""The files in the directory of a coordinator or of a site, and the form of their addresses."""
 
+import contextlib
 import ipaddress
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from task.errors import ConfigError
+from task.errors import ConfigError, system_reason
 
-CONNECTION = "coordinator"  # Flower's name for the way to our SuperLink
 DEFAULT_PORT = 8000
+PORTS = range(1, 65536)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a host or a site, and so of a file
 
 
 class CoordinatorPlace:
     """A coordinator's directory.
 
     Attributes:
-        authority: the certificate that sites are given, to know the coordinator by.
-        authority_key: signs certificates; stays here.
-        certificate: the SuperLink's.
-        key: the SuperLink's; stays here.
+        authority: the certificate that sites receive, to recognise the coordinator.
+        authority_key: signs certificates; secret.
+        certificate: the SuperLink's certificate.
+        key: the SuperLink's key; secret.
         sites: the public keys of the sites that may join, NAME.pub.
-        database: what the SuperLink keeps, so that it can be restarted.
-        flower: Flower's own files, its connection to the SuperLink among them.
+        database: the SuperLink's database, kept between starts.
+        flower: Flower's own files, with the connection to the SuperLink.
+        connection: the file that holds that connection.
         runs: the records.
     """
 
@@ -32,28 +37,37 @@ class CoordinatorPlace:
         self.sites = self.directory / "sites"
         self.database = self.directory / "state.db"
         self.flower = self.directory / "flower"
+        self.connection = self.flower / "config.toml"
         self.runs = self.directory / "runs"
 
-    def check(self) -> None:
-        """Refuse a directory that holds no keys.
+    def require_keys(self) -> None:
+        """Refuse a directory without the coordinator's keys.
 
         Raises:
-            ConfigError: a file is missing.
+            ConfigError: a key or certificate is missing.
         """
-        for path in (self.authority, self.certificate, self.key):
-            if not path.exists():
-                allowed = f"has no {path.name}; make it: univarfl deploy keys DIR --host HOST"
-                raise ConfigError("coordinator", self.directory, allowed)
+        with refuse_unusable(self.directory):
+            for path in (self.authority, self.certificate, self.key):
+                if not path.is_file():
+                    allowed = (
+                        f"has no file {path.name}; make it with: "
+                        f"univarfl deploy keys {self.directory} --host HOST"
+                    )
+                    raise ConfigError("coordinator", self.directory, allowed)
+
+    def make_flower_directory(self) -> Path:
+        """Make Flower's directory; return an empty directory in it for its programs to start in."""
+        return make_empty(self.flower)
 
 
 class SitePlace:
     """A site's directory.
 
     Attributes:
-        authority: the coordinator's certificate, by which it is known.
-        settings: what this site says and allows, `task.site.Site`.
+        authority: the coordinator's certificate, by which a site recognises the coordinator.
+        settings: the site's name and limits, a `task.site.Site`.
         flower: Flower's own files.
-        joined: is there once the coordinator has taken this site in.
+        joined: a file that exists once the site has joined.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -64,34 +78,77 @@ class SitePlace:
         self.joined = self.flower / "joined"
 
     def key(self, name: str) -> Path:
-        """The site's key; stays here."""
+        """Return the path of the site's key; secret."""
         return self.directory / f"{name}.key"
 
     def public_key(self, name: str) -> Path:
-        """What the coordinator is given."""
+        """Return the path of the key that the coordinator receives."""
         return self.directory / f"{name}.pub"
+
+    def make_flower_directory(self) -> Path:
+        """Make Flower's directory; return an empty directory in it for its programs to start in."""
+        return make_empty(self.flower)
+
+
+def make_empty(flower: Path) -> Path:
+    """Make an empty directory, so that Flower's programs can import only a submitted bundle."""
+    empty = flower / "empty"
+    empty.mkdir(parents=True, exist_ok=True)
+    return empty
+
+
+@contextlib.contextmanager
+def refuse_unusable(directory: Path) -> Iterator[None]:
+    """Raise a `ConfigError` in place of an `OSError`, naming the file or else the directory."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise ConfigError("file", error.filename, "must be a directory, and is a file") from None
+    except OSError as error:
+        path = error.filename or directory
+        raise ConfigError("file", path, f"cannot be used: {system_reason(error)}") from None
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """A coordinator's address, taken apart.
+    """Split a coordinator's address, HOST or HOST:PORT.
 
     Raises:
-        ConfigError: it is not HOST or HOST:PORT.
+        ConfigError: it has another form, or the port is not between 1 and 65535.
     """
     host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
     host = host.strip("[]")
-    if not host or "/" in address or not (port.isdigit() or not port):
+    if not is_host(host) or not (port.isdecimal() or not port):
         raise ConfigError("--coordinator", address, "must be HOST:PORT, as fl.example.org:8000")
-    return host, int(port or DEFAULT_PORT)
+    number = int(port or DEFAULT_PORT)
+    require_port("--coordinator", number)
+    return host, number
+
+
+def require_port(option: str, port: int) -> None:
+    """Refuse a port that TCP does not have.
+
+    Raises:
+        ConfigError: it is not between 1 and 65535.
+    """
+    if port not in PORTS:
+        raise ConfigError(option, port, f"must be a port between {PORTS[0]} and {PORTS[-1]}")
 
 
 def address_of(host: str, port: int) -> str:
-    """HOST:PORT, as `host_and_port` takes it apart."""
+    """Join a host and a port to HOST:PORT, the form that `host_and_port` splits."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_host(host: str) -> bool:
+    """Whether a text has the form of a host's name or address."""
+    labels = host.removesuffix(".").split(".")
+    return is_ip(host) or (
+        NAME.fullmatch(host) is not None and all(1 <= len(label) <= 63 for label in labels)
+    )
+
+
 def is_ip(host: str) -> bool:
-    """Whether a host is an address and not a name."""
+    """Whether a host is an IP address and not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -4,28 +4,25 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
 from typing import IO
 
-from server_app.deploy.places import SitePlace
-from server_app.engines.processes import free_ports, start, stop
+from server_app.deploy.places import SitePlace, refuse_unusable
+from server_app.flower.output import NODE_ACTIVATED, UNKNOWN_KEY
+from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
 from task.site import Site
 
-UNKNOWN_KEY = "code: 2004"
-JOINED = "SuperNode ID:"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-NOISE = ("INFO:     ",)  # of the web server that Flower's own processes talk through
-RETURN_SECONDS, RETRY_SECONDS = 120.0, 10.0  # Flower takes a minute to notice who is gone
-LINES = 40
-ECHO_SECONDS = 5.0
+WEB_SERVER_LINES = ("INFO:     ",)  # Flower's own processes talk to each other over HTTP
+RETURN_SECONDS, RETRY_SECONDS = 120.0, 10.0  # Flower notices a lost site after up to a minute
+KEPT_LINES = 40
 
 
 def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
-    """How Flower's SuperNode is started."""
-    (port,) = free_ports(1)  # for its own ClientApp processes, on this machine alone
+    """Return the command that starts Flower's SuperNode."""
+    (port,) = free_ports(1)  # for its own ClientApp processes on this machine
     return [
         "flower-supernode",
         "--superlink", address,
@@ -37,60 +34,62 @@ def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
 
 
 def run_supernode(place: SitePlace, site: Site, address: str) -> None:
-    """Run a SuperNode, and print what it says, until it ends or is told to.
+    """Run a SuperNode and print its output until it ends.
 
-    A SuperLink that has not noticed yet that this site was gone, as after a power cut, does not
-    take it in: a site that was known before tries again.
+    After a power cut the SuperLink refuses a site that it still counts as connected. A site that
+    has joined before therefore tries again for `RETURN_SECONDS`.
 
     Raises:
-        RunError: it ended by itself.
+        ConfigError: the site's directory cannot be written.
+        RunError: the coordinator does not know the site's key, or the SuperNode failed.
     """
     deadline = time.monotonic() + RETURN_SECONDS
-    while not has_served(place, site, address):
+    while not has_joined(place, site, address):
         if not place.joined.exists() or time.monotonic() >= deadline:
             raise RunError(
                 f"the coordinator does not know the key of site {site.name}: send them "
-                f"{place.public_key(site.name)}, to be put into sites/ there, and start again"
+                f"{place.public_key(site.name)}; they put it into sites/; then start again"
             )
-        print("the coordinator takes this site to be connected still; trying again ...", flush=True)
+        print("the coordinator still counts this site as connected; trying again ...", flush=True)
         time.sleep(RETRY_SECONDS)
 
 
-def has_served(place: SitePlace, site: Site, address: str) -> bool:
-    """Run a SuperNode until it ends; False if the SuperLink did not take it in.
+def has_joined(place: SitePlace, site: Site, address: str) -> bool:
+    """Run a SuperNode until it ends; return False if the SuperLink refused its key.
 
     Raises:
-        RunError: it ended by itself, later.
+        ConfigError: the site's directory cannot be written.
+        RunError: the SuperNode failed after it had joined.
     """
-    empty = place.flower / "empty"
-    empty.mkdir(parents=True, exist_ok=True)
-    process = start(supernode_command(place, site, address), place.flower, empty, subprocess.PIPE)
+    command = supernode_command(place, site, address)
+    with refuse_unusable(place.directory):
+        process = start(command, place.flower, place.make_flower_directory(), subprocess.PIPE)
     assert process.stdout is not None
-    last: deque[str] = deque(maxlen=LINES)
-    # Its children hold the pipe too, and end only when it has been waited for.
-    echo = threading.Thread(target=repeat, args=(process.stdout, last, place), daemon=True)
-    echo.start()
+    latest: deque[str] = deque(maxlen=KEPT_LINES)
     try:
+        print_output(process.stdout, latest, place)
         code = process.wait()
-        echo.join(ECHO_SECONDS)
     finally:
         stop([process])
-    if any(UNKNOWN_KEY in line for line in last):
+    if any(UNKNOWN_KEY in line for line in latest):
         return False
-    how = signal.Signals(-code).name if code < 0 else f"code {code}"
-    print(f"flower-supernode ended with {how}", file=sys.stderr)
+    end = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
+    print(f"flower-supernode ended with {end}", file=sys.stderr)
     if code:
-        raise RunError(f"site {site.name} has left the federation; what it said last is above")
+        raise RunError(f"site {site.name} has left the federation; its last lines are above")
     return True
 
 
-def repeat(said: IO[bytes], last: deque[str], place: SitePlace) -> None:
-    """Print what Flower and our ClientApp say, without its colours, and keep the last of it."""
-    for line in said:
+def print_output(output: IO[bytes], latest: deque[str], place: SitePlace) -> None:
+    """Print the lines of Flower and of our ClientApp without colours, and keep the latest ones.
+
+    The output ends once the SuperNode and all processes started by it have ended.
+    """
+    for line in output:
         text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
-        last.append(text)
-        if not text.startswith(NOISE) and text.removeprefix("INFO :").strip():
+        latest.append(text)
+        if not text.startswith(WEB_SERVER_LINES) and text.removeprefix("INFO :").strip():
             print(text, flush=True)
-        if JOINED in text:
+        if NODE_ACTIVATED in text:
             place.joined.touch()
-            print("joined; it trains when the coordinator starts a run", flush=True)
+            print("joined; training starts when the coordinator starts a run", flush=True)

@@ -18,7 +18,10 @@ ExecStart={command}
 User={user}
 Restart=on-failure
 RestartSec=30
-# What it runs may write here alone, and nowhere gain rights.
+# systemd stops the command, which ends its processes in order; any that are left are killed.
+KillMode=mixed
+TimeoutStopSec=60
+# The service may write to this directory only, and cannot gain privileges.
 ReadWritePaths={writable}
 ReadOnlyPaths={readable}
 Environment=UNIVARFL_CACHE={writable}/cache XDG_STATE_HOME={writable}/state
@@ -33,13 +36,13 @@ WantedBy=multi-user.target
 
 
 def unit(name: str, words: Sequence[str], writable: Path, readable: Sequence[Path]) -> str:
-    """The unit that keeps a ``univarfl deploy`` command running.
+    """Return the unit that keeps a ``univarfl deploy`` command running.
 
     Args:
-        name: of the coordinator or site.
-        words: the command's.
-        writable: the directory it may write to.
-        readable: what else it reads, and must not change.
+        name: the coordinator's or site's name.
+        words: the arguments of ``univarfl deploy``.
+        writable: the directory that the command may write to.
+        readable: other directories, which it may only read.
     """
     program = Path(sys.executable).parent / "univarfl"
     return UNIT.format(

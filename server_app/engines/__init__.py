@@ -1,1 +1,1 @@
-"""Ways to run the ServerApp with its ClientApps from one command."""
+"""How does one command run the ServerApp and its ClientApps: under Flower, or in one process?"""

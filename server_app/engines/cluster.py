@@ -1,4 +1,4 @@
-"""The machines that train virtual clients: this one, or a Ray cluster that runs already."""
+"""The machines that train virtual clients: this one, or a Ray cluster that already runs."""
 
 import logging
 import os
@@ -9,22 +9,23 @@ from dataclasses import dataclass
 import joblib
 import torch
 
-from task.causes import explained
+from task.error_messages import describe_error
 from task.errors import ConfigError
 
 ADDRESS = "RAY_ADDRESS"
-FIND_ONE = "auto"  # Ray's word for a cluster that this machine is part of
-SECONDS = 5.0
+FIND_CLUSTER = "auto"  # Ray's word for the cluster that this machine belongs to
+CONNECT_SECONDS = 5.0
+WORKERS_PER_CPU = 8  # more only compete for the CPUs, and each needs several hundred MB of memory
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What a run may use.
+    """The processors that a run may use.
 
     Attributes:
-        cpus: for a worker each.
-        gpus: which the workers share.
-        running: whether they are a Ray cluster's, and Ray is not to be started.
+        cpus: the number of CPUs, one for each worker.
+        gpus: the number of GPUs, shared by the workers.
+        running: whether they belong to a Ray cluster that already runs.
     """
 
     cpus: int
@@ -33,74 +34,86 @@ class Machines:
 
 
 def machines() -> Machines:
-    """Those of the cluster that ``$RAY_ADDRESS`` names, else this one.
+    """Return the machines of the cluster at ``$RAY_ADDRESS``, or else this machine.
 
     Raises:
-        ConfigError: no cluster answers there.
+        ConfigError: no cluster answers at that address.
     """
     address = os.environ.get(ADDRESS)
-    return cluster_at(address) if address else here()
+    return cluster_at(address) if address else this_machine()
 
 
-def check_address() -> None:
-    """Refuse a ``$RAY_ADDRESS`` at which nobody answers.
+def require_allowed_workers(workers: int, cpus: int) -> None:
+    """Refuse more than `WORKERS_PER_CPU` workers for each CPU.
 
     Raises:
-        ConfigError: so it is.
+        ConfigError: there are more.
+    """
+    most = WORKERS_PER_CPU * cpus
+    if workers > most:
+        allowed = f"must be at most {most}, which is {WORKERS_PER_CPU} for each of {cpus} CPU cores"
+        raise ConfigError("federation.workers", workers, allowed)
+
+
+def require_reachable_cluster() -> None:
+    """Refuse a ``$RAY_ADDRESS`` at which no program answers.
+
+    Raises:
+        ConfigError: no program answers there.
     """
     if address := os.environ.get(ADDRESS):
         try:
-            knock(address)
+            connect(address)
         except (OSError, ValueError) as error:
-            raise unanswered(address, error) from None
+            raise address_error(address, error) from None
 
 
-def unanswered(address: str, error: Exception) -> ConfigError:
-    """What to say of an address, and what to do."""
-    why = f"no Ray cluster of this version answers there: {explained(error)}"
-    cure = "start one with 'ray start --head', as HOST:PORT, or unset it"
+def address_error(address: str, error: Exception) -> ConfigError:
+    """Return the error for an address at which no cluster answers."""
+    why = f"no Ray cluster of this version answers there: {describe_error(error)}"
+    cure = f"start one with 'ray start --head' and set {ADDRESS} to its HOST:PORT, or unset it"
     return ConfigError(ADDRESS, address, f"{why}; {cure}")
 
 
-def here() -> Machines:
-    """This machine."""
+def this_machine() -> Machines:
+    """Return this machine."""
     return Machines(joblib.cpu_count(), torch.cuda.device_count(), running=False)
 
 
 def cluster_at(address: str) -> Machines:
-    """A cluster's machines, each with a worker for a whole CPU.
+    """Return the machines of a Ray cluster, counting whole CPUs and GPUs.
 
     Raises:
-        ConfigError: it does not answer.
+        ConfigError: the cluster does not answer, or has no CPU.
     """
-    import ray  # noqa: PLC0415  (takes seconds, and is not needed without a cluster)
+    import ray  # noqa: PLC0415  (takes seconds; needed for a cluster only)
 
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        found = [node["Resources"] for node in nodes if node["Alive"]]
+        resources = [node["Resources"] for node in nodes if node["Alive"]]
     except (OSError, RuntimeError, ValueError) as error:
-        raise unanswered(address, error) from None
+        raise address_error(address, error) from None
     finally:
         ray.shutdown()
-    cpus = sum(int(node.get("CPU", 0)) for node in found)
-    gpus = sum(int(node.get("GPU", 0)) for node in found)
+    cpus = sum(int(node.get("CPU", 0)) for node in resources)
+    gpus = sum(int(node.get("GPU", 0)) for node in resources)
     if not cpus:
-        raise ConfigError(ADDRESS, address, "no machine of that cluster has a CPU to give")
+        raise ConfigError(ADDRESS, address, "no machine of that cluster offers a CPU")
     return Machines(cpus, gpus, running=True)
 
 
-def knock(address: str) -> None:
-    """Try an address, at which Ray would itself wait for minutes.
+def connect(address: str) -> None:
+    """Open a connection to an address and close it, as Ray itself would wait for minutes.
 
     Raises:
-        OSError: nobody is there.
-        ValueError: it is no address.
+        OSError: no program answers there.
+        ValueError: it is not an address.
     """
-    if address == FIND_ONE:
+    if address == FIND_CLUSTER:
         return
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
-        raise ValueError("it is no HOST:PORT")
-    socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()
+    if not host or not port.isdecimal() or int(port) > 65535 or "/" in host:
+        raise ValueError("it is not HOST:PORT")
+    socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

@@ -1,23 +1,22 @@
-"""``engine=flower``: one run under Flower with Ray's virtual clients, watched from the outside.
+"""``engine=flower``: one run under Flower, with virtual clients in Ray's workers.
 
-Flower's exit codes do not tell whether a run failed, so the record does: the ServerApp writes its
-status last of all.
+Flower's exit code is 0 even if a run failed. The record has the result: the ServerApp writes its
+status last.
 """
 
-import json
 import math
 import re
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from server_app.config.experiment import Experiment
+from server_app.config.run_config import to_run_config, to_toml
 from server_app.engines.cluster import Machines, machines
 from server_app.engines.superlink import SuperLink
-from server_app.experiment import Experiment
-from server_app.participation import participant_count
-from server_app.run_record import read_record
+from server_app.rounds.sampling import participant_count
+from server_app.runs.records.record import read_record
 
 APP = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2
@@ -26,68 +25,68 @@ LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) univarfl (?P<mess
 
 
 class EngineError(RuntimeError):
-    """Flower ended the run without a word from our ServerApp."""
+    """Flower ended the run before our ServerApp could record a result."""
 
 
 def run_flower(
-    experiment: Experiment, overrides: Sequence[str], directory: Path, superlink: SuperLink
+    experiment: Experiment, words: Sequence[str], directory: Path, superlink: SuperLink
 ) -> None:
-    """Run the experiment through Flower, and print its progress until it has ended.
+    """Run the experiment under Flower and print its progress until it ends.
 
-    The SuperLink ends with it: nothing of the run is alive when this returns, and its record can be
-    closed.
+    The SuperLink is ended too: no process of the run is alive when this returns.
 
     Args:
-        experiment: the checked configuration.
-        overrides: the words for the ServerApp to compose it from.
+        experiment: the experiment, with its run directory.
+        words: the words it was composed from.
         directory: the run directory that the ServerApp will make.
-        superlink: where to run it; started, if not yet ready; ended afterwards.
+        superlink: runs the experiment; started, perhaps not ready yet; ended afterwards.
 
     Raises:
-        EngineError, FlowerError: Flower did not get as far as the ServerApp's first word.
+        EngineError, FlowerError: Flower or the ServerApp ended without a result.
     """
     print("starting Flower and its workers, which takes a while ...", flush=True)
     output = superlink.home / "run.log"
-    told = log_length(directory)
-    command = run_command(superlink.home / "run.toml", overrides)
+    position = log_length(directory)
+    command = run_command(superlink.home / "run.toml", experiment, words)
     federation = federation_config(experiment, machines())
     try:
         superlink.wait_until_ready()
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
-        for line in follow(directory, lambda: client.poll() is None, told):
+        for line in follow(directory, lambda: client.poll() is None, position):
             print(line, flush=True)
         if unfinished(directory):
             directory.mkdir(exist_ok=True)
             log = Path(shutil.copy(output, directory / "flower.log"))
-            raise EngineError(f"Flower ended it: {first_exception(log)} (all of it in {log})")
+            raise EngineError(f"Flower ended the run: {first_exception(log)} (see {log})")
     finally:
         superlink.end()
 
 
-def run_command(config: Path, words: Sequence[str]) -> list[str]:
-    """Flower's command that submits these words and tells how it goes; written to `config`."""
-    config.write_text(f"overrides = {json.dumps(shlex.join(words))}\n")
+def run_command(config: Path, experiment: Experiment, words: Sequence[str]) -> list[str]:
+    """Write the run-config to `config`; return the command that submits and follows a run."""
+    config.write_text(to_toml(to_run_config(experiment, words)))
     return ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
 
 
 def log_length(directory: Path) -> int:
-    """How much a run's log holds already, if the run is resumed."""
+    """Return the size of a resumed run's log in bytes; 0 for a new run."""
     log = directory / "run.log"
     return log.stat().st_size if log.exists() else 0
 
 
 def federation_config(experiment: Experiment, found: Machines) -> str:
-    """One SuperNode and one Ray actor per worker, each with its share of the GPUs, if any.
+    """Return Flower's federation settings: one SuperNode and one Ray actor for each worker.
 
-    A cluster that runs already has its own number of CPUs, and Flower an actor for each.
+    Each worker has an equal share of the GPUs, if there are any. On a Ray cluster that already
+    runs, the number of CPUs is the cluster's, and Flower starts one actor for each CPU.
     """
     gpus = 0 if experiment.device == "cpu" else found.gpus
     participants = participant_count(experiment.num_clients, experiment.rho)
     workers = min(experiment.federation.workers or gpus or found.cpus, participants)
     share = 0.0
     if gpus:
-        # A worker's share lies on one GPU: so many share each, and it is rounded down to fit.
+        # A worker uses one GPU only, so round up the workers per GPU and round down the share.
         share = math.floor(1000 / math.ceil(workers / gpus)) / 1000
     ray = "" if found.running else f"init-args-num-cpus={workers} "
     return (
@@ -97,12 +96,12 @@ def federation_config(experiment: Experiment, found: Machines) -> str:
 
 
 def follow(directory: Path, alive: Callable[[], bool], position: int) -> Iterator[str]:
-    """The run's log as a person reads it, until its record is closed or nobody is at work on it.
+    """Yield the lines of a run's log for the console until the run ends.
 
     Args:
-        directory: the run's.
-        alive: whether somebody is.
-        position: how much of the log was there before, if the run is resumed.
+        directory: the run directory.
+        alive: whether a process still works on the run.
+        position: the number of bytes of the log to skip, as a resumed run wrote them before.
     """
     log = directory / "run.log"
     running = True
@@ -120,7 +119,7 @@ def follow(directory: Path, alive: Callable[[], bool], position: int) -> Iterato
 
 
 def readable(line: str) -> str:
-    """A line of ``run.log`` without its head; empty for what is not meant for the console."""
+    """Return a line of ``run.log`` without its time stamp; empty if it is not for the console."""
     found = LOG_LINE.match(line)
     if found is None:
         return ""
@@ -132,14 +131,14 @@ def readable(line: str) -> str:
 
 
 def unfinished(directory: Path) -> bool:
-    """Whether the ServerApp left no word on how its run ended."""
+    """Whether the record has no result yet."""
     if not (directory / "run.json").exists():
         return True
     return bool(read_record(directory)["status"] == "running")
 
 
 def first_exception(log: Path) -> str:
-    """The first exception that a log names: the cause of those that follow it."""
+    """Return the first exception in a log, which caused the later ones."""
     text = log.read_text(errors="replace")
     found = EXCEPTION.search(text)
-    return found[0] if found else "without naming a reason"
+    return found[0] if found else "its log names no exception"

@@ -1,26 +1,30 @@
-"""A SuperLink of one's own: started for one run, ended with it.
+"""A private SuperLink: started for one run and ended with it.
 
-Flower's shared local SuperLink is a daemon that keeps the directory, the environment and the code
-path of whoever started it first. This one starts in an empty directory, on free ports, with a
-Flower home of its own, so that nothing but the submitted bundle can be imported.
+Flower's shared local SuperLink is a daemon that keeps the directory, environment and code path of
+its first caller. This one starts in an empty directory, on free ports and with its own Flower
+directory, so that its workers can import the submitted bundle only.
 """
 
 import contextlib
 import subprocess
 import tempfile
-import urllib.request
 from pathlib import Path
 from typing import IO, Self
 
-from server_app.engines.processes import free_ports, start, stop, wait_until
-
-CONNECTION = "univarfl"
+from server_app.flower.programs import (
+    free_ports,
+    is_healthy,
+    start,
+    stop,
+    wait_until_ready,
+    write_connection,
+)
 
 
 class SuperLink:
     """A context manager around a ``flower-superlink --simulation`` process.
 
-    It starts with the context, and is ready some seconds later.
+    The process starts with the context, and accepts runs some seconds later.
     """
 
     def __init__(self) -> None:
@@ -34,10 +38,7 @@ class SuperLink:
         self.empty.mkdir()
         port, control_port = free_ports(2)
         self.address = f"127.0.0.1:{port}"
-        connection = f'[superlink.{CONNECTION}]\naddress = "{self.address}"\ninsecure = true\n'
-        (self.home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{CONNECTION}"\n\n{connection}'
-        )
+        write_connection(self.home, self.address)
         with self.log.open("w") as log:
             self.process = self.popen(
                 ["flower-superlink", "--insecure", "--simulation", "--isolation", "subprocess",
@@ -51,13 +52,13 @@ class SuperLink:
         self.end()
 
     def end(self) -> None:
-        """End it, and every process of its runs; once is enough."""
+        """End the SuperLink and every process of its runs; a second call does nothing."""
         stop(self._processes)
         self._processes.clear()
         self._scratch.cleanup()
 
     def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
-        """Start one of Flower's commands in the empty directory; it ends with the SuperLink."""
+        """Start one of Flower's commands in the empty directory; `end` ends it too."""
         process = start(command, self.home, self.empty, output)
         self._processes.append(process)
         return process
@@ -66,15 +67,11 @@ class SuperLink:
         """Return once runs can be submitted.
 
         Raises:
-            FlowerError: it ended, or took too long.
+            FlowerError: the SuperLink ended, or was not ready in time.
         """
-        wait_until(self._healthy, self.process, self.log)
-
-    def _healthy(self) -> bool:
-        with urllib.request.urlopen(f"http://{self.address}/health", timeout=1) as answer:
-            return bool(answer.status == 200)
+        wait_until_ready(lambda: is_healthy(self.address), self.process, self.log)
 
 
 def superlink_of(engine: str) -> contextlib.AbstractContextManager[SuperLink | None]:
-    """What an engine needs to be started before it: a SuperLink, or nothing."""
+    """Return the SuperLink that an engine needs, or an empty context if it needs none."""
     return SuperLink() if engine == "flower" else contextlib.nullcontext()

@@ -1,1 +1,1 @@
-"""A model put to work: ``univarfl predict`` and ``univarfl export``."""
+"""How do ``univarfl predict`` and ``univarfl export`` use the model of a run?"""

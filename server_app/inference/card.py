@@ -1,4 +1,4 @@
-"""The model card: what a model is, was trained on, and is worth; for people and for programs."""
+"""The model card: input, output, accuracy, data, privacy and origin of a model."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from typing import Any
 
 import jinja2
 
-from server_app.flattening import flat
+from server_app.config.override_text import flat
 from server_app.inference.model import TrainedModel
 from task.files import write_whole
 
-UNTOLD = (
+OMITTED_SETTINGS = (
     "data.root", "output_dir", "run_id", "resume", "published", "watch", "federation", "device",
     "engine",
 )  # fmt: skip
@@ -22,9 +22,9 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
     """Write ``model_card.json`` and ``model_card.md`` beside a model's files.
 
     Args:
-        model: what they are of.
-        to: the directory that holds them.
-        files: by name, ``sha256``, and ``largest_difference`` of a probability from PyTorch's.
+        model: the exported model.
+        to: the directory of the files.
+        files: by file name, ``sha256``, and ``largest_difference`` of a probability from PyTorch's.
 
     Raises:
         OSError: they cannot be written.
@@ -41,14 +41,14 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
 
 
 def card_of(model: TrainedModel) -> dict[str, Any]:
-    """The facts, without a path of the machine that it was trained on."""
+    """Return the content of the card, without paths of the machine that trained the model."""
     record, classifier = model.run.record, model.classifier
     settings = {
         key: value
         for key, value in flat(model.run.config).items()
-        if key not in UNTOLD
-        and key.split(".")[0] not in UNTOLD
-        and not (key == "seed" and "privacy" in record)  # the noise follows from it
+        if key not in OMITTED_SETTINGS
+        and key.split(".")[0] not in OMITTED_SETTINGS
+        and not (key == "seed" and "privacy" in record)  # the seed would reveal the noise
     }
     return {
         "classes": model.classes,
@@ -72,10 +72,10 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
 
 
 def cell(text: object) -> str:
-    """A text that can stand in a table of Markdown."""
+    """Return a text escaped for a cell of a Markdown table."""
     return str(text).replace("|", r"\|").replace("\n", " ")
 
 
 def agreement(difference: float) -> str:
-    """How a file's probabilities agree with PyTorch's."""
+    """Return how closely a file's probabilities agree with PyTorch's, for instance "to 1e-07"."""
     return f"to {difference:.0e}" if difference else "exactly"

@@ -1,4 +1,4 @@
-"""``univarfl export``: the model as files that need nothing of this project."""
+"""``univarfl export``: the model as files that run without univarfl."""
 
 import hashlib
 import importlib.util
@@ -21,80 +21,83 @@ from task.seeding import torch_generator
 
 INPUT, OUTPUT = "pixels", "probabilities"
 AXES = ("images", "height", "width")
-TOLERANCE = 1e-4  # of a probability
-TRIED = ((1, 40, 56), (3, 200, 120))  # images, height and width of what the files are tried with
+TOLERANCE = 1e-4  # largest allowed difference of a probability
+TEST_SHAPES = ((1, 40, 56), (3, 200, 120))  # images, height, width: inputs to test files with
 ONNX_NEEDS = ("onnx", "onnxscript", "onnxruntime")
 WITHOUT_ONNX = 'needs more packages: uv sync --extra onnx, or pip install "univarfl[onnx]"'
 
-Answer = Callable[[torch.Tensor], torch.Tensor]
+Predict = Callable[[torch.Tensor], torch.Tensor]
 
 logger = logging.getLogger("univarfl")
 
 
 def export(directory: Path, to: Path, only: Sequence[str]) -> None:
-    """Write a run's model in each format, try it, and write a model card beside it.
+    """Write a run's model in each format, test each file, and write a model card.
 
     Args:
-        directory: the run's.
+        directory: the run's directory.
         to: the directory to write into.
-        only: the formats, ``pt2`` or ``onnx``; none for all that can be had here.
+        only: the formats, ``pt2`` or ``onnx``; empty for every format whose packages are installed.
 
     Raises:
         ConfigError: there is no such run or format, or the files cannot be written.
-        RunError: a file does not answer as the network does.
+        RunError: a file gives other probabilities than the network.
     """
     for name in only:
         if name not in FORMATS:
             raise ConfigError("--only", name, f"choose from {', '.join(FORMATS)}")
-    if "onnx" in only and not onnx_is_there():
+    if "onnx" in only and not onnx_installed():
         raise ConfigError("--only", "onnx", WITHOUT_ONNX)
     model = trained_model(directory, "cpu")
-    wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_is_there()]
+    wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_installed()]
     written: dict[str, dict[str, object]] = {}
     try:
         to.mkdir(parents=True, exist_ok=True)
         program = exported(model.classifier)
         for name in wanted:
-            content, answer = FORMATS[name](program, model)
+            content, predict = FORMATS[name](program, model)
             path = to / f"model.{name}"
-            largest = difference(answer, model.classifier)
+            largest = largest_difference(predict, model.classifier)
             write_whole(path, content)
             digest = hashlib.sha256(content).hexdigest()
             written[path.name] = {"sha256": digest, "largest_difference": largest}
             logger.info("%s: agrees with PyTorch %s", path, agreement(largest))
         for name in set(FORMATS) - set(wanted):
-            (to / f"model.{name}").unlink(missing_ok=True)  # another model's: the card is of these
+            (to / f"model.{name}").unlink(missing_ok=True)  # of another model; the card names these
         write_card(model, to, written)
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     if not only and "onnx" not in wanted:
         logger.info("left out: model.onnx %s", WITHOUT_ONNX)
-    logger.info("%s: what it is, and how to use it", to / "model_card.md")
+    logger.info("%s: the model card, with an example of use", to / "model_card.md")
 
 
-def onnx_is_there() -> bool:
-    """Whether ONNX files can be made and tried here."""
+def onnx_installed() -> bool:
+    """Return whether the packages for ONNX are installed."""
     return all(importlib.util.find_spec(name) for name in ONNX_NEEDS)
 
 
 def exported(classifier: Classifier) -> ExportedProgram:
-    """The network, and the resizing and normalisation before it, for images of any size."""
+    """Return the network as an exported program, with resizing and normalisation.
+
+    It takes any number of images of any height and width.
+    """
     example = torch.zeros(2, 48, 40, classifier.channels, dtype=torch.uint8)
     axes = {place: Dim(name) for place, name in enumerate(AXES)}
     return torch.export.export(classifier, (example,), dynamic_shapes={INPUT: axes})
 
 
-def as_program(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Answer]:
-    """What ``torch.export.load`` reads, with the class names; and how it answers."""
+def as_program(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Predict]:
+    """Return a file for ``torch.export.load`` with the class names, and a function that runs it."""
     file = io.BytesIO()
     torch.export.save(program, file, extra_files={"classes.json": json.dumps(model.classes)})
     content = file.getvalue()
     return content, torch.export.load(io.BytesIO(content)).module()
 
 
-def as_onnx(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Answer]:
-    """ONNX, with the class names in its metadata; and how it answers."""
-    # Imported here because the packages are optional, and slow to import.
+def as_onnx(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Predict]:
+    """Return an ONNX file with the class names in its metadata, and a function that runs it."""
+    # Imported here because the packages are optional and slow to import.
     import onnx_ir  # noqa: PLC0415
     import onnxruntime  # noqa: PLC0415
 
@@ -109,33 +112,36 @@ def as_onnx(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Answe
     content = made.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
-    def answer(pixels: torch.Tensor) -> torch.Tensor:
+    def predict(pixels: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(session.run([OUTPUT], {INPUT: pixels.numpy()})[0])
 
-    return content, answer
+    return content, predict
 
 
-FORMATS: dict[str, Callable[[ExportedProgram, TrainedModel], tuple[bytes, Answer]]] = {
+FORMATS: dict[str, Callable[[ExportedProgram, TrainedModel], tuple[bytes, Predict]]] = {
     "pt2": as_program,
     "onnx": as_onnx,
 }
 
 
-def difference(answer: Answer, classifier: Classifier) -> float:
-    """By how much a file's probabilities differ from PyTorch's, at most, on patches of noise.
+def largest_difference(predict: Predict, classifier: Classifier) -> float:
+    """Return the largest difference between two models' probabilities, on smooth random images.
 
     Raises:
-        RunError: by more than `TOLERANCE`.
+        RunError: the difference is larger than `TOLERANCE`.
     """
-    worst = 0.0
+    largest = 0.0
     generator = torch_generator(0, "export")
     with torch.inference_mode():
-        for shape in TRIED:
+        for shape in TEST_SHAPES:
             images, height, width = shape
             coarse = torch.rand(images, classifier.channels, 5, 7, generator=generator) * 256
-            whole = F.interpolate(coarse, (height, width)).to(torch.uint8)
-            pixels = whole.permute(0, 2, 3, 1).contiguous()
-            worst = max(worst, float((answer(pixels) - classifier(pixels)).abs().max()))
-    if not worst <= TOLERANCE:
-        raise RunError(f"the exported model's probabilities differ from PyTorch's by {worst:.1e}")
-    return worst
+            resized = F.interpolate(coarse, (height, width)).to(torch.uint8)
+            pixels = resized.permute(0, 2, 3, 1).contiguous()
+            largest = max(largest, float((predict(pixels) - classifier(pixels)).abs().max()))
+    if not largest <= TOLERANCE:
+        raise RunError(
+            f"the exported model's probabilities differ from PyTorch's by {largest:.1e}; at most "
+            f"{TOLERANCE:.0e} is allowed"
+        )
+    return largest

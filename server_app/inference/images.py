@@ -1,4 +1,4 @@
-"""The images that a person names: files, directories, globs and lists."""
+"""The images named on the command line: files, directories, globs and lists."""
 
 import codecs
 import glob
@@ -18,19 +18,20 @@ logger = logging.getLogger("univarfl")
 
 
 def find_images(words: Sequence[str]) -> list[Path]:
-    """Every file that is meant, each once, in the order of the words.
+    """Return every named image file once, in the order of the words.
 
-    A directory stands for all files in it that are named as images are, a ``.txt`` file for those
-    it names, one a line and from where the command is given; ``**`` in a glob is any directories.
+    A word is a file, a directory, a glob or a list. A directory stands for all files below it with
+    the suffix of an image. In a glob, ``**`` matches any directories. A list is a ``.txt`` file
+    with one path per line, relative to the current directory.
 
     Raises:
-        ConfigError: a word stands for nothing.
+        ConfigError: a word matches no image.
     """
-    return list(dict.fromkeys(chain.from_iterable(map(meant, words))))
+    return list(dict.fromkeys(chain.from_iterable(map(expand_word, words))))
 
 
-def meant(word: str) -> list[Path]:
-    """The files that one word stands for.
+def expand_word(word: str) -> list[Path]:
+    """Return the files that one word stands for.
 
     Raises:
         ConfigError: there are none.
@@ -38,9 +39,9 @@ def meant(word: str) -> list[Path]:
     path = Path(word)
     try:
         if path.is_dir():
-            found = list(within(path))
+            found = list(images_below(path))
         elif path.is_file() and path.suffix.lower() == LIST:
-            found = listed(path)
+            found = read_list(path)
         elif path.exists():
             found = [path]
         else:
@@ -49,18 +50,18 @@ def meant(word: str) -> list[Path]:
     except OSError as error:
         raise ConfigError("images", error.filename or word, system_reason(error)) from None
     if not found:
-        raise ConfigError("images", word, f"holds or matches no images ({', '.join(SUFFIXES)})")
+        raise ConfigError("images", word, f"contains or matches no images ({', '.join(SUFFIXES)})")
     return found
 
 
-def within(root: Path) -> Iterator[Path]:
-    """A directory's images, sorted by name; it is said which directories cannot be read.
+def images_below(root: Path) -> Iterator[Path]:
+    """Yield the images below a directory, sorted by name; log the directories that are skipped.
 
-    Links to directories are not followed: they may lead round in a circle. A link to a file that is
-    not there counts as an image, so that it is named as one that cannot be read.
+    Links to directories are not followed, since they can form a circle. A broken link with the
+    suffix of an image is yielded, so that it is reported as an image that cannot be read.
     """
     others = 0
-    for directory, below, names in os.walk(root, onerror=unread):
+    for directory, below, names in os.walk(root, onerror=log_skipped_directory):
         below.sort()
         for name in sorted(names):
             if name.lower().endswith(SUFFIXES):
@@ -68,16 +69,16 @@ def within(root: Path) -> Iterator[Path]:
             else:
                 others += not name.startswith(".")
     if others:
-        logger.info("%s: %d files not named as images were not looked at", root, others)
+        logger.info("%s: %d files without the suffix of an image were skipped", root, others)
 
 
-def unread(error: OSError) -> None:
-    """Say that a directory is left out."""
+def log_skipped_directory(error: OSError) -> None:
+    """Log that a directory cannot be read."""
     logger.warning("left out: %s: %s", error.filename, system_reason(error))
 
 
-def listed(path: Path) -> list[Path]:
-    """The paths that a list has, a line each, in whatever bytes the system knows them by."""
+def read_list(path: Path) -> list[Path]:
+    """Return the paths in a list file, one per line, decoded as the file system does."""
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     lines = (os.fsdecode(line).strip() for line in content.split(b"\n"))
     return [Path(line) for line in lines if line]

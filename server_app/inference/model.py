@@ -1,14 +1,19 @@
-"""A run's model, ready to be used."""
+"""A run's final model, loaded for inference."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from server_app.report.records import Run
-from server_app.trained import completed_run, other_layers, settings_of, weights_of
-from server_app.weights import to_tensors
+from server_app.aggregation.weights import to_tensors
+from server_app.runs.records.reader import Run
+from server_app.runs.records.trained import (
+    completed_run,
+    final_weights,
+    layers_differ,
+    local_config_of,
+)
 from task.config import Device
-from task.device import choose_device, prepare_process
 from task.inference import Classifier
+from task.training.device import choose_device, prepare_process
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class TrainedModel:
     Attributes:
         run: its record.
         classes: the class names, in the order of the probabilities.
-        classifier: on its device.
+        classifier: the network, on its device.
     """
 
     run: Run
@@ -27,18 +32,18 @@ class TrainedModel:
 
 
 def trained_model(directory: Path, device: Device = "auto") -> TrainedModel:
-    """The final global model of the run in a directory.
+    """Load the final global model of the run in a directory.
 
     Raises:
-        ConfigError: there is none, or another version of the code made it.
-        DeviceError: the wanted device is not there.
+        ConfigError: there is no final model, or it does not fit this version of univarfl.
+        DeviceError: the device does not exist.
     """
     run = completed_run(directory)
-    config = settings_of(run, device)
+    config = local_config_of(run, device)
     classes: list[str] = run.record["data"]["classes"]
     prepare_process()
     try:
-        classifier = Classifier(config, len(classes), to_tensors(weights_of(run)))
+        classifier = Classifier(config, len(classes), to_tensors(final_weights(run)))
     except RuntimeError:
-        raise other_layers(run) from None
+        raise layers_differ(run) from None
     return TrainedModel(run, classes, classifier.to(choose_device(device)))

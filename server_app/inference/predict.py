@@ -1,8 +1,6 @@
-"""``univarfl predict``: a class and probabilities for each of many images."""
+"""``univarfl predict``: the class and the probabilities of many images."""
 
-import csv
 import logging
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -16,27 +14,32 @@ from PIL import Image
 
 from server_app.inference.images import find_images
 from server_app.inference.model import TrainedModel, trained_model
+from server_app.runs.records.csv_files import write_rows
 from task.config import Device
-from task.data.decoding import decode, in_parts, reason
+from task.data.image_store.decoding import decode, failure_reason, map_in_parts
 from task.data.sources.families.tree import readable
 from task.errors import ConfigError, RunError, system_reason
-from task.evaluation import BATCH_PIXELS
+from task.files import draft_of
 from task.inference import Classifier
+from task.training.evaluation import BATCH_PIXELS
 
 logger = logging.getLogger("univarfl")
 
 
 def predict(directory: Path, words: Sequence[str], to: Path, device: Device) -> None:
-    """Write what a run's model makes of images, a row an image; those that cannot be read are told.
+    """Write the predictions of a run's model for some images, one row per image.
+
+    Images that cannot be read are left out and logged.
 
     Args:
-        directory: the run's.
+        directory: the run's directory.
         words: the images; see `find_images`.
-        to: the CSV: ``image``, ``class``, and for each class its probability as ``p_CLASS``.
-        device: where it is computed.
+        to: the CSV file. Its columns are ``image``, ``class``, and the probability ``p_CLASS`` of
+            each class.
+        device: the device to compute on.
 
     Raises:
-        ConfigError: there is no such run, or no images; or the file cannot be written.
+        ConfigError: there is no such run, there are no images, or the file cannot be written.
         RunError: no image could be read.
     """
     to = to.resolve()
@@ -44,36 +47,31 @@ def predict(directory: Path, words: Sequence[str], to: Path, device: Device) -> 
         raise ConfigError("--to", to, "is a directory; name a file")
     model = trained_model(directory, device)
     paths = find_images(words)
-    draft = to.with_name(f"{to.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with draft.open("w", newline="", encoding="utf-8") as file:
-            counts = write_rows(model, paths, file)
-        draft.replace(to)
+        with draft_of(to) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+            counts = write_predictions(model, paths, file)
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
-    finally:
-        draft.unlink(missing_ok=True)
-    told = ", ".join(f"{name} {counts[name]}" for name in model.classes if counts[name])
+    by_class = ", ".join(f"{name} {counts[name]}" for name in model.classes if counts[name])
     left_out = len(paths) - counts.total()
-    beside = f"; {left_out} left out" if left_out else ""
-    logger.info("%s: %d images (%s)%s", to, counts.total(), told, beside)
+    note = f"; {left_out} left out" if left_out else ""
+    logger.info("%s: %d images (%s)%s", to, counts.total(), by_class, note)
 
 
-def write_rows(model: TrainedModel, paths: Sequence[Path], file: TextIO) -> Counter[str]:
-    """Write the table; how many images each class has.
+def write_predictions(model: TrainedModel, paths: Sequence[Path], file: TextIO) -> Counter[str]:
+    """Write the table and return the number of images predicted as each class.
 
     Raises:
         RunError: no image could be read.
     """
-    writer = csv.writer(file)
-    writer.writerow(["image", "class", *(f"p_{name}" for name in model.classes)])
+    write_rows(file, [["image", "class", *(f"p_{name}" for name in model.classes)]])
     counts: Counter[str] = Counter()
     for path, row in probabilities(model.classifier, paths):
         if isinstance(row, str):
             logger.warning("left out: %s: %s", readable(str(path)), row)
             continue
         name = model.classes[int(row.argmax())]
-        writer.writerow([readable(str(path)), name, *(f"{value:.6f}" for value in row)])
+        write_rows(file, [[readable(str(path)), name, *(f"{value:.6f}" for value in row)]])
         counts[name] += 1
     if not counts:
         raise RunError(f"none of {len(paths)} images could be read")
@@ -83,33 +81,33 @@ def write_rows(model: TrainedModel, paths: Sequence[Path], file: TextIO) -> Coun
 def probabilities(
     classifier: Classifier, paths: Sequence[Path]
 ) -> Iterator[tuple[Path, NDArray[np.float32] | str]]:
-    """By image, in order, the probability of each class, or why it cannot be read."""
+    """Yield each image, in order, with its probabilities [D] or why it cannot be read."""
     batch = max(1, BATCH_PIXELS // classifier.size**2)
-    attempt = partial(pixels_of, size=classifier.size, channels=classifier.channels)
+    attempt = partial(decode_file, size=classifier.size, channels=classifier.channels)
     named = iter(paths)
-    for part in in_parts(attempt, paths, batch, "predicting"):
+    for part in map_in_parts(attempt, paths, batch, "predicting"):
         decoded = list(part)
-        rows = iter(classified(classifier, [x for x in decoded if not isinstance(x, str)]))
+        rows = iter(classify(classifier, [x for x in decoded if not isinstance(x, str)]))
         for pixels in decoded:
             yield next(named), pixels if isinstance(pixels, str) else next(rows)
 
 
 @torch.inference_mode()
-def classified(classifier: Classifier, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
-    """Probabilities [n, D] of decoded images."""
+def classify(classifier: Classifier, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+    """Return the probabilities [n, D] of decoded images, each [size, size, C]."""
     if not images:
         return np.zeros((0, 0), np.float32)
     pixels = torch.from_numpy(np.stack(images)).to(next(classifier.parameters()).device)
-    found: NDArray[np.float32] = classifier.probabilities(pixels).cpu().numpy()
-    return found
+    rows: NDArray[np.float32] = classifier.probabilities(pixels).cpu().numpy()
+    return rows
 
 
-def pixels_of(path: Path, size: int, channels: int) -> NDArray[np.uint8] | str:
-    """An image as the network was trained on, or why it cannot be read."""
+def decode_file(path: Path, size: int, channels: int) -> NDArray[np.uint8] | str:
+    """Return an image decoded as for training, or the reason why it cannot be read."""
     try:
         with Image.open(path) as image:
             return decode(image, size, channels)
     except MemoryError:
         raise
     except Exception as error:
-        return reason(error)
+        return failure_reason(error)

@@ -1,1 +1,1 @@
-"""``univarfl report``: tables, pictures and a page, made from runs' records alone."""
+"""What do the records of runs show, as tables, pictures and a page?"""

@@ -1,32 +1,34 @@
-"""What ``univarfl analyse`` found of the runs, beside each other."""
+"""The tables and pictures of ``univarfl analyse``, of all runs together."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from server_app.analysis.analyse import MEASURES, SAMPLE, pictures_of, read_table
+from server_app.analysis.analyse import MEASURES, SAMPLE, draw_pictures, read_table
 from server_app.analysis.base import Measure
 from server_app.report.canvas import Picture
-from server_app.report.records import RecordError, Run
-from server_app.report.summary import CONFIDENCE, Summary, difference
+from server_app.report.statistics import CONFIDENCE, difference
+from server_app.report.summary import Summary
+from server_app.runs.records.reader import Run
+from server_app.runs.records.tables import RecordError
 
 Label = tuple[str, str]
 DIFFERENCES = (
-    "Minus the baseline's on the same seeds: mean, and Student's "
+    "The measure minus that of the baseline with the same seeds: mean and Student's "
     f"{CONFIDENCE:.0%} interval of the mean."
 )
 
 
 class Analyses:
-    """The tables of every measure, by setting and method.
+    """The results of every measure, by setting and method.
 
     Args:
         summary: the runs.
 
     Attributes:
-        problems: a line for each table that cannot be used.
-        notes: by title, what a reader should know.
+        problems: one line for each table that cannot be used.
+        notes: explanations by title.
     """
 
     def __init__(self, summary: Summary) -> None:
@@ -39,19 +41,19 @@ class Analyses:
             read = {label: self._read(measure, of) for label, of in runs.items()}
             found = {label: pd.concat(tables) for label, tables in read.items() if tables}
             sizes = sorted({size for table in found.values() for size in table[SAMPLE]})
-            if measure.sampled and len(sizes) > 1:
-                told = " and ".join(map(str, sizes))
+            if measure.uses_images and len(sizes) > 1:
+                counts = " and ".join(map(str, sizes))
                 self.problems.append(
-                    f"{measure.name}: runs were analysed with --images {told}; do it again with one"
+                    f"{measure.name}: runs were analysed with --images {counts}; repeat with one"
                 )
             elif found:
                 self._found[measure] = found
-                most = f" At most {sizes[0]} images of each client and of the test set."
-                first = " Each picture is of one run, a method's first seed."
+                most = f" Uses at most {sizes[0]} images of each client and of the test set."
+                first = " Each picture shows one run: the first seed of a method."
                 self.notes[measure.title] = (
                     measure.note
-                    + (most if measure.sampled else "")
-                    + ("" if measure.together else first)
+                    + (most if measure.uses_images else "")
+                    + ("" if measure.compares_runs else first)
                 )
 
     def _read(self, measure: Measure, runs: list[Run]) -> list[pd.DataFrame]:
@@ -60,13 +62,13 @@ class Analyses:
             try:
                 table = read_table(measure, run)
             except RecordError as error:
-                self.problems.append(f"{run.directory.name}: {error}; the run is there without it")
+                self.problems.append(f"{run.directory.name}: {error}; the rest of the run is used")
             else:
                 tables += [table] if table is not None else []
         return tables
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """By title, the tables of the measures that have one."""
+        """Return the tables of the measures that have one, by title."""
         found = {}
         for measure, tables in self._found.items():
             settings = by_setting(tables)
@@ -77,7 +79,7 @@ class Analyses:
         return found
 
     def differences(self, baseline: str | None = None) -> dict[str, pd.DataFrame]:
-        """By title, each method's numbers minus the baseline's on the same two seeds or more."""
+        """Return each method's numbers minus the baseline's, of two seeds or more, by title."""
         found = {}
         for measure, tables in self._found.items():
             table = pd.DataFrame(self._compared(measure, tables, baseline))
@@ -94,28 +96,30 @@ class Analyses:
         seeds = self._summary.frame.set_index("run")["seed"]
         for setting, of in by_setting(tables).items():
             name = baseline or self._summary.baseline(setting)
-            numbers = {method: measure.by_run(table).rename(seeds) for method, table in of.items()}
+            numbers = {
+                method: measure.run_values(table).rename(seeds) for method, table in of.items()
+            }
             base = numbers.pop(name, pd.DataFrame())
             for method, own in numbers.items():
                 pairs = (own - base).dropna(how="all")
                 if len(pairs) > 1:
                     head = {"setting": setting, "method": method, "minus": name}
-                    values = pairs.apply(difference, form=f"+{measure.form}")
+                    values = pairs.apply(difference, form=f"+{measure.number_format}")
                     yield {**head, "pairs": len(pairs), **values}
 
     def pictures(self) -> Iterator[Picture]:
-        """Every measure's pictures: the methods of a setting, and a method's settings."""
+        """Yield every measure's pictures: methods of one setting, and settings of one method."""
         for measure, tables in self._found.items():
             for setting, of in by_setting(tables).items():
-                yield from pictures_of(measure, setting, of)
+                yield from draw_pictures(measure, setting, of)
             methods = by_method(tables)
             for method, of in methods.items():
-                if measure.together and len(of) > 1:
-                    yield from pictures_of(measure, f"{method}, by setting", of)
+                if measure.compares_runs and len(of) > 1:
+                    yield from draw_pictures(measure, f"{method}, by setting", of)
 
 
 def by_setting(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.DataFrame]]:
-    """Tables by setting, then by method."""
+    """Return tables by setting, then by method."""
     found: dict[str, dict[str, pd.DataFrame]] = defaultdict(dict)
     for (setting, method), table in tables.items():
         found[setting][method] = table
@@ -123,5 +127,5 @@ def by_setting(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.D
 
 
 def by_method(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.DataFrame]]:
-    """Tables by method, then by setting."""
+    """Return tables by method, then by setting."""
     return by_setting({(method, setting): table for (setting, method), table in tables.items()})

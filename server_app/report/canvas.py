@@ -1,4 +1,4 @@
-"""How every picture is drawn: for a phone, in colours that the colour-blind tell apart."""
+"""The style of all pictures: readable on a phone, and by colour-blind people."""
 
 import hashlib
 import re
@@ -11,30 +11,33 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Six colours of Okabe and Ito, and two dark ones; a marker and a dash tell what colour does not, as
-# their numbers have no divisor in common.
+# Six colours of Okabe and Ito, and two dark ones. The numbers of colours, markers and dashes have
+# no common divisor, so many methods get different combinations.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#444444")
 MARKERS = "os^Dv<>ph*X"
 DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (4, 1, 1, 1, 1, 1)))
 SIZE = (5.2, 3.9)
-LEGEND_ROWS, ROW_HEIGHT = 2, 0.2  # a legend of more rows makes the picture higher by inches
+LEGEND_ROWS, ROW_HEIGHT = (
+    2,
+    0.2,
+)  # each further row of a legend makes the picture higher by so many inches
 LONGEST_NAME, LONGEST_SLUG = 16, 80
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "svg.hashsalt": "univarfl",  # the same records, the same file
+    "svg.hashsalt": "univarfl",  # equal records give equal files
 }
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture and what to say of it.
+    """A picture of a report.
 
     Attributes:
-        section: the heading it belongs under.
-        title: what it shows of which setting.
-        name: its file's, without a suffix.
+        section: the heading of its section.
+        title: what it shows.
+        name: its file name without suffix.
         figure: the picture.
     """
 
@@ -44,23 +47,23 @@ class Picture:
     figure: Figure
 
     def save(self, directory: Path) -> None:
-        """Write it as PNG and as SVG."""
+        """Write the picture as PNG and SVG."""
         for suffix in ("png", "svg"):
             metadata = {"Date": None} if suffix == "svg" else {}
             self.figure.savefig(directory / f"{self.name}.{suffix}", dpi=160, metadata=metadata)
 
 
-def blank() -> tuple[Figure, Axes]:
-    """An empty picture."""
+def empty_figure() -> tuple[Figure, Axes]:
+    """Return an empty figure and its axes."""
     figure = Figure(figsize=SIZE, layout="constrained")
     return figure, figure.subplots()
 
 
-def line(
+def draw_line(
     axes: Axes, x: np.ndarray, values: np.ndarray, method: str, methods: Sequence[str]
 ) -> None:
-    """A mean and a band of one standard deviation about it."""
-    colour, marker, dash = look(method, methods)
+    """Draw the mean of `values` [runs, x], with a band of one standard deviation."""
+    colour, marker, dash = style_of(method, methods)
     mean = values.mean(axis=0)
     axes.plot(x, mean, color=colour, marker=marker, linestyle=dash, markersize=4, label=method,
               markevery=max(1, len(x) // 8), linewidth=1.6)  # fmt: skip
@@ -69,14 +72,14 @@ def line(
         axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
 
 
-def look(method: str, methods: Sequence[str]) -> tuple[str, str, Any]:
-    """A method's colour, marker and dash, the same in every picture."""
+def style_of(method: str, methods: Sequence[str]) -> tuple[str, str, Any]:
+    """Return a method's colour, marker and dash, the same in every picture."""
     place = methods.index(method)
     return COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)]
 
 
 def finish(axes: Axes) -> bool:
-    """Grid and legend; False if nothing was drawn."""
+    """Add grid and legend; return False if nothing was drawn."""
     handles, names = axes.get_legend_handles_labels()
     axes.grid(alpha=0.3)
     if handles:
@@ -92,13 +95,13 @@ def finish(axes: Axes) -> bool:
 
 
 def clipped(name: str) -> str:
-    """A name short enough to stand under a column, whose dollars are no mathematics."""
+    """Return a name short enough for a column label, with dollar signs escaped."""
     short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
     return short.replace("$", r"\$")
 
 
 def slug(text: str) -> str:
-    """A text as part of a file's name."""
+    """Return a text as part of a file name."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-").lower()
     if len(plain) <= LONGEST_SLUG and plain == text.replace(", ", "-").replace(" ", "-"):
         return plain

@@ -1,4 +1,4 @@
-"""The report's pictures of accuracy, loss and recall."""
+"""The pictures of accuracy, loss and recall."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,25 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from server_app.report.canvas import Picture, blank, clipped, finish, line, look, slug
-from server_app.report.records import Run
-from server_app.report.settings import told
+from server_app.report.canvas import (
+    Picture,
+    clipped,
+    draw_line,
+    empty_figure,
+    finish,
+    slug,
+    style_of,
+)
+from server_app.report.settings import heading_of
 from server_app.report.summary import LAST, Summary
+from server_app.runs.records.reader import Run
 
-MOST_NUMBERS = 12  # classes whose recall is written into its square
-SWEPT = {"alpha": "alpha: small is skewed", "rho": "rho: share of the clients in a round"}
+MOST_NUMBERS = 12  # with more classes, recall is not written into the squares
+SWEPT = {"alpha": "alpha (smaller is more skewed)", "rho": "rho (share of clients in a round)"}
 
 
 def pictures(summary: Summary) -> Iterator[Picture]:
-    """Every picture that the runs give; to be drawn and saved in `canvas.STYLE`."""
+    """Yield every picture of the runs; draw and save them in `canvas.STYLE`."""
     methods = list(dict.fromkeys(method for _, method in summary.counted))
     settings = list(dict.fromkeys(setting for setting, _ in summary.counted))
     for setting in settings:
@@ -30,7 +38,7 @@ def pictures(summary: Summary) -> Iterator[Picture]:
             ("Accuracy over time", "time", draw_time),
             ("Recall by class", "recall", draw_recall),
         ):
-            figure, axes = blank()
+            figure, axes = empty_figure()
             if draw(axes, runs, methods):
                 yield Picture(section, setting, f"{name}-{slug(setting)}", figure)
     for key, label in SWEPT.items():
@@ -39,21 +47,21 @@ def pictures(summary: Summary) -> Iterator[Picture]:
 
 
 def draw_accuracy(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) -> bool:
-    """Accuracy of the global model by round: mean over seeds, and a band of one deviation."""
+    """Draw the accuracy of the global model by round: mean and standard deviation over seeds."""
     for method, of in runs.items():
         rounds, values = over_rounds(of, of[0].split, "accuracy")
-        line(axes, rounds, 100 * values, method, methods)
+        draw_line(axes, rounds, 100 * values, method, methods)
     axes.set(xlabel="round", ylabel=f"{split_of(runs)} accuracy, %")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return finish(axes)
 
 
 def draw_loss(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) -> bool:
-    """The clients' cross-entropy by round, in the same way."""
+    """Draw the training cross-entropy by round: mean and standard deviation over seeds."""
     for method, of in runs.items():
         rounds, values = over_rounds(of, "train", "ce")
         if len(rounds):
-            line(axes, rounds, values, method, methods)
+            draw_line(axes, rounds, values, method, methods)
     axes.set(xlabel="round", ylabel="training cross-entropy", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
@@ -63,21 +71,21 @@ def draw_loss(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
 
 
 def draw_time(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) -> bool:
-    """Accuracy by the seconds that the rounds had taken, both as means over seeds."""
+    """Draw accuracy by the duration of the rounds in seconds, both as means over seeds."""
     for method, of in runs.items():
         rounds, values = over_rounds(of, of[0].split, "accuracy")
         _, seconds = over_rounds(of, "train", "seconds")
         spent = np.concatenate([[0.0], np.cumsum(seconds.mean(axis=0))])
-        line(axes, spent[rounds], 100 * values, method, methods)
+        draw_line(axes, spent[rounds], 100 * values, method, methods)
     axes.set(xlabel="seconds in rounds", ylabel=f"{split_of(runs)} accuracy, %")
     return finish(axes)
 
 
 def draw_bars(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) -> bool:
-    """The last round's accuracy of each method: mean, one deviation, and each seed as a dot."""
+    """Draw each method's last accuracy: mean, standard deviation, and a dot for each seed."""
     for place, (method, of) in enumerate(runs.items()):
         points = [100 * run.series[run.split, "accuracy"][run.config["rounds"]] for run in of]
-        colour, _, _ = look(method, methods)
+        colour, _, _ = style_of(method, methods)
         spread = np.std(points, ddof=1) if len(points) > 1 else 0
         axes.barh(place, np.mean(points), xerr=spread, color=colour, alpha=0.65, capsize=3)
         axes.plot(points, [place + 0.2] * len(points), "o", color="black", markersize=3)
@@ -90,7 +98,7 @@ def draw_bars(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) ->
 
 
 def draw_recall(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) -> bool:
-    """Recall of each class after the last round, mean over seeds."""
+    """Draw the recall of each class after the last round, mean over seeds."""
     del methods
     classes = sorted({label for of in runs.values() for run in of for label in run.recall})
     if not classes:
@@ -127,17 +135,17 @@ def draw_recall(axes: Axes, runs: dict[str, list[Run]], methods: Sequence[str]) 
 def swept(
     frame: pd.DataFrame, keys: Sequence[str], key: str, label: str, methods: Sequence[str]
 ) -> Iterator[Picture]:
-    """Last accuracy against a swept setting, a picture for each combination of the others."""
+    """Yield pictures of last accuracy by one setting, one for each value of the others."""
     others = [other for other in keys if other != key]
     for values, part in (
         frame.groupby(others, sort=False, dropna=False) if others else [((), frame)]
     ):
         if part[key].nunique() < 2:
             continue
-        figure, axes = blank()
+        figure, axes = empty_figure()
         for method, of in part.groupby("method", sort=False):
             points = of.groupby(key)[LAST].agg(["mean", "std"]).fillna(0) * 100
-            colour, marker, dash = look(str(method), methods)
+            colour, marker, dash = style_of(str(method), methods)
             axes.errorbar(points.index, points["mean"], points["std"], color=colour, marker=marker,
                           linestyle=dash, capsize=3, label=method)  # fmt: skip
         axes.set(xlabel=label, ylabel="accuracy after the last round, %")
@@ -147,22 +155,22 @@ def swept(
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         finish(axes)
-        title = told(tuple(zip(others, values, strict=True)))
+        title = heading_of(tuple(zip(others, values, strict=True)))
         yield Picture(f"Accuracy against {key}", title, f"{key}-{slug(title)}", figure)
 
 
 def name_rows(axes: Axes, runs: dict[str, list[Run]]) -> None:
-    """The methods down the left side, long names in several lines."""
+    """Label the rows with the methods; long names take several lines."""
     axes.set_yticks(range(len(runs)), [textwrap.fill(name, 18) for name in runs])
 
 
 def over_rounds(runs: Sequence[Run], split: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """A metric's rounds, and its values [runs, rounds], at the rounds that every run has."""
+    """Return the rounds that every run has of a metric, and its values [runs, rounds]."""
     series = [run.series.get((split, metric), {}) for run in runs]
     rounds = sorted(set.intersection(*(set(points) for points in series)))
     return np.array(rounds, int), np.array([[points[at] for at in rounds] for points in series])
 
 
 def split_of(runs: dict[str, list[Run]]) -> str:
-    """By what these runs are judged."""
+    """Return the split that the accuracy of these runs is measured on."""
     return next(iter(runs.values()))[0].split

@@ -1,40 +1,44 @@
-"""What tells runs apart: the method, the seed, and the settings that differ and matter."""
+"""The settings in which runs differ, and the headings made from them."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from server_app.flattening import flat
-from server_app.report.records import Run
+from server_app.config.override_text import flat
+from server_app.runs.records.reader import Run
 
-NO_SETTINGS = (
+# Settings that are compared elsewhere, or do not affect a result.
+IGNORED = (
     "seed", "output_dir", "run_id", "published", "engine", "device", "federation", "method",
     "evaluate_every", "watch",
 )  # fmt: skip
 NAME_FIRST = ("data.name", "partition.name", "model.name", "strategy.name", "alpha", "rho")
+IMAGES = "images"  # the version of the data set's images
+VERSION_LENGTH = 8
 
 Setting = tuple[tuple[str, Any], ...]
 
 
-def settings_of(runs: Sequence[Run]) -> list[Setting]:
-    """For each run, the settings that not all runs share.
+def varied_settings(runs: Sequence[Run]) -> list[Setting]:
+    """Return, for each run, its values of the settings in which the runs differ.
 
-    A key that follows from the ones before it (the number of rounds from the data set, say) is left
-    out, so that what remains is what a person varied.
+    A key is left out if the keys before it determine its value, as the data set determines the
+    number of rounds. What remains is what a person varied. The version of the images comes last: it
+    remains only if runs that are otherwise equal were trained on different images.
     """
     flats = [
         {
             key: value
-            for key, value in flat(run.config).items()
-            if key.split(".")[0] not in NO_SETTINGS and (key != "data.root" or own_images(run))
+            for key, value in with_alpha_of_split(flat(run.config)).items()
+            if key.split(".")[0] not in IGNORED and (key != "data.root" or is_folder(run))
         }
-        | {"judged by": run.split}
+        | {"judged by": run.split, IMAGES: short_version(run)}
         for run in runs
     ]
-    every = {key for values in flats for key in values}
+    every = {key for values in flats for key in values} - {IMAGES}
     keys = [key for key in NAME_FIRST if key in every] + sorted(every - set(NAME_FIRST))
     kept: list[str] = []
     groups = 1
-    for key in keys:
+    for key in [*keys, IMAGES]:
         now = len({tuple(values.get(name) for name in [*kept, key]) for values in flats})
         if now > groups:
             kept.append(key)
@@ -42,20 +46,34 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     return [tuple((short(key), values.get(key)) for key in kept) for values in flats]
 
 
-def own_images(run: Run) -> bool:
-    """Whether the data are whatever lies in a directory, and not a data set that has a name."""
+def with_alpha_of_split(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a flat configuration whose ``alpha`` is the one that the split used.
+
+    ``partition.alpha`` follows ``alpha`` unless it was set by itself.
+    """
+    alpha = config.pop("partition.alpha", None)
+    return config if alpha is None else config | {"alpha": alpha}
+
+
+def short_version(run: Run) -> str:
+    """Return the start of the version of a run's images, or "unknown"."""
+    return (run.data_version or "unknown")[:VERSION_LENGTH]
+
+
+def is_folder(run: Run) -> bool:
+    """Return whether the data are images in a directory, and not a data set with a name."""
     return bool(run.config.get("data", {}).get("name") == "folder")
 
 
 def short(key: str) -> str:
-    """A key as people say it: ``data`` for ``data.name``."""
+    """Return a key as people say it: ``data`` for ``data.name``."""
     return key.removesuffix(".name")
 
 
 def method_labels(runs: Sequence[Run]) -> list[str]:
-    """For each run its method's name, and those of its settings in which runs of it differ.
+    """Return, for each run, its method and the method's settings in which the runs differ.
 
-    One that is null, which leaves it to the method, is not said.
+    Settings that are null are left out; the method then chooses the value.
     """
     flats = [flat(run.config["method"]) for run in runs]
     labels = []
@@ -69,12 +87,12 @@ def method_labels(runs: Sequence[Run]) -> list[str]:
     return labels
 
 
-def told(setting: Setting) -> str:
-    """A setting as a heading."""
-    return ", ".join(f"{key} {shown(value)}" for key, value in setting) or "all runs"
+def heading_of(setting: Setting) -> str:
+    """Return a setting as a heading, such as "alpha 0.1, rho 0.5"."""
+    return ", ".join(f"{key} {format_value(value)}" for key, value in setting) or "all runs"
 
 
-def shown(value: Any) -> str:
-    """A setting's value without digits that say nothing."""
+def format_value(value: Any) -> str:
+    """Return a setting's value as short text without loss."""
     brief = f"{value:g}" if isinstance(value, float) else str(value)
     return brief if not isinstance(value, float) or float(brief) == value else repr(value)

@@ -1,4 +1,4 @@
-"""Tidy tables of results: runs, means over seeds, targets reached, paired differences."""
+"""The tables of a report: runs, means over seeds, rounds to targets, paired differences."""
 
 import math
 from collections.abc import Sequence
@@ -7,41 +7,47 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from server_app.published import beside
-from server_app.report.records import Run, tables_of
-from server_app.report.settings import Setting, method_labels, settings_of, shown, told
+from server_app.config.published import published_numbers
+from server_app.report.settings import (
+    IMAGES,
+    Setting,
+    format_value,
+    heading_of,
+    method_labels,
+    varied_settings,
+)
+from server_app.report.statistics import difference, mean_and_sd
+from server_app.runs.records.reader import Run, tables_of
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
 READINGS = (LAST, LAST_FIVE, BEST)
 FURTHER = ("loss", "balanced_accuracy", "macro_f1", "calibration_error")
 WINDOW = 5
-CONFIDENCE = 0.95
 BASELINE = "fedavg"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Completed runs, and what they say together.
+    """The tables of completed runs.
 
     Args:
-        runs: every completed run, oldest first; of runs of the same settings and seed the latest
-            counts, whatever code, engine or device it ran with.
+        runs: every completed run, oldest first. Of runs with equal settings, images and seed the
+            latest counts, whichever code, engine or device it used.
     """
 
     runs: list[Run]
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A row a run: method, setting, seed, every reading of its accuracy, and its metrics."""
+        """One row per run: method, setting, seed, its accuracy read in each way, other metrics."""
         rows = []
         labels = method_labels(self.runs)
         for run, method, setting in zip(self.runs, labels, self._settings, strict=True):
             further = {name: last_of(run, name) for name in FURTHER if ("test", name) in run.series}
             rows.append(
                 {
-                    "setting": told(setting), **dict(setting), "method": method,
+                    "setting": heading_of(setting), **dict(setting), "method": method,
                     "seed": run.config["seed"], **readings(run), **further,
                     "seconds": sum(run.series["train", "seconds"].values()),
                     "run": run.directory.name,
@@ -58,7 +64,7 @@ class Summary:
 
     @cached_property
     def counted(self) -> dict[tuple[str, str], list[Run]]:
-        """The runs that count, by setting and method, in the order of their seeds."""
+        """The runs that count, by setting and method, ordered by seed."""
         by_name = {run.directory.name: run for run in self.runs}
         return {
             (str(setting), str(method)): [by_name[name] for name in part["run"]]
@@ -67,15 +73,20 @@ class Summary:
 
     @cached_property
     def _settings(self) -> list[Setting]:
-        return settings_of(self.runs)
+        return varied_settings(self.runs)
+
+    @property
+    def data_differ(self) -> bool:
+        """Whether runs of otherwise equal settings were trained on different images."""
+        return IMAGES in self.keys
 
     @property
     def set_aside(self) -> int:
-        """How many runs a later run of the same settings and seed stands in for."""
+        """How many runs are left out because a later one has the same settings and seed."""
         return len(self.runs) - len(self.frame)
 
     def glance(self) -> pd.DataFrame:
-        """The last round's mean and deviation, in %: a row a method, a column a setting."""
+        """Return the last accuracy in %: one row per method, one column per setting."""
         rows: dict[str, dict[str, str]] = {}
         for setting, method in self.counted:
             values = 100 * self._part(setting, method)[LAST]
@@ -83,7 +94,7 @@ class Summary:
         return pd.DataFrame(rows.values()).fillna("")
 
     def accuracies(self) -> pd.DataFrame:
-        """Mean, standard deviation and number of seeds of each reading, in %; published beside."""
+        """Return accuracy in % with standard deviation, number of seeds and published numbers."""
         rows = []
         for (setting, method), runs in self.counted.items():
             part = self._part(setting, method)
@@ -96,7 +107,7 @@ class Summary:
         return frame if frame["published"].any() else frame.drop(columns="published")
 
     def further(self) -> pd.DataFrame:
-        """The other metrics of the last round, of the test set."""
+        """Return the other metrics of the last round on the test set."""
         names = [name for name in FURTHER if name in self.frame]
         rows = []
         for setting, method in self.counted:
@@ -109,7 +120,7 @@ class Summary:
         return pd.DataFrame(rows)
 
     def tidy(self) -> pd.DataFrame:
-        """Every mean as a number: a row for each setting, method, metric and reading of it."""
+        """Return every mean as a number: one row per setting, method, metric and reading."""
         readings = [("accuracy", reading, reading) for reading in READINGS]
         further = [(name, LAST, name) for name in (*FURTHER, "seconds") if name in self.frame]
         rows = []
@@ -123,10 +134,10 @@ class Summary:
         return pd.DataFrame(rows)
 
     def targets(self, targets: Sequence[float]) -> pd.DataFrame:
-        """Rounds until each target accuracy was first reached, and by how many of the seeds.
+        """Return the rounds until each target accuracy was first reached, and by how many seeds.
 
         Args:
-            targets: shares of 1; if there are none, each setting's is what its baseline ends at.
+            targets: accuracies from 0 to 1; if empty, the last accuracy of each setting's baseline.
         """
         rows = []
         for (setting, method), runs in self.counted.items():
@@ -145,7 +156,7 @@ class Summary:
         return pd.DataFrame(rows)
 
     def differences(self, baseline: str | None = None) -> pd.DataFrame:
-        """Each method's accuracy minus the baseline's on the same seeds, in points."""
+        """Return accuracy minus that of the baseline with the same seeds, in percentage points."""
         rows = []
         for setting in dict.fromkeys(setting for setting, _ in self.counted):
             name = baseline or self.baseline(setting)
@@ -159,13 +170,13 @@ class Summary:
         return pd.DataFrame(rows)
 
     def runs_as_shown(self) -> pd.DataFrame:
-        """A row a run, as `frame` has them, its settings as a person writes them."""
+        """Return `frame` with settings formatted as text."""
         return self.frame.drop(columns="setting").assign(
-            **{key: self.frame[key].map(shown) for key in self.keys}
+            **{key: self.frame[key].map(format_value) for key in self.keys}
         )
 
     def baseline(self, setting: str) -> str:
-        """What a setting's methods are compared with: FedAvg, or else the first of them."""
+        """Return the baseline of a setting: FedAvg, or else its first method."""
         methods = [method for at, method in self.counted if at == setting]
         return BASELINE if BASELINE in methods else methods[0]
 
@@ -177,15 +188,15 @@ class Summary:
         return frame[(frame["setting"] == setting) & (frame["method"] == method)]
 
     def _head(self, part: pd.DataFrame) -> dict[str, object]:
-        return {key: shown(part.iloc[0][key]) for key in [*self.keys, "method"]}
+        return {key: format_value(part.iloc[0][key]) for key in [*self.keys, "method"]}
 
 
 def readings(run: Run) -> dict[str, float]:
-    """A run's accuracy, read in each of the ways that papers read it; NaN where it cannot be.
+    """Return a run's accuracy in the three ways that papers report it; NaN if not available.
 
-    "Last round" is the final model. The mean of the last five needs all five to be scored. The best
-    round is chosen by validation, the earliest of equals, among those after which the test set was
-    scored; choosing it by what is reported would be peeking.
+    "Last round" is the final model. The mean of the last five rounds needs all five to be
+    evaluated. The best round is the one with the best validation accuracy, the earliest of equals;
+    choosing it by test accuracy would bias the result.
     """
     scored = run.series[run.split, "accuracy"]
     validated = run.series.get(("validation", "accuracy"), {})
@@ -200,49 +211,21 @@ def readings(run: Run) -> dict[str, float]:
 
 
 def last_of(run: Run, metric: str) -> float:
-    """A test metric after the last round."""
+    """Return a test metric after the last round."""
     points = run.series["test", metric]
     return points[max(points)]
 
 
 def first_at(run: Run, target: float) -> int | None:
-    """The first round whose accuracy is at least the target."""
+    """Return the first round with at least the target accuracy, if any."""
     scored = run.series[run.split, "accuracy"]
     return min((at for at, value in scored.items() if value >= target), default=None)
 
 
 def published(run: Run) -> list[str]:
-    """The papers' numbers of the run's very settings."""
+    """Return the published numbers for exactly the run's settings."""
     if run.split != "test":
         return []
-    return [f"{cell} ({name})" for name, cell in beside(run.config, tables_of(run.config))]
-
-
-def mean_and_sd(values: "pd.Series[float]", form: str = ".1f") -> str:
-    """Mean ± standard deviation of the sample; the mean alone of one value, nothing of none."""
-    values = values.dropna()
-    if not len(values):
-        return ""
-    mean = format(values.mean(), form)
-    return f"{mean} ± {values.std(ddof=1):{form.lstrip('+')}}" if len(values) > 1 else mean
-
-
-def difference(pairs: "pd.Series[float]", form: str) -> str:
-    """Mean and Student's confidence interval; the mean alone of one, or where all are alike."""
-    pairs = pairs.dropna()
-    if not len(pairs):
-        return ""
-    mean = format(pairs.mean(), form)
-    return mean if alike(pairs) else f"{mean} ({interval(pairs, form)})"
-
-
-def alike(values: "pd.Series[float]") -> bool:
-    """Whether all are the same but for rounding; one or none is."""
-    return len(values) < 2 or np.allclose(values, values.iloc[0], rtol=1e-9, atol=0, equal_nan=True)
-
-
-def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
-    """Student's confidence interval of the mean, of two values or more."""
-    count = len(differences)
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * differences.std(ddof=1) / np.sqrt(count)
-    return f"{differences.mean() - half:{form}} to {differences.mean() + half:{form}}"
+    return [
+        f"{cell} ({name})" for name, cell in published_numbers(run.config, tables_of(run.config))
+    ]

@@ -1,4 +1,4 @@
-"""A report on disk: tables, pictures, and the page that holds them all."""
+"""The files of a report: tables, pictures, and one page with all of them."""
 
 import base64
 import json
@@ -14,43 +14,49 @@ import matplotlib as mpl
 import pandas as pd
 from rich.progress import track
 
-from server_app.flattening import flat
+from server_app.config.override_text import flat
 from server_app.report.analyses import Analyses
 from server_app.report.canvas import STYLE, Picture
 from server_app.report.pictures import pictures
-from server_app.report.records import Run, read_runs
-from server_app.report.summary import BASELINE, CONFIDENCE, Summary
+from server_app.report.statistics import CONFIDENCE
+from server_app.report.summary import BASELINE, Summary
+from server_app.runs.records.csv_files import frame_as_csv
+from server_app.runs.records.reader import Run, read_runs
 from server_app.sweep.ledger import SWEEPS, unmet_cells
 from task.errors import ConfigError, RunError, system_reason
+from task.files import write_whole
 
 GLANCE = "Last round"
+SETTINGS = "Settings"
 TITLE = "<title>univarfl report</title>"
-UNSHOWN = ("published", "watch.mlflow")  # an address may hold a password
+UNSHOWN = ("published", "watch.mlflow")  # the address may contain a password
 SUFFIXES = (".csv", ".md", ".tex", ".png", ".svg")
-BAND = "mean over seeds, and a band of one standard deviation"
-SPREAD = "After the last round: mean, and one standard deviation over seeds."
+BAND = "mean over seeds, with a band of one standard deviation"
+SPREAD = "After the last round: mean and standard deviation over seeds."
 NOTES = {
-    GLANCE: "Accuracy of the final global model, %: mean ± standard deviation over seeds.",
-    "Accuracy by method": "After the last round: mean, standard deviation, and each seed as a dot.",
-    "Accuracy over the rounds": f"Of the global model: {BAND}.",
-    "Loss over the rounds": f"The participants' cross-entropy while they train: {BAND}.",
-    "Accuracy over time": "The seconds are those of the rounds as recorded, so runs that shared a "
-    "machine count its being shared.",
-    "Recall by class": "After the last round, mean over seeds: bright is 100 %.",
+    GLANCE: "Accuracy of the final global model in %: mean ± standard deviation over seeds.",
+    "Accuracy by method": "After the last round: mean, standard deviation, and a dot for each "
+    "seed.",
+    "Accuracy over the rounds": f"Accuracy of the global model: {BAND}.",
+    "Loss over the rounds": f"Training cross-entropy of the participants: {BAND}.",
+    "Accuracy over time": "Seconds are those of the rounds as recorded. Runs that shared a machine "
+    "took longer.",
+    "Recall by class": "After the last round, mean over seeds. Bright is 100 %.",
     "Accuracy against alpha": SPREAD,
     "Accuracy against rho": SPREAD,
-    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model; "best '
-    'by validation" is the accuracy after the round with the best validation accuracy, not the '
-    "best accuracy. Validation is of the clients that took part, so with few of them the choice "
-    "is a matter of chance. Published numbers stand beside runs of their settings.",
-    "Other metrics": "Of the last round, on the test set. Balanced accuracy is the mean recall of "
-    "the classes; the calibration error is the expected one, of 15 bins.",
-    "Paired differences": "Accuracy minus the baseline's on the same seeds, in points: mean, and "
-    f"Student's {CONFIDENCE:.0%} interval of the mean. A seed decides split, first weights and "
-    "batches, so pairs share all three.",
-    "Rounds to a target": "The first round at or above the target: mean over the seeds that "
-    f"reached it. Unless asked for, the target is what {BASELINE} (else the first method) ends at.",
-    "Runs": "A row a run. Accuracies are shares of 1; seconds are those of the rounds.",
+    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model. "Best '
+    'by validation" is the accuracy after the round with the best validation accuracy, which is '
+    "not the best accuracy. Validation uses the participants' images; with few participants the "
+    'choice is noisy. "Published" is the number of a paper for the same settings.',
+    "Other metrics": "Last round, test set. Balanced accuracy is the mean recall of the classes. "
+    "Calibration error is the expected calibration error with 15 bins.",
+    "Paired differences": "Accuracy minus that of the baseline with the same seeds, in percentage "
+    f"points: mean and Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the "
+    "split, the first weights and the batches. A difference is not significant if its interval "
+    "includes 0.",
+    "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
+    f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
+    "Runs": "One row for each run. Accuracies are from 0 to 1; seconds are those of the rounds.",
 }
 
 logger = logging.getLogger("univarfl")
@@ -59,19 +65,25 @@ logger = logging.getLogger("univarfl")
 def report(
     directory: Path, to: Path, targets: Sequence[float] = (), baseline: str | None = None
 ) -> None:
-    """Write a report of the runs in a directory.
+    """Write a report of the runs in a directory, and print its first table.
+
+    Args:
+        directory: the runs, or one run.
+        to: the directory of the report.
+        targets: accuracies from 0 to 1 for the table of rounds to a target.
+        baseline: the method to subtract; None for FedAvg or else the first method.
 
     Raises:
-        ConfigError: there are no runs, the baseline is not among their methods, or the report
-            cannot be written there.
-        RunError: there are records, and not one completed run among them.
+        ConfigError: there are no runs, none has the baseline's method, or the report cannot be
+            written.
+        RunError: no run is completed.
     """
     found = read_runs(directory)
     problems = [*found.problems, *unmet_cells(directory / SWEEPS)]
     for problem in problems:
         logger.warning("left out: %s", problem)
     if not found.runs:
-        raise RunError(f"{directory} holds no completed run")
+        raise RunError(f"{directory} holds no completed run; run 'univarfl train' first")
     summary = Summary(found.runs)
     if baseline is not None:
         methods = sorted({method for _, method in summary.counted})
@@ -81,14 +93,17 @@ def report(
     for problem in analyses.problems:
         logger.warning("left out: %s", problem)
     problems += analyses.problems
+    for warning in comparability(summary):
+        logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline)
     tables |= analyses.tables() | analyses.differences(baseline)
     try:
         clear(to)
         write_tables(to / "tables", tables)
-        summary.tidy().to_csv(to / "tables" / "tidy.csv", index=False)
+        write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
         drawn = draw([pictures(summary), analyses.pictures()], to / "pictures")
-        (to / "index.html").write_text(page(summary, tables, drawn, problems, analyses.notes))
+        content = page(summary, tables, drawn, problems, analyses.notes)
+        write_whole(to / "index.html", content.encode())
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     print(markdown(tables[GLANCE]))
@@ -99,7 +114,7 @@ def report(
 def tables_of(
     summary: Summary, targets: Sequence[float], baseline: str | None
 ) -> dict[str, pd.DataFrame]:
-    """Every table that says something, by its title."""
+    """Return every table that is not empty, by title."""
     tables = {
         GLANCE: summary.glance(),
         "Accuracy": summary.accuracies(),
@@ -112,7 +127,7 @@ def tables_of(
 
 
 def draw(pictures: Iterable[Iterator[Picture]], place: Path) -> dict[str, dict[str, str]]:
-    """Draw every picture into a directory; by section and title, the source of an ``img``."""
+    """Draw every picture into a directory; return ``img`` sources by section and title."""
     place.mkdir(exist_ok=True)
     sections: dict[str, dict[str, str]] = {}
     with mpl.rc_context(STYLE):
@@ -126,25 +141,26 @@ def draw(pictures: Iterable[Iterator[Picture]], place: Path) -> dict[str, dict[s
 
 
 def write_tables(place: Path, tables: dict[str, pd.DataFrame]) -> None:
-    """Each table as CSV, Markdown and LaTeX."""
+    """Write each table as CSV, Markdown and LaTeX."""
     place.mkdir(parents=True, exist_ok=True)
     for title, table in tables.items():
         stem = title.lower().replace(" ", "_")
-        table.to_csv(place / f"{stem}.csv", index=False)
-        (place / f"{stem}.md").write_text(markdown(table) + "\n")
+        write_whole(place / f"{stem}.csv", frame_as_csv(table))
+        write_whole(place / f"{stem}.md", f"{markdown(table)}\n".encode())
         style = table.style.hide(axis="index").format(escape="latex", precision=3)
         style = style.format_index(escape="latex", axis=1)
-        (place / f"{stem}.tex").write_text(style.to_latex(hrules=True).replace("±", r"$\pm$"))
+        latex = str(style.to_latex(hrules=True)).replace("±", r"$\pm$")
+        write_whole(place / f"{stem}.tex", latex.encode())
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table as Markdown, its digits as they are."""
+    """Return a table as Markdown; text that looks like a number is not reformatted."""
     shown = table.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
     return str(shown.to_markdown(index=False, disable_numparse=True))
 
 
 def clear(to: Path) -> None:
-    """Take away the tables and pictures of a report that was written here before."""
+    """Delete the tables and pictures of an earlier report in the same directory."""
     if (to / "index.html").exists() and TITLE in (to / "index.html").read_text(errors="replace"):
         for path in [*(to / "tables").glob("*"), *(to / "pictures").glob("*")]:
             if path.suffix in SUFFIXES:
@@ -158,7 +174,7 @@ def page(
     problems: Sequence[str],
     notes: Mapping[str, str],
 ) -> str:
-    """The page: one file, nothing fetched from anywhere."""
+    """Return the page: one HTML file that loads nothing else."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
@@ -167,21 +183,39 @@ def page(
     counted = [run for runs in summary.counted.values() for run in runs]
     return environment.get_template("page.html.j2").render(
         tables=tables, sections=sections, problems=problems, runs=counted, notes={**NOTES, **notes},
-        order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), "Settings"],
+        order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), SETTINGS],
         commons=in_common(counted), config=config_of,
-        set_aside=summary.set_aside, codes=sorted({run.code for run in counted}),
-        judged=sorted({run.split for run in counted}),
+        set_aside=summary.set_aside, warnings=comparability(summary),
+        judged=sorted({run.split for run in counted}), settings_title=SETTINGS,
         made=f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M} UTC",
     )  # fmt: skip
 
 
+def comparability(summary: Summary) -> list[str]:
+    """Return what makes the runs hard to compare: different code, or different images."""
+    runs = [run for group in summary.counted.values() for run in group]
+    versions: dict[str, list[str]] = {}
+    for run in runs:
+        for name, version in {"the shared code": run.code, **run.components}.items():
+            found = versions.setdefault(name, [])
+            found += [version] if version not in found else []
+    changed = [f"{name} ({len(found)} versions)" for name, found in versions.items() if found[1:]]
+    warnings = [f"The runs were made by different code: {', '.join(changed)}."] if changed else []
+    if summary.data_differ:
+        warnings.append(
+            "Some runs of equal settings were trained on different images; they are not pooled. "
+            'The setting "images" names the version of the images (data_version in run.json).'
+        )
+    return warnings
+
+
 def html_table(table: pd.DataFrame) -> str:
-    """A table as HTML, numbers rounded."""
+    """Return a table as HTML with rounded numbers."""
     return str(table.to_html(index=False, border=0, float_format="{:.3f}".format, na_rep=""))
 
 
 def in_common(runs: Sequence[Run]) -> dict[str, object]:
-    """The settings that all runs have in common."""
+    """Return the settings that all runs share."""
     first, *others = map(shown_settings, runs)
     return {
         key: value
@@ -191,11 +225,11 @@ def in_common(runs: Sequence[Run]) -> dict[str, object]:
 
 
 def config_of(run: Run, commons: dict[str, object]) -> str:
-    """What a run's configuration has beside the common settings, a line each."""
+    """Return the settings that not all runs share, one per line."""
     own = [item for item in shown_settings(run).items() if item[0] not in commons]
     return "\n".join(f"{key}: {json.dumps(value)}" for key, value in own)
 
 
 def shown_settings(run: Run) -> dict[str, object]:
-    """A run's configuration, as far as a page may tell it."""
+    """Return a run's configuration without what a page must not show."""
     return {key: value for key, value in flat(run.config).items() if key not in UNSHOWN}

@@ -1,1 +1,1 @@
-"""``univarfl sweep``: many runs, whichever of them are not done yet."""
+"""Which runs does ``univarfl sweep`` start, and how do they run in parallel?"""

@@ -1,20 +1,22 @@
-"""The cells of a sweep: what Hydra's multirun makes of its words, each checked before any runs."""
+"""The cells of a sweep: every combination of its values, each checked before any is run."""
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from server_app.choices import CONF, SWEEPS, names_in
-from server_app.composition import compose_experiment, legible
-from server_app.experiment import Experiment
-from server_app.identity import code_hash, identity_of
-from server_app.run_directory import runs_directory
+from server_app.config.choices import CONF, SWEEPS, names_in
+from server_app.config.composition import compose_experiment
+from server_app.config.experiment import Experiment
+from server_app.config.overrides import legible, parse
+from server_app.runs.directory import runs_directory
+from server_app.runs.identity import code_of, identity_of
 from task.errors import ConfigError
 
 SWEEP = f"{SWEEPS}="
@@ -27,9 +29,9 @@ class Cell:
 
     Attributes:
         words: the overrides that it is composed from.
-        label: those of them that tell it from the others.
-        experiment: what to run; None if it cannot be run.
-        refusal: why it cannot, whatever data there are.
+        label: the overrides in which it differs from other cells.
+        experiment: its configuration; None if it is invalid.
+        refusal: why its configuration is invalid.
     """
 
     words: tuple[str, ...]
@@ -38,31 +40,39 @@ class Cell:
     refusal: str = ""
 
     def reason(self) -> str:
-        """Why it cannot be run, now that its data are looked for; empty if it can."""
-        if self.experiment is None or self.experiment.divider().sites:
+        """Return why it cannot be run, such as missing data; empty if it can."""
+        if self.experiment is None or self.experiment.partitioner().sites:
             return self.refusal
         try:
-            self.experiment.source().expect()
+            self.experiment.source().check_files()
         except ConfigError as error:
             return str(error)
         return ""
 
     @cached_property
     def identity(self) -> str:
-        """What two cells share that would give the same result; see `identity_of`."""
+        """A hash of settings and code; see `identity_of`. An invalid cell has its words."""
         if self.experiment is None:
-            return self.label
-        return identity_of(self.experiment.model_dump(), code_hash())
+            return shlex.join(self.words)
+        config = self.experiment.model_dump()
+        return identity_of(config, code_of(config))
+
+    @cached_property
+    def settings(self) -> str:
+        """A hash of the settings alone; an invalid cell has its words."""
+        if self.experiment is None:
+            return shlex.join(self.words)
+        return identity_of(self.experiment.model_dump(), None)
 
 
 def cells_of(words: Sequence[str]) -> list[Cell]:
-    """Every cell that the words of a sweep mean, in their order, each once.
+    """Return every cell of a sweep, in the order of its words, without repetitions.
 
-    Runs are in-process unless the words choose: the result is the same, bit for bit, and several
-    runs at a time use the machine better than one run over several workers.
+    Runs use ``engine=inprocess`` unless the words choose another engine: the result is the same,
+    bit for bit, and several runs at a time use the machine better than one run on several workers.
 
     Raises:
-        ConfigError: a word cannot be read, or not a single cell can be run.
+        ConfigError: a word cannot be read, or no cell is valid.
     """
     runs = [run for line in lines_of(words) for run in expand([*DEFAULTS, *line])]
     found: dict[str, Cell] = {}
@@ -79,15 +89,15 @@ def cells_of(words: Sequence[str]) -> list[Cell]:
     if all(cell.experiment is None for cell in found.values()):
         raise errors[0]
     if len(places) > 1:
-        raise ConfigError("output_dir", min(places), "a sweep has one; it cannot vary")
+        raise ConfigError("output_dir", min(places), "a sweep has one output_dir; it cannot vary")
     return list(found.values())
 
 
 def checked_cell(words: Sequence[str]) -> Experiment:
-    """The experiment of a cell.
+    """Return the experiment of a cell.
 
     Raises:
-        ConfigError: it cannot be run, or not by a sweep.
+        ConfigError: it is invalid, or has a `run_id`.
     """
     experiment = compose_experiment(words)
     if experiment.run_id:
@@ -98,7 +108,7 @@ def checked_cell(words: Sequence[str]) -> Experiment:
 
 
 def lines_of(words: Sequence[str]) -> list[list[str]]:
-    """The sweeps that the words mean: themselves, or with ``sweep=NAME`` each line of that file.
+    """Return the words, or with ``sweep=NAME`` the words of each line of ``conf/sweep/NAME.yaml``.
 
     Raises:
         ConfigError: there is no such file.
@@ -116,21 +126,41 @@ def lines_of(words: Sequence[str]) -> list[list[str]]:
 
 
 def expand(words: Sequence[str]) -> list[list[str]]:
-    """Hydra's multirun: every combination of the words' values; a later word wins.
+    """Return every combination of the words' values, in the order of Hydra's multirun.
+
+    The last word varies fastest. Of two words with the same key, the later one counts.
 
     Raises:
-        ConfigError: a word cannot be read, or asks for a sweep without an end.
+        ConfigError: a word cannot be read, or its values cannot be listed, as those of an interval.
     """
-    parser = OverridesParser.create()
-    overrides = [parser.parse_override(legible(word)) for word in words]
-    try:
-        return list(BasicSweeper.split_arguments(overrides, None)[0])
-    except HydraException as error:
-        cure = f"{error}; write values as a,b or range(3)"
-        raise ConfigError("sweep", " ".join(words), cure) from None
+    values: dict[str, list[str]] = {}
+    for word in words:
+        override = parse(legible(word))
+        try:
+            found = values_of(override)
+        except (HydraException, OmegaConfBaseException) as error:
+            reason = str(error).splitlines()[0]
+            cure = f"its values cannot be listed ({reason}); write them as a,b or range(3)"
+            raise ConfigError("sweep", word, cure) from None
+        key = override.get_key_element()
+        values[key] = [f"{key}={value}" for value in found]
+    return [list(run) for run in itertools.product(*values.values())]
+
+
+def values_of(override: Override) -> list[str]:
+    """Return the values of a word, one or several.
+
+    Raises:
+        HydraException: they cannot be listed.
+    """
+    if not override.is_sweep_override():
+        return [override.get_value_element_as_str()]
+    if not override.is_discrete_sweep():
+        raise HydraException("an interval has no list of values")
+    return list(override.sweep_string_iterator())
 
 
 def labels(runs: Sequence[Sequence[str]]) -> list[str]:
-    """Each run's words that not every run has; all of them where there is but one run."""
+    """Return the words of each run that not all runs have; all words if there is one run."""
     common = set.intersection(*map(set, runs)) if len(runs) > 1 else set(DEFAULTS)
     return [" ".join(word for word in run if word not in common) for run in runs]

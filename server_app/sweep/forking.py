@@ -1,4 +1,4 @@
-"""The server that forks a sweep's runs, which has imported PyTorch once for all of them."""
+"""The fork server of a sweep; it imports PyTorch once, and every run is a fork of it."""
 
 import multiprocessing
 from multiprocessing import forkserver
@@ -7,6 +7,6 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def warm_up(*modules: str) -> None:
-    """Start it, so that it imports what runs need while this process still does so itself."""
+    """Start the fork server and preload these modules in parallel with our own imports."""
     CONTEXT.set_forkserver_preload(list(modules))
     forkserver.ensure_running()

@@ -1,42 +1,43 @@
-"""One run of a sweep in a process of its own, which dies with the sweep."""
+"""One run of a sweep, in a process that ends when the sweep ends."""
 
 import multiprocessing
 import os
+import shlex
 import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from server_app.composition import compose_experiment
-from server_app.engines.superlink import superlink_of
-from server_app.identity import code_hash, identity_of
-from server_app.quoting import quoted
-from server_app.resuming import whole_words
-from server_app.run_record import INTERRUPTED, close_record, read_record, rounds_done
+from server_app.config.experiment import read_experiment
+from server_app.config.resuming import recorded_words
+from server_app.engines.train import train_experiment
+from server_app.runs.identity import code_of, identity_of, shared_hash
+from server_app.runs.records.record import INTERRUPTED, close_record, read_record
+from server_app.runs.records.tables import count_rounds
 from server_app.sweep.cells import Cell
 from server_app.sweep.forking import CONTEXT
-from server_app.train import train_experiment
 from task.errors import RunError
 from task.fingerprint import fingerprint
 
 GRACE_SECONDS = 30.0
 
-# Of the code as it is imported here, which is what every run of the sweep will execute.
-fingerprint(), code_hash()
+# Hash the code when it is imported: every run of the sweep executes what was imported here.
+fingerprint(), shared_hash()
 
 
 class Job:
-    """A cell's run while it goes on.
+    """The process of a cell's run.
 
     Args:
-        cell: what to run; its experiment is not None.
-        directory: the run directory, which is there already if the run is resumed.
-        log: where what the run prints goes.
-        resume: whether it is.
+        cell: the cell; its experiment is not None.
+        directory: the run directory; it exists only if the run is resumed.
+        log: the file for what the run prints.
+        resume: whether to resume the run.
     """
 
     def __init__(self, cell: Cell, directory: Path, log: Path, resume: bool) -> None:
@@ -44,31 +45,30 @@ class Job:
         self.cell = cell
         self.directory = directory
         self.log = log
-        self._answer, told = CONTEXT.Pipe(duplex=False)
-        place = [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
-        words = whole_words([f"resume={directory}"]) if resume else [*cell.words, *place]
+        self._answer, answer = CONTEXT.Pipe(duplex=False)
+        experiment = cell.experiment.placed(directory, resume=resume)
         self.process: ForkServerProcess = CONTEXT.Process(
-            target=run, args=(words, cell.identity, log, told)
+            target=run, args=(experiment.model_dump_json(), cell.words, cell.identity, log, answer)
         )
         self.process.start()
-        told.close()
+        answer.close()
 
     def rounds(self) -> int:
-        """How many rounds it has behind it."""
-        return rounds_done(self.directory)
+        """Return how many rounds it has completed."""
+        return count_rounds(self.directory)
 
     def ask_to_end(self) -> None:
-        """Have it stop as Ctrl-C does, its record closed."""
+        """Interrupt the run, as Ctrl-C does; it closes its record."""
         self.process.terminate()
 
     def end(self) -> None:
-        """Wait until it has stopped, and make it, if it takes too long."""
+        """Wait until the process has ended; kill it after `GRACE_SECONDS`."""
         self.process.join(GRACE_SECONDS)
         if self.process.is_alive():
             self.process.kill()
 
     def reason(self) -> str:
-        """Why it failed, once it has ended; empty if it did not."""
+        """Wait for the process, and return why the run failed; empty if it is completed."""
         self.process.join()
         with suppress(EOFError, OSError):
             return str(self._answer.recv())
@@ -82,7 +82,7 @@ class Job:
         return reason
 
     def accuracy(self) -> str:
-        """Its result in a few words."""
+        """Return its last accuracy as text."""
         try:
             results = read_record(self.directory)["results"]
             split = "test" if "accuracy" in results["test"] else "validation"
@@ -91,21 +91,31 @@ class Job:
             return "but its record cannot be read"
 
 
-def run(words: list[str], identity: str, log: Path, answer: Connection) -> None:
-    """Train in this process, and tell why it failed, or nothing."""
+def run(
+    experiment: str, words: Sequence[str], identity: str, log: Path, answer: Connection
+) -> None:
+    """Train in this process, and send the reason of a failure, or nothing.
+
+    Args:
+        experiment: the experiment as JSON, with its run directory.
+        words: the words it was composed from.
+        identity: the identity that the sweep expects; see `identity_of`.
+        log: the file that takes what the run prints.
+        answer: where to send the reason.
+    """
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
-    print("univarfl train", *words, flush=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the sweep too, which tells us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep gets Ctrl-C too, and ends this run
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=follow_the_parent, daemon=True).start()
     try:
-        experiment = compose_experiment(words)
-        if identity_of(experiment.model_dump(), code_hash()) != identity:
-            raise RunError("conf/ has changed since the sweep began; start it again")
-        with superlink_of(experiment.engine) as superlink:
-            train_experiment(experiment, words, superlink)
+        cell = read_experiment(experiment)
+        print("univarfl train", shlex.join(recorded_words(words, cell)), flush=True)
+        config = cell.model_dump()
+        if identity_of(config, code_of(config)) != identity:
+            raise RunError("the code has changed since the sweep began; start it again")
+        train_experiment(cell, words)
     except KeyboardInterrupt:
         answer.send(INTERRUPTED)
     except Exception as error:
@@ -115,7 +125,7 @@ def run(words: list[str], identity: str, log: Path, answer: Connection) -> None:
 
 
 def follow_the_parent() -> None:
-    """End this process when the sweep's is gone, even if that was killed."""
+    """End this process when the process of the sweep ends, even if that was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

@@ -1,74 +1,102 @@
-"""What became of each cell, kept on disk beside the runs."""
+"""The status of every cell of a sweep on disk, and the runs that belong to cells."""
 
-import csv
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from server_app.checkpoint import DIRECTORY as CHECKPOINTS
-from server_app.checkpoint import checkpoints
-from server_app.identity import identity_of
-from server_app.run_directory import is_held
-from server_app.run_record import read_record
+from server_app.runs.checkpoint import DIRECTORY as CHECKPOINTS
+from server_app.runs.checkpoint import checkpoints
+from server_app.runs.directory import is_held
+from server_app.runs.identity import data_version, identity_of, recorded_code
+from server_app.runs.records.csv_files import read_rows, rows_as_csv
+from server_app.runs.records.record import RUN_JSON, read_record
 from server_app.sweep.cells import Cell
+from task.files import write_whole
 
 SWEEPS = "sweeps"
-COLUMNS = ("cell", "status", "reason", "run")
+COLUMNS = ("cell", "status", "reason", "run", "settings", "words")
+OLD_COLUMNS = COLUMNS[:4]  # of sweeps before cells were identified by their settings
 DONE, FAILED, REFUSED, WAITING, RUNNING = "completed", "failed", "refused", "waiting", "running"
 UNMET = (FAILED, REFUSED)
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
-class Finished:
-    """The completed runs of a directory, by their cell's identity."""
+class ExistingRuns:
+    """The runs of a directory that a sweep does not have to start: completed or unfinished ones.
+
+    Args:
+        runs: the directory.
+    """
 
     def __init__(self, runs: Path) -> None:
         self.runs = runs
         self._closed: set[Path] = set()
-        self._found: dict[str, Path] = {}
+        self._completed: dict[str, dict[str | None, Path]] = {}
+        self._versions: dict[str, str | None] = {}
 
-    def find(self, cell: Cell) -> Path | None:
-        """The run of a cell that has been completed, by whichever sweep or command."""
-        for path in self.runs.glob("*/run.json"):
+    def completed(self, cell: Cell) -> Path | None:
+        """Return the completed run of a cell, also if another sweep or ``univarfl train`` ran it.
+
+        If the cell's images cannot be read, a run on any version of them is returned.
+        """
+        runs = self._runs_of(cell)
+        version = self._version(cell) if runs else None
+        return next(reversed(runs.values()), None) if version is None else runs.get(version)
+
+    def outdated(self, cell: Cell) -> Path | None:
+        """Return a completed run of a cell on other images than there are now."""
+        return None if self.completed(cell) else next(reversed(self._runs_of(cell).values()), None)
+
+    def unfinished(self, cell: Cell) -> Path | None:
+        """Return the run of a cell that can be resumed; of several, that with the most rounds."""
+        found: list[tuple[str, Path]] = []
+        for place in self.runs.glob(f"*/{CHECKPOINTS}"):
+            run = place.parent
+            try:
+                record = read_record(run)
+                same = identity_of(record["config"], recorded_code(record)) == cell.identity
+                if same and record["status"] != DONE and not is_held(run):
+                    same_data = record.get("data_version") == self._version(cell)
+                    found += [(last.name, run) for last in checkpoints(run)[:1] if same_data]
+            except UNREADABLE:
+                continue  # `univarfl report` names it
+        return max(found)[1] if found else None
+
+    def _version(self, cell: Cell) -> str | None:
+        """Return the version of a cell's data, read once for equal data settings."""
+        assert cell.experiment is not None
+        settings = cell.experiment.model_dump_json(include={"data", "partition"})
+        if settings not in self._versions:
+            self._versions[settings] = data_version(cell.experiment.local())
+        return self._versions[settings]
+
+    def _runs_of(self, cell: Cell) -> dict[str | None, Path]:
+        for path in sorted(self.runs.glob(f"*/{RUN_JSON}")):
             if path.parent not in self._closed:
                 self._read(path.parent)
-        return self._found.get(cell.identity)
+        return self._completed.get(cell.identity, {})
 
     def _read(self, run: Path) -> None:
-        """Look at a run; one that goes on, or that can be gone on with, is looked at again."""
+        """Read a run's record; that of a running or failed run is read again next time."""
         try:
             record = read_record(run)
             if record["status"] in (RUNNING, FAILED):
                 return
             if record["status"] == DONE and record["results"]:
-                self._found[identity_of(record["config"], record["code"])] = run
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                identity = identity_of(record["config"], recorded_code(record))
+                version = record.get("data_version")
+                self._completed.setdefault(identity, {})[version] = run
+        except UNREADABLE:
             pass  # `univarfl report` names it
         self._closed.add(run)
 
 
-def unfinished_run(runs: Path, cell: Cell) -> Path | None:
-    """The run of a cell that was ended, left a checkpoint, and that nobody is at work on.
-
-    Of several it is the one that got furthest.
-    """
-    found: list[tuple[str, Path]] = []
-    for place in runs.glob(f"*/{CHECKPOINTS}"):
-        run = place.parent
-        try:
-            record = read_record(run)
-            mine = identity_of(record["config"], record["code"]) == cell.identity
-            if mine and record["status"] != DONE and not is_held(run):
-                found += [(last.name, run) for last in checkpoints(run)[:1]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue  # `univarfl report` names it
-    return max(found)[1] if found else None
-
-
 class Claims:
-    """Which cells are being run by whom: sweeps of one directory share the work.
+    """Locks on the cells that sweeps are running, so that several sweeps can share a directory.
 
-    The system lets go of a claim when its process ends, however it ends.
+    The system releases a lock when its process ends, however it ends.
     """
 
     def __init__(self, runs: Path) -> None:
@@ -77,7 +105,7 @@ class Claims:
         self._locks: dict[str, FileLock] = {}
 
     def take(self, cell: Cell) -> bool:
-        """Claim a cell; False if another sweep has it."""
+        """Lock a cell; return False if another sweep has locked it."""
         lock = FileLock(self._place / f"{cell.identity}.lock")
         try:
             lock.acquire(blocking=False)
@@ -87,49 +115,66 @@ class Claims:
         return True
 
     def leave(self, cell: Cell) -> None:
-        """Give a cell up."""
+        """Unlock a cell."""
         self._locks.pop(cell.identity).release()
 
 
 def unmet_cells(place: Path) -> list[str]:
-    """The cells that sweeps of a directory have no record of, a line for each, by the latest."""
+    """Return one line for each cell that was not completed and has no record, by its last sweep.
+
+    A later sweep replaces what an earlier one wrote about cells of the same settings or, for cells
+    with invalid settings, of the same words. In ledgers without settings the label stands for them.
+    """
     latest: dict[str, list[str]] = {}
     for path in sorted(place.glob("*.csv")):
-        with path.open(newline="", errors="replace") as file:
-            rows = [row for row in csv.reader(file) if len(row) == len(COLUMNS)]
-        latest |= {row[0]: row for row in rows[1:]}
+        for row in list(read_rows(path))[1:]:
+            if len(row) == len(OLD_COLUMNS):
+                latest[row[0]] = row
+            elif len(row) == len(COLUMNS):
+                label, *_, settings, words = row
+                latest.pop(label, None)
+                latest.pop(words, None)
+                latest[settings] = row
     return [
         f"cell {label}: {status}" + (f": {reason}" if reason else "")
-        for label, status, reason, run in latest.values()
-        if status != DONE and not (run and (place.parent / run / "run.json").exists())
+        for label, status, reason, run, *_ in latest.values()
+        if status != DONE and not (run and (place.parent / run / RUN_JSON).exists())
     ]
 
 
 class Ledger:
-    """``sweeps/NAME.csv``: every cell of one sweep, what became of it, why, and its run."""
+    """``sweeps/NAME.csv``: status, reason and run of every cell of one sweep.
+
+    Args:
+        path: the file.
+        cells: the cells of the sweep.
+    """
 
     def __init__(self, path: Path, cells: Sequence[Cell]) -> None:
         self.path = path
-        self._rows = {cell.identity: [cell.label, WAITING, "", ""] for cell in cells}
+        self._rows = {cell.identity: row_of(cell, WAITING) for cell in cells}
         self._write()
 
     def note(self, cell: Cell, status: str, reason: str = "", run: Path | None = None) -> None:
-        """Write down what became of a cell."""
-        self._rows[cell.identity] = [cell.label, status, reason, run.name if run else ""]
+        """Write a cell's status."""
+        self._rows[cell.identity] = row_of(cell, status, reason, run)
         self._write()
 
     def count(self, *statuses: str) -> int:
-        """How many cells have one of these statuses."""
+        """Return how many cells have one of these statuses."""
         return sum(row[1] in statuses for row in self._rows.values())
 
     def unmet(self) -> Iterator[tuple[str, str]]:
-        """The cells that failed or were refused, and why."""
-        for label, status, reason, _ in self._rows.values():
+        """Yield label and reason of the cells that failed or were refused."""
+        for label, status, reason, *_ in self._rows.values():
             if status in UNMET:
                 yield label, reason
 
     def _write(self) -> None:
-        temporary = self.path.with_suffix(".tmp")
-        with temporary.open("w", newline="") as file:
-            csv.writer(file).writerows([COLUMNS, *self._rows.values()])
-        temporary.replace(self.path)
+        write_whole(self.path, rows_as_csv([COLUMNS, *self._rows.values()]))
+
+
+def row_of(cell: Cell, status: str, reason: str = "", run: Path | None = None) -> tuple[str, ...]:
+    """Return a cell's row of the ledger."""
+    words = shlex.join(cell.words)
+    return cell.label, status, reason, run.name if run else "", cell.settings, words

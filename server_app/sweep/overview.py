@@ -1,4 +1,4 @@
-"""What a person sees of a sweep while it goes on."""
+"""The progress of a sweep on the terminal."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ DAY = 24 * 3600.0
 
 
 class Overview:
-    """Counts, time left, and a line for each run that goes on; without a terminal, lines alone."""
+    """Progress bars with counts and remaining time; without a terminal, printed lines only."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
@@ -32,15 +32,15 @@ class Overview:
         self._lines: dict[str, TaskID] = {}
 
     def live(self) -> Progress:
-        """A context in which it is on the screen."""
+        """Return a context that shows the bars."""
         return self._progress
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line above the bars."""
         self._console.print(escape(text))
 
     def started(self, cell: Cell) -> None:
-        """Show a run."""
+        """Add a bar for a run."""
         assert cell.experiment is not None
         line = self._progress.add_task(
             f"  {escape(cell.label)}", total=cell.experiment.rounds, state=""
@@ -48,7 +48,7 @@ class Overview:
         self._lines[cell.identity] = line
 
     def ended(self, cell: Cell, worked: bool) -> None:
-        """Show a run no more. What was not worked on here says nothing of the time left."""
+        """Remove a run's bar; if it was not run here, it does not count for the remaining time."""
         if worked:
             self._settled += work(cell)
         else:
@@ -57,7 +57,7 @@ class Overview:
             self._progress.remove_task(self._lines.pop(cell.identity))
 
     def show(self, state: str, jobs: Sequence[Job]) -> None:
-        """Show how far everything is."""
+        """Update all bars."""
         under_way = 0.0
         for job in jobs:
             experiment, rounds = job.cell.experiment, job.rounds()
@@ -72,6 +72,6 @@ class Overview:
 
 
 def work(cell: Cell) -> float:
-    """How much there is to do for a cell, in passes over a client's data; 0 if it cannot be run."""
+    """Return the work of a cell, in epochs of one client; 0 if it is invalid."""
     run = cell.experiment
     return run.rounds * run.participants * run.local_epochs if run else 0

@@ -1,4 +1,4 @@
-"""A sweep: its cells run side by side, each in a process of its own, until none is left."""
+"""The scheduler of a sweep: runs its cells in parallel, each in its own process."""
 
 import secrets
 from collections import deque
@@ -10,7 +10,7 @@ import joblib
 import psutil
 import torch
 
-from server_app.run_directory import plan_run_directory, runs_directory
+from server_app.runs.directory import plan_run_directory, runs_directory
 from server_app.sweep.cells import Cell
 from server_app.sweep.job import Job
 from server_app.sweep.ledger import (
@@ -20,9 +20,8 @@ from server_app.sweep.ledger import (
     RUNNING,
     SWEEPS,
     Claims,
-    Finished,
+    ExistingRuns,
     Ledger,
-    unfinished_run,
 )  # fmt: skip
 from server_app.sweep.overview import Overview
 from task.errors import RunError
@@ -32,23 +31,23 @@ JOB_BYTES = 2e9
 
 
 class Sweep:
-    """Runs the cells that no completed run answers yet.
+    """The runs of the cells that have no completed run yet.
 
     Args:
-        cells: at least one of them can be run.
-        jobs: how many to run at a time; None for as many as the machine allows.
+        cells: the cells; at least one is valid.
+        jobs: how many run at a time; None for as many as cores and memory allow.
     """
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None) -> None:
         self.cells = cells
         experiments = [cell.experiment for cell in cells if cell.experiment]
         self.runs = runs_directory(experiments[0])
-        plan_run_directory(experiments[0])  # refuses a place that cannot be written
+        plan_run_directory(experiments[0])  # fails if the directory cannot be written
         flower = any(experiment.engine == "flower" for experiment in experiments)
         self.jobs = jobs or (1 if flower else jobs_at_a_time())
         name = f"{datetime.now(tz=UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         (self.runs / SWEEPS).mkdir(exist_ok=True)
-        self.finished, self.claims = Finished(self.runs), Claims(self.runs)
+        self.existing, self.claims = ExistingRuns(self.runs), Claims(self.runs)
         self.ledger = Ledger(self.runs / SWEEPS / f"{name}.csv", cells)
         self.log = self.runs / SWEEPS / f"{name}.log"
         self.overview = Overview(cells)
@@ -56,10 +55,10 @@ class Sweep:
         self._running: list[Job] = []
 
     def run(self) -> None:
-        """Run until every cell has ended.
+        """Run every cell.
 
         Raises:
-            RunError: cells failed, or could not be run at all; the others are done.
+            RunError: some cells failed or cannot be run; all others are completed.
         """
         with self.overview.live():
             self._sort()
@@ -77,10 +76,14 @@ class Sweep:
             raise RunError(f"{len(unmet)} of {len(self.cells)} cells have no result{lines}")
 
     def _sort(self) -> None:
-        """What has to be run, and what has been or cannot be."""
+        """Decide which cells to run; write down those that are completed or cannot be run."""
         for cell in self.cells:
             if self._is_done(cell):
                 continue
+            if outdated := self.existing.outdated(cell):
+                self.overview.say(
+                    f"again      {cell.label}: other images than {outdated.name} used"
+                )
             if reason := cell.reason():
                 self.ledger.note(cell, REFUSED, reason)
                 self.overview.ended(cell, False)
@@ -89,27 +92,27 @@ class Sweep:
                 self._waiting.append(cell)
         done, refused = self.ledger.count(DONE), self.ledger.count(REFUSED)
         self.overview.say(
-            f"{len(self.cells)} cells: {done} done before, {len(self._waiting)} to run, "
+            f"{len(self.cells)} cells: {done} completed before, {len(self._waiting)} to run, "
             f"{min(self.jobs, max(1, len(self._waiting)))} at a time, {refused} refused; "
             f"records in {self.runs}"
         )
 
     def _start(self) -> None:
-        """Fill the free places; what another sweep is running goes to the end of the line."""
+        """Start cells while jobs are free; a cell that another sweep runs moves to the end."""
         for _ in range(len(self._waiting)):
             if len(self._running) == self.jobs:
                 break
             cell = self._waiting.popleft()
             if not self.claims.take(cell):
                 self._waiting.append(cell)
-            elif self._is_done(cell):  # another sweep has run it meanwhile
+            elif self._is_done(cell):  # another sweep has completed it
                 self.claims.leave(cell)
             else:
                 self._launch(cell)
 
     def _is_done(self, cell: Cell) -> bool:
-        """Whether a completed run answers a cell; if so, that is written down."""
-        run = self.finished.find(cell)
+        """Return whether a cell has a completed run; if so, write it down."""
+        run = self.existing.completed(cell)
         if run:
             self.ledger.note(cell, DONE, run=run)
             self.overview.ended(cell, False)
@@ -117,14 +120,14 @@ class Sweep:
 
     def _launch(self, cell: Cell) -> None:
         assert cell.experiment is not None
-        ended = unfinished_run(self.runs, cell)
+        ended = self.existing.unfinished(cell)
         directory = ended or plan_run_directory(cell.experiment)
         self._running.append(Job(cell, directory, self.log, resume=ended is not None))
         self.ledger.note(cell, RUNNING, run=directory)
         self.overview.started(cell)
 
     def _settle(self) -> None:
-        """Write down what has ended."""
+        """Write down the runs that have ended."""
         for job in [job for job in self._running if not job.process.is_alive()]:
             self._running.remove(job)
             reason = job.reason()
@@ -136,7 +139,7 @@ class Sweep:
             self.overview.say(f"{count} {what} {job.cell.label}: {reason or job.accuracy()}")
 
     def _end(self) -> None:
-        """Stop what is running; its records say that it was interrupted."""
+        """Stop all runs; their records say that they were interrupted."""
         for job in self._running:
             job.ask_to_end()
         for job in self._running:
@@ -145,12 +148,12 @@ class Sweep:
 
     def _state(self) -> str:
         done, failed = self.ledger.count(DONE), self.ledger.count(FAILED, REFUSED)
-        counts = f"{done} of {len(self.cells)} done, {len(self._running)} running"
+        counts = f"{done} of {len(self.cells)} completed, {len(self._running)} running"
         return counts + (f", {failed} failed" if failed else "")
 
 
 def jobs_at_a_time() -> int:
-    """One run a core as far as memory goes; on a GPU one run, which has it for itself."""
+    """Return the default number of jobs: one per core if memory allows; one if there is a GPU."""
     if torch.cuda.is_available():
         return 1
     by_memory = int(psutil.virtual_memory().available / JOB_BYTES)

@@ -1,1 +1,1 @@
-"""What a trained model shows: curvature, spread of probabilities and features, drift, cost."""
+"""Which properties of trained models and of methods can be measured?"""

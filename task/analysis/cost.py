@@ -1,4 +1,4 @@
-"""What a method's training step costs, counted on a network of the real shapes."""
+"""The operations and the memory of a method's training step, counted on the real network."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from task.config import LocalConfig
 from task.methods.base import LocalRound, Method, Term
 from task.seeding import torch_generator
-from task.training import objective
+from task.training.loop import weighted_sum
 
 ROWS, DRAWS = (2, 3, 4), 20
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training step takes for each image of a full batch.
+    """The cost of a training step, per image of a full batch.
 
     Attributes:
-        forward: operations of convolutions and matrix products up to the loss; a multiplication
-            with an addition is two.
-        step: those of the backward pass included.
-        stored: how many numbers a client keeps in memory: the model, and whatever else the method
-            holds on to, as copies of models.
+        forward: FLOPs of convolutions and matrix products up to the loss; one multiplication and
+            one addition count as two.
+        step: the same with the backward pass.
+        stored: how many numbers a client keeps in memory: the model, and the copies of models and
+            other tensors that the method keeps.
     """
 
     forward: float
@@ -35,21 +35,27 @@ class Cost:
 
 
 def training_cost(config: LocalConfig, channels: int, image_size: int, classes: int) -> Cost:
-    """The cost of a method in its second round, when it has a memory if it keeps one.
+    """Return the cost of a method in a client's second round, when client state exists.
 
-    Of a method whose batches differ in cost it is the mean of `DRAWS` of them.
-    Batches of `ROWS` images are counted. Every operation is done once, for each image, or for each
-    pair of them, so that the three tell what one of `config.batch_size` takes.
+    If the cost varies between batches, it is the mean of `DRAWS` batches. Batches of each size in
+    `ROWS` are counted. Each operation runs once per batch, per image, or per pair of images. So a
+    polynomial of degree 2 through these counts gives the cost of ``batch_size`` images.
+
+    Args:
+        config: the experiment.
+        channels: of the images.
+        image_size: height and width in pixels.
+        classes: the number of classes.
     """
     method = config.local_method()
     model = method.build(config.network().build(channels, classes), torch_generator(0, "build"))
     method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws")))
-    memory = method.finish(model).memory
+    memory = method.finish(model).state
     counts = []
     for rows in ROWS:
         method.start(model, LocalRound(2, 0, torch_generator(0, "draws"), memory))
         counts.append(operations(method, model, (rows, channels, image_size, image_size), classes))
-    stored = sum(tensor.numel() for tensor in held([model, method]))
+    stored = sum(tensor.numel() for tensor in tensors_in([model, method]))
     forward, step = (
         float(Polynomial.fit(ROWS, values, 2)(config.batch_size)) / config.batch_size
         for values in zip(*counts, strict=True)
@@ -60,7 +66,14 @@ def training_cost(config: LocalConfig, channels: int, image_size: int, classes: 
 def operations(
     method: Method, model: nn.Module, shape: tuple[int, int, int, int], classes: int
 ) -> tuple[float, float]:
-    """The operations of a batch up to the loss, and with the backward pass."""
+    """Return the FLOPs of one batch up to the loss, and with the backward pass.
+
+    Args:
+        method: its ``start`` has been called.
+        model: in training mode.
+        shape: of the batch, (n, C, H, W).
+        classes: the number of classes.
+    """
     batches = DRAWS if any(member.varies_cost for member in method.members()) else 1
     forward = 0
     with FlopCounterMode(display=False) as counter:
@@ -70,25 +83,28 @@ def operations(
             out = model(x)
             terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **method.loss(out, x, y)}
             forward += counter.get_total_flops() - before
-            objective(terms).backward()
+            weighted_sum(terms).backward()
     return forward / batches, counter.get_total_flops() / batches
 
 
-def held(things: Iterable[object]) -> Iterator[Tensor]:
-    """The tensors that things hold, each once: states of modules, attributes all the way."""
+def tensors_in(objects: Iterable[object]) -> Iterator[Tensor]:
+    """Yield each tensor in some objects once.
+
+    Looks into containers, the state of modules, and the attributes of methods.
+    """
     seen: set[int] = set()
-    waiting = list(things)
+    waiting = list(objects)
     while waiting:
-        thing = waiting.pop()
-        if isinstance(thing, Tensor):
-            if thing.data_ptr() not in seen:
-                seen.add(thing.data_ptr())
-                yield thing
-        elif isinstance(thing, nn.Module):
-            waiting += thing.state_dict(keep_vars=True).values()
-        elif isinstance(thing, Mapping):
-            waiting += thing.values()
-        elif isinstance(thing, list | tuple):
-            waiting += thing
-        elif isinstance(thing, Method | LocalRound):
-            waiting += vars(thing).values()
+        item = waiting.pop()
+        if isinstance(item, Tensor):
+            if item.data_ptr() not in seen:
+                seen.add(item.data_ptr())
+                yield item
+        elif isinstance(item, nn.Module):
+            waiting += item.state_dict(keep_vars=True).values()
+        elif isinstance(item, Mapping):
+            waiting += item.values()
+        elif isinstance(item, list | tuple):
+            waiting += item
+        elif isinstance(item, Method | LocalRound):
+            waiting += vars(item).values()

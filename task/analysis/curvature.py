@@ -1,7 +1,7 @@
-"""The Hessian of the loss, by its products with vectors: it is never written down.
+"""The Hessian of the loss: products with vectors, largest eigenvalues, and its diagonal.
 
-Second derivatives are those of the mean cross-entropy by the trained parameters, with the model as
-it is scored (batch norm uses its statistics, nothing is dropped).
+The loss is the mean cross-entropy as a function of the trained parameters. The model is in eval
+mode: batch norm uses its statistics, and no block is dropped. The matrix itself is never stored.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from torch.func import functional_call, grad, vmap
 from task.data.batches import DeviceImages
 from task.methods.base import trained_parameters
 
-SLOPES_AT_ONCE = 20_000_000  # numbers
-BATCH_PIXELS = 64 * 32 * 32  # second derivatives keep two passes' activations of a whole batch
+GRADIENT_NUMBERS = 20_000_000  # per batch: one gradient for each image
+BATCH_PIXELS = 64 * 32 * 32  # second derivatives store the activations of two passes
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Some eigenvalues of a matrix, largest first, and their vectors.
+    """Eigenvalues of a matrix, largest first, and their eigenvectors.
 
     Attributes:
         values: [count], float64.
-        vectors: [count, size], each of length 1, float64.
+        vectors: [count, size], each of L2 norm 1, float64.
     """
 
     values: NDArray[np.float64]
@@ -40,10 +40,10 @@ class Hessian:
     """The Hessian of the loss on a set of images.
 
     Args:
-        model: the model; put into evaluation.
+        model: the model; put into eval mode.
         images: the data set.
-        positions: the set's images in it.
-        shares: how much each counts; together 1.
+        positions: the indices of the images in it, [n].
+        shares: the weight of each image, [n]; their sum is 1.
 
     Attributes:
         size: the number of trained parameters.
@@ -58,28 +58,38 @@ class Hessian:
         self.size = sum(parameter.numel() for parameter in self._parameters)
 
     def product(self, vector: Tensor) -> Tensor:
-        """Its product with a vector [size]; float64, on the CPU."""
+        """Return the product with a vector [size], float64, on the CPU."""
         own = vector.to(self._parameters[0])
         split = own.split([parameter.numel() for parameter in self._parameters])
         parts = [part.view_as(like) for part, like in zip(split, self._parameters, strict=True)]
         total = torch.zeros(self.size, dtype=torch.float64)
-        at_once = self._images.at_once(BATCH_PIXELS)
+        at_once = self._images.images_per(BATCH_PIXELS)
         for batch, shares in zip(
             self._positions.split(at_once), self._shares.split(at_once), strict=True
         ):
             x, y = self._images[batch]
             losses = F.cross_entropy(self._model(x).logits, y, reduction="none")
             loss = losses @ shares.to(losses)
-            slopes = torch.autograd.grad(loss, self._parameters, create_graph=True)
-            found = torch.autograd.grad(slopes, self._parameters, parts)
-            total += torch.cat([part.flatten() for part in found]).double().cpu()
+            gradients = torch.autograd.grad(loss, self._parameters, create_graph=True)
+            products = torch.autograd.grad(gradients, self._parameters, parts)
+            total += torch.cat([part.flatten() for part in products]).double().cpu()
         return total
 
 
 def top_eigenpairs(
     matrix: Hessian, count: int, generator: torch.Generator, tolerance: float
 ) -> Eigenpairs:
-    """The largest eigenvalues, by Lanczos iteration (ARPACK) to a relative tolerance."""
+    """Return the largest eigenpairs, by Lanczos iteration (ARPACK).
+
+    Args:
+        matrix: the Hessian.
+        count: the number of eigenpairs.
+        generator: for the start vector.
+        tolerance: the relative error of the eigenvalues.
+
+    Raises:
+        ArpackError: the iteration did not converge.
+    """
 
     def product(vector: NDArray[np.float64]) -> NDArray[np.float64]:
         return matrix.product(torch.from_numpy(vector.reshape(-1).copy())).numpy()
@@ -92,18 +102,18 @@ def top_eigenpairs(
 
 
 def diagonal(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tensor:
-    """The diagonal of the `Hessian` on a set of images, [size], float64 on the CPU.
+    """Return the diagonal of the `Hessian` on a set of images, [size], float64, on the CPU.
 
     A network of linear layers, convolutions, ReLUs and batch norm with fixed statistics is a
-    piecewise linear function of each single weight, so that the diagonal is that of the
-    Gauss-Newton matrix: the mean over images, and over classes k by their probability, of
-    (d log p_k / d w)^2. Estimated by m random probes of the Hessian, the usual way, its squared
-    norm would have the m-th part of all other entries' added to it, which are far more.
+    piecewise linear function of each single weight. The diagonal is then that of the Gauss-Newton
+    matrix: the mean over images, and over classes k weighted by p_k, of (d log p_k / d w)^2. The
+    usual estimate by m random probes is not used: it would add 1/m of the squares of all other
+    entries to the squared norm, and these are far larger.
 
     Args:
-        model: a piecewise linear one; put into evaluation.
+        model: a piecewise linear network; put into eval mode.
         images: the data set.
-        positions: the set's images in it.
+        positions: the indices of the images in it, [n].
     """
     model.eval()
     parameters = {name: value.detach() for name, value in trained_parameters(model).items()}
@@ -112,29 +122,29 @@ def diagonal(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tenso
         logits: Tensor = functional_call(model, own, (x.unsqueeze(0),)).logits
         return logits.log_softmax(dim=1)[0, label]
 
-    slopes = vmap(grad(log_probability), in_dims=(None, 0, None))
+    gradients = vmap(grad(log_probability), in_dims=(None, 0, None))
     size = sum(value.numel() for value in parameters.values())
     totals = {name: torch.zeros_like(of, dtype=torch.float64) for name, of in parameters.items()}
-    for batch in positions.split(max(1, SLOPES_AT_ONCE // size)):
+    for batch in positions.split(max(1, GRADIENT_NUMBERS // size)):
         x, _ = images[batch]
         with torch.no_grad():
             probabilities = model(x).logits.softmax(dim=1)
         for label, weights in enumerate(probabilities.T):
-            for name, found in slopes(parameters, x, label).items():
-                totals[name] += torch.tensordot(weights, found.square(), dims=1)
+            for name, gradient in gradients(parameters, x, label).items():
+                totals[name] += torch.tensordot(weights, gradient.square(), dims=1)
     return torch.cat([total.flatten().cpu() for total in totals.values()]) / len(positions)
 
 
 def norm_difference(diagonals: Sequence[Tensor]) -> float:
-    """H_N of FedAlign, Eq. 3: (|diag H_k| - |diag H_j|)^2, the mean over pairs of clients."""
+    """Return H_N of FedAlign, Eq. 3: mean over pairs of (||diag H_k|| - ||diag H_j||)^2."""
     norms = [float(of.norm()) for of in diagonals]
     return float(np.mean([(one - other) ** 2 for one, other in combinations(norms, 2)]))
 
 
 def direction_agreement(diagonals: Sequence[Tensor]) -> float:
-    """H_D of FedAlign, Eq. 4: the cosine of diag H_k and diag H_j, the mean over pairs of clients.
+    """Return H_D of FedAlign, Eq. 4: mean over pairs of the cosine of diag H_k and diag H_j.
 
-    NaN where a client's loss is flat.
+    NaN if a client's diagonal is 0.
     """
     pairs = combinations(diagonals, 2)
     return float(

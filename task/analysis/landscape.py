@@ -1,4 +1,4 @@
-"""The loss around a model, along two directions."""
+"""The loss landscape around a model, along two directions."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
-from task.evaluation import evaluate
 from task.methods.base import trained_parameters
+from task.training.evaluation import evaluate
 
 
 def losses_around(
@@ -21,33 +21,33 @@ def losses_around(
     directions: Tensor,
     steps: Sequence[float],
 ) -> Iterator[tuple[float, float, float]]:
-    """The cross-entropy at every pair of steps along two directions (FedAlign, Fig. 1).
+    """Yield the cross-entropy at every pair of steps along two directions (FedAlign, Fig. 1).
 
     Args:
-        model: the model in the middle; it is so again afterwards.
+        model: the model at the centre; its weights are restored afterwards.
         images: the data set.
-        sets: the images that the loss is of, in sets.
-        shares: how much the mean of each set counts; together 1.
-        directions: [2, trained parameters].
-        steps: how far to go along each.
+        sets: sets of indices of images, each [n].
+        shares: the weight of each set's mean loss; their sum is 1.
+        directions: [2, number of trained parameters].
+        steps: the multiples of each direction.
 
     Yields:
-        The step along the first direction, along the second, and the loss there.
+        The step along the first direction, the step along the second, and the loss.
     """
     for first in steps:
         for second in steps:
-            with moved(model, first * directions[0] + second * directions[1]):
+            with shifted_parameters(model, first * directions[0] + second * directions[1]):
                 scores = evaluate(model, images, sets)
             means = [score.means()["loss"] for score in scores]
             yield first, second, math.fsum(map(mul, shares, means))
 
 
 @contextmanager
-def moved(model: nn.Module, by: Tensor) -> Iterator[None]:
-    """The model with its trained parameters moved, for a while."""
+def shifted_parameters(model: nn.Module, shift: Tensor) -> Iterator[None]:
+    """Add `shift` [number of trained parameters] to the trained parameters within the context."""
     parameters = list(trained_parameters(model).values())
     kept = [parameter.detach().clone() for parameter in parameters]
-    parts = by.split([parameter.numel() for parameter in parameters])
+    parts = shift.split([parameter.numel() for parameter in parameters])
     try:
         with torch.no_grad():
             for parameter, part in zip(parameters, parts, strict=True):

@@ -1,4 +1,4 @@
-"""How far a model spreads its class probabilities and its features over a set of images."""
+"""The spread of a model's class probabilities and features over a set of images."""
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -8,9 +8,9 @@ UNIFORMITY_T = 2.0
 
 
 def class_variances(logits: Tensor) -> Tensor:
-    """The variance of each class's probability over the images, as in UniVarFL, Eq. 1.
+    """Return the variance of each class's probability over the images, as in UniVarFL, Eq. 1.
 
-    Of many images, one-hot predictions of each class as often give (1 - 1/D) / D.
+    For many images, one-hot predictions that name each class equally often give (1 - 1/D) / D.
 
     Args:
         logits: [n, D], of at least two images.
@@ -22,11 +22,11 @@ def class_variances(logits: Tensor) -> Tensor:
 
 
 def uniformity(features: Tensor) -> float:
-    """The logarithm of the mean exp(-2 |z_i - z_j|^2) over pairs of images, z of length 1.
+    """Return log(mean exp(-2 ||z_i - z_j||^2)) over pairs of images, z the L2-normalised features.
 
-    0 where all features point the same way, lower the more evenly they cover the sphere. Wang and
-    Isola, "Understanding Contrastive Representation Learning through Alignment and Uniformity on
-    the Hypersphere", ICML 2020, with their t = 2.
+    It is 0 if all features have the same direction, and lower the more evenly they cover the
+    sphere. Source: Wang and Isola, "Understanding Contrastive Representation Learning through
+    Alignment and Uniformity on the Hypersphere", ICML 2020, with their t = 2.
 
     Args:
         features: [n, d], of at least two images.

@@ -1,1 +1,1 @@
-"""Images, how they are divided among clients, and how batches of them reach the device."""
+"""Which images does each client hold, and how do batches of them reach the device?"""

@@ -1,4 +1,4 @@
-"""A data set ready to be trained on."""
+"""A data set that is ready for training."""
 
 from dataclasses import dataclass
 
@@ -10,24 +10,27 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """A data set, its pixels in memory or mapped from disk.
+    """A decoded data set, its pixels in memory or memory-mapped from disk.
 
     Attributes:
-        version: changes with the source's files and settings.
+        version: a hash of the state of the source's files.
+        content: a hash of images, labels and split, equal wherever the files are.
         images: [N, H, W, C] uint8.
         labels: [N] int64, an index into `classes`.
         domain_of: [N] int64, an index into `domains`.
         classes: the class names.
-        domains: the names of the domains; one, without a name, where there are none.
-        train: positions of the images that clients share out, ascending.
+        domains: the domain names; a single empty name if the data set has no domains.
+        train: positions of the training images of all clients, ascending.
         test: positions of the held-out test set, ascending; disjoint from `train`.
-        mean: per channel, subtracted from images scaled to [0, 1].
-        std: per channel, divides what the subtraction leaves.
-        skipped: images that could not be decoded and belong to neither, with the reason.
-        notes: what else a person should know of it.
+        mean: per channel, of images scaled to [0, 1].
+        std: per channel, of images scaled to [0, 1].
+        skipped: name and reason of each image that could not be decoded; these are neither in
+            `train` nor in `test`.
+        notes: messages for the user.
     """
 
     version: str
+    content: str
     images: NDArray[np.uint8]
     labels: Positions
     domain_of: Positions

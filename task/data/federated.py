@@ -1,5 +1,6 @@
-"""One data set divided among clients, each client's part cut into training and validation."""
+"""A data set partitioned among clients, and each client's training and validation images."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,8 +9,8 @@ import numpy as np
 
 from task.config import LocalConfig
 from task.data.dataset import ImageDataset, Positions
-from task.data.partitions.base import Pool
-from task.data.store import open_dataset
+from task.data.image_store.store import open_dataset
+from task.data.partitions.base import TrainingPool
 from task.errors import DataError, SiteError
 from task.seeding import numpy_generator
 from task.site import Site
@@ -18,7 +19,7 @@ VALIDATION_SHARE = 0.1
 
 
 class ClientSplit(NamedTuple):
-    """One client's images, as positions in the data set; disjoint."""
+    """One client's images, as disjoint positions in the data set."""
 
     train: Positions
     validation: Positions
@@ -26,13 +27,13 @@ class ClientSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class FederatedData:
-    """A data set and every client's share of it.
+    """A data set and every client's images.
 
     Attributes:
         dataset: the images, the classes and the test set.
-        clients: by client; the same for equal settings and seed, on every machine. A site has none
-            but its own, and the coordinator of sites has empty ones.
-        notes: what a person should know of data and partition; mostly empty.
+        clients: each client's images, the same on every machine for equal settings and seed. A
+            site has only its own client, and the coordinator of sites has clients without images.
+        notes: messages for the user about the data and the partition.
     """
 
     dataset: ImageDataset
@@ -40,50 +41,76 @@ class FederatedData:
     notes: tuple[str, ...]
 
 
+class Split(NamedTuple):
+    """Every client's images, and the partitioner's note."""
+
+    clients: Mapping[int, ClientSplit]
+    note: str
+
+
+_latest_split: dict[str, Split] = {}  # at most one, by everything that it depends on
+
+
 def federate(config: LocalConfig) -> FederatedData:
-    """Open the data set and divide its training images among the clients.
+    """Open the data set and partition its training images among the clients.
 
     Raises:
-        ConfigError: the data are not there, or cannot serve so many clients.
-        DataError: they cannot be used.
+        ConfigError: the data are missing, or there are too few for so many clients.
+        DataError: the data cannot be used.
     """
-    source, divider = config.source(), config.divider()
-    dataset = open_dataset(source.at_coordinator() if divider.sites else source)
-    generator = numpy_generator(config.seed, "partition")
+    source = config.source()
+    sites = config.partitioner().sites
+    dataset = open_dataset(source.at_coordinator() if sites else source)
+    split = split_of(config, dataset)
+    return FederatedData(dataset, dict(split.clients), notes(dataset, split.note))
+
+
+def split_of(config: LocalConfig, dataset: ImageDataset) -> Split:
+    """Return the split of a data set, computed only if this process's latest one is another.
+
+    Raises:
+        ConfigError: there are too few images for so many clients.
+    """
+    settings = [config.partition, config.num_clients, config.seed, dataset.content]
+    key = json.dumps(settings, sort_keys=True)
+    if key not in _latest_split:
+        split = compute_split(config, dataset)
+        _latest_split.clear()
+        _latest_split[key] = split
+    return _latest_split[key]
+
+
+def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
+    """Partition the training images and hold out each client's validation images.
+
+    Raises:
+        ConfigError: there are too few images for so many clients.
+    """
     train = dataset.train
-    pool = Pool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
-    division = divider.divide(pool, config.num_clients, generator)
+    pool = TrainingPool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
+    generator = numpy_generator(config.seed, "partition")
+    result = config.partitioner().partition(pool, config.num_clients, generator)
     clients = {
-        client: hold_out(dataset.train[part], config.seed, client)
-        for client, part in enumerate(division.clients)
+        client: hold_out(train[part], config.seed, client)
+        for client, part in enumerate(result.clients)
     }
-    return FederatedData(dataset, clients, notes(dataset, division.note))
+    return Split(clients, result.note)
 
 
 def federate_site(config: LocalConfig, site: Site) -> FederatedData:
-    """Open one site's own data: it is the client whose number is its place among the sites.
+    """Open one site's own data; its client number is its place among the sorted sites.
 
     Raises:
-        SiteError: the experiment does not know the site.
+        SiteError: the experiment does not list the site, or asks for what its owner does not allow.
         ConfigError, DataError: its images cannot be used, or are too few to train and validate on.
     """
-    sites = config.divider().sites
+    sites = config.partitioner().sites
     if site.name not in sites:
         known = f"the experiment's sites are {', '.join(sites)} (partition.names)"
-        raise SiteError(f"a SuperNode calls itself {site.name!r}, and {known}")
+        raise SiteError(f"a SuperNode has the site name {site.name!r}, but {known}")
+    check_site_limits(config, site)
     client = list(sites).index(site.name)
     dataset = open_dataset(config.source().at_site(site.directory))
-    if site.most_epochs is not None and config.local_epochs > site.most_epochs:
-        raise SiteError(
-            f"site {site.name} trains {site.most_epochs} local epochs a round at most (its "
-            f"max-epochs), and the experiment asks for {config.local_epochs}"
-        )
-    for member, method in zip(config.local_method().members(), config.methods(), strict=True):
-        if site.most_norm is not None and member.server_half:
-            raise SiteError(
-                f"site {site.name} shortens what it sends (its max-norm), and method={method} has "
-                "clients remember it whole; choose another method"
-            )
     split = hold_out(dataset.train, config.seed, client)
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
@@ -91,8 +118,27 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     return FederatedData(dataset, {client: split}, notes(dataset, unused))
 
 
+def check_site_limits(config: LocalConfig, site: Site) -> None:
+    """Check an experiment against the limits that a site's owner has set.
+
+    Raises:
+        SiteError: it exceeds one.
+    """
+    if site.max_epochs is not None and config.local_epochs > site.max_epochs:
+        raise SiteError(
+            f"site {site.name} trains at most {site.max_epochs} local epochs a round (its "
+            f"max-epochs), but the experiment asks for {config.local_epochs}"
+        )
+    for member, method in zip(config.local_method().members(), config.methods(), strict=True):
+        if site.max_norm is not None and member.server_update:
+            raise SiteError(
+                f"site {site.name} clips its updates (its max-norm), but clients of "
+                f"method={method} must keep their whole update; choose another method"
+            )
+
+
 def hold_out(positions: Positions, seed: int, client: int) -> ClientSplit:
-    """Keep a tenth for validation, to the nearest image; one at least where there are two."""
+    """Hold out a tenth of a client's images for validation, at least one if there are two."""
     generator = numpy_generator(seed, "validation", client)
     count = int(len(positions) * VALIDATION_SHARE + 0.5)
     if len(positions) >= 2:
@@ -102,8 +148,8 @@ def hold_out(positions: Positions, seed: int, client: int) -> ClientSplit:
 
 
 def notes(dataset: ImageDataset, *more: str) -> tuple[str, ...]:
-    """The data set's notes, the images that were left out, and more, as far as there is any."""
-    found = [*dataset.notes, *one_sided(dataset)]
+    """Return the data set's notes, those on its classes and skipped images, and `more`."""
+    found = [*dataset.notes, *unmatched_class_notes(dataset)]
     if dataset.skipped:
         name, reason = dataset.skipped[0]
         count = f"{len(dataset.skipped)} of {len(dataset.labels)} images were left out"
@@ -111,18 +157,18 @@ def notes(dataset: ImageDataset, *more: str) -> tuple[str, ...]:
     return tuple(filter(None, [*found, *more]))
 
 
-def one_sided(dataset: ImageDataset) -> list[str]:
-    """Classes that are tested and never trained on, or the other way round."""
+def unmatched_class_notes(dataset: ImageDataset) -> list[str]:
+    """Return a note for classes without training images, and one for those without test images."""
     if not len(dataset.train) or not len(dataset.test):
         return []
     trained, tested = (
         set(np.unique(dataset.labels[part]).tolist()) for part in (dataset.train, dataset.test)
     )
     return [
-        f"{what}: {', '.join(dataset.classes[label] for label in sorted(labels))}"
-        for what, labels in (
-            ("tested and never trained on", tested - trained),
-            ("without an image in the test set", trained - tested),
+        f"classes without {kind} images: {', '.join(dataset.classes[label] for label in labels)}"
+        for kind, labels in (
+            ("training", sorted(tested - trained)),
+            ("test", sorted(trained - tested)),
         )
         if labels
     ]

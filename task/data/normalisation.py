@@ -1,4 +1,4 @@
-"""From stored pixels to what a network takes."""
+"""Normalisation of stored pixels to the input of a network."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 
 class Normalisation(nn.Module):
-    """(v / 255 - mean) / std, folded into one multiplication and one addition.
+    """Compute (v / 255 - mean) / std as one multiplication and one addition.
 
     Args:
         mean: per channel, of images scaled to [0, 1].
-        std: per channel.
+        std: per channel, of images scaled to [0, 1].
     """
 
     scale: Tensor
@@ -24,7 +24,7 @@ class Normalisation(nn.Module):
         self.register_buffer("shift", -torch.tensor(mean).view(1, -1, 1, 1) / deviation)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Pixels [n, H, W, C] of 0 to 255 as [n, C, H, W] float32, channels last in memory."""
+        """Return pixels [n, H, W, C] uint8 as [n, C, H, W] float32, channels last in memory."""
         x = pixels.permute(0, 3, 1, 2).to(torch.float32, copy=True)
         x = x.mul_(self.scale).add_(self.shift)
         return x.contiguous(memory_format=torch.channels_last)

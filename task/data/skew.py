@@ -1,4 +1,4 @@
-"""How a division's clients differ, in numbers."""
+"""Measures of how much the clients of a split differ."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,12 @@ from task.data.federated import FederatedData
 
 
 class Skew(NamedTuple):
-    """How far each client's mix of classes, or of domains, is from the mix of all of them.
+    """The skew of each client's classes, or domains.
 
     Attributes:
-        distance: [K], the share of a client's images that would have to be of another class for
-            its mix to be that of all; the total variation distance, 0 for equal mixes.
-        effective: [K], the number of equally frequent classes that would be as mixed as a client's;
-            the exponential of the entropy.
+        distance: [K], the total variation distance between a client's class distribution and that
+            of all clients together: the share of its images whose class would have to change.
+        effective: [K], the effective number of classes, the exponential of the entropy.
     """
 
     distance: NDArray[np.float64]
@@ -23,18 +22,23 @@ class Skew(NamedTuple):
 
 
 def counts(data: FederatedData) -> NDArray[np.int64]:
-    """Images per client, class and domain, validation included: [K, classes, domains]."""
+    """Return images per client, class and domain, including validation: [K, classes, domains]."""
     dataset = data.dataset
     shape = (len(dataset.classes), len(dataset.domains))
     table = np.zeros((len(data.clients), *shape), dtype=np.int64)
     for client, split in data.clients.items():
-        held = np.concatenate(split)
-        np.add.at(table[client], (dataset.labels[held], dataset.domain_of[held]), 1)
+        positions = np.concatenate(split)
+        cells = (dataset.labels[positions], dataset.domain_of[positions])
+        np.add.at(table[client], cells, 1)
     return table
 
 
 def skew(table: NDArray[np.int64]) -> Skew:
-    """The skew of images per client and class (or domain), [K, classes]; no client is empty."""
+    """Return the skew of images per client and class (or domain).
+
+    Args:
+        table: [K, classes]; each client has at least one image.
+    """
     own = table / table.sum(axis=1, keepdims=True)
     whole = table.sum(axis=0) / table.sum()
     logarithms = np.log(np.where(own > 0, own, 1))

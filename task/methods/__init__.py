@@ -1,1 +1,1 @@
-"""Local methods: one file each, holding a pure function, a small class and its method card."""
+"""What does each local method compute?"""

@@ -1,4 +1,4 @@
-"""What a local method may do, and when. Every hook has a neutral default."""
+"""The base class of local methods: hooks around the training loop, neutral by default."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Tensors = Mapping[str, Tensor]
 
 
 class Term(NamedTuple):
-    """One term of a local objective: its value, a scalar tensor, and its coefficient."""
+    """One term of the local loss: its value, a scalar tensor, and its coefficient."""
 
     value: Tensor
     weight: float | Tensor
@@ -22,45 +22,47 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalRound:
-    """The client and round that local training is about to begin.
+    """The client and the round of one local training.
 
     Attributes:
         round: the server's round, from 1.
-        client: the client's number.
-        generator: for the method's own random draws.
-        memory: what ``finish`` kept when this client was last accepted; empty before that.
-        broadcast: what the method's server half sends to everybody.
+        client: the client's number, from 0.
+        generator: for the method's own random draws; on the CPU.
+        state: what ``finish`` kept when this client's update was last accepted; empty before that.
+        broadcast: what the method's server update sends to every client.
     """
 
     round: int
     client: int
     generator: torch.Generator
-    memory: Tensors = field(default_factory=dict)
+    state: Tensors = field(default_factory=dict)
     broadcast: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method leaves behind after a client's last step, beside the weights.
+    """What a method returns after a client's last step, in addition to the weights.
 
     Attributes:
-        memory: for this client's next round; stays with the client.
-        extra: for the method's server half; sent along. Names and shapes are its broadcast's.
+        state: kept on the client for its next round.
+        extra: sent to the method's server update, in the names and shapes of its broadcast.
     """
 
-    memory: Tensors = field(default_factory=dict)
+    state: Tensors = field(default_factory=dict)
     extra: Tensors = field(default_factory=dict)
 
 
 class Contribution(NamedTuple):
-    """A round's accepted clients together, as a server half sees them: it never sees one alone.
+    """A round's accepted clients as one mean; a server update never sees a single client.
 
     Attributes:
-        share: their part in the federation's objective; 1 if every client took part.
-        weights: the mean of their trained models, by their parts in the objective, float64.
-        extra: the same mean of what their ``finish`` sent along.
-        known: the part of today's objective that the update before this one knew of; below 1 where
-            clients have come since, by which a mean over all clients shrinks.
+        share: the accepted clients' share of the federation's objective, in (0, 1]; 1 if every
+            client took part.
+        weights: the weighted mean of their trained models, float64.
+        extra: the weighted mean of what their ``finish`` sent, float64.
+        known: the share of the present objective that belongs to clients known at the previous
+            update, in (0, 1]. It is below 1 if sites have joined since; a mean over all clients
+            shrinks by this factor.
     """
 
     share: float
@@ -69,119 +71,134 @@ class Contribution(NamedTuple):
     known: float
 
 
-class ServerHalf(ABC):
-    """What a method does on the server, once a round, after the aggregation.
+class ServerUpdate(ABC):
+    """The server's part of a method, called once per round after the aggregation.
 
     Attributes:
-        state: all that it remembers, by name; a resumed run puts it back.
+        state: everything that it keeps between rounds, by name; saved in checkpoints.
     """
 
     state: dict[str, Tensor]
 
     def broadcast(self) -> Tensors:
-        """What every client is sent with the global weights."""
+        """Return what every client receives in addition to the global weights."""
         return {}
 
     @abstractmethod
     def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
-        """The next global weights.
+        """Return the next global weights.
 
         Args:
             before: the weights that the clients started from.
-            after: what the aggregation made of theirs.
-            clients: what they sent.
+            after: the aggregated weights.
+            clients: what the accepted clients sent.
         """
 
 
 @dataclass
 class Method:
-    """A local method: plain cross-entropy, until a hook is overridden.
+    """A local method; without overridden hooks it trains with the cross-entropy alone.
 
-    A worker calls ``build`` once. Then `task.training` calls, for each client, ``start``; for each
-    batch, ``batch``, the forward pass, ``loss``, the backward pass, ``gradients`` and the step; and
-    at last ``finish``. A subclass is a dataclass: its fields are the settings of its YAML file.
+    A worker calls ``build`` once. For each client, `task.training.loop` calls ``start`` once. For
+    each batch it calls ``batch``, the forward pass, ``loss``, the backward pass, ``gradients`` and
+    the optimizer step. After the last batch it calls ``finish``. A subclass is a dataclass whose
+    fields are the settings of its YAML file.
 
     Attributes:
-        terms: the names of the terms that ``loss`` gives; each has a column in ``clients.csv``.
-        residual: whether it needs a network of residual blocks.
-        memory: whether ``finish`` keeps something for the client's next round.
-        server_half: whether ``server`` gives one, so that aggregation must be a mean.
-        varies_network: whether the network computes something else in each batch.
-        varies_cost: whether one batch may take more operations than another.
-        bounds_gradients: whether its ``gradients`` limits them, and so comes after all others'.
+        terms: the names of the terms that ``loss`` returns; each is a column in ``clients.csv``.
+        residual: whether it needs a residual network.
+        keeps_state: whether ``finish`` keeps something for the client's next round.
+        server_update: whether ``server`` returns one; the strategy must then move to a mean.
+        varies_network: whether the network's computation changes from batch to batch.
+        varies_cost: whether the number of operations changes from batch to batch.
+        bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
+            ``gradients`` then runs after all others.
     """
 
     terms: ClassVar[tuple[str, ...]] = ()
     residual: ClassVar[bool] = False
-    memory: ClassVar[bool] = False
-    server_half: ClassVar[bool] = False
+    keeps_state: ClassVar[bool] = False
+    server_update: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def members(self) -> Sequence["Method"]:
-        """The methods that this one is made of: itself, unless it is a combination."""
+        """Return the methods that this one combines; itself, unless it is a combination."""
         return [self]
 
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Change the freshly made model, once."""
+        """Change the new model, once per worker.
+
+        Args:
+            model: with its initial weights, on the CPU.
+            generator: for random draws, on the CPU.
+        """
         return model
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        """Prepare for one client's round; `model` holds the global weights."""
+        """Prepare one client's round; `model` holds the global weights."""
 
     def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Change a batch before the forward pass.
 
         Args:
-            x: [n, C, H, W], float.
-            y: classes [n], or class probabilities [n, D]; either may be returned.
+            x: images [n, C, H, W], float32, normalised.
+            y: classes [n], int64, or class probabilities [n, D]; either may be returned.
         """
         return x, y
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
-        """The terms that join the cross-entropy, by the name they are recorded under."""
+        """Return the terms that are added to the cross-entropy, by the names in `terms`.
+
+        Args:
+            out: the network's output for `x`.
+            x: the batch after ``batch``.
+            y: its labels after ``batch``.
+        """
         return {}
 
     def gradients(self, model: nn.Module) -> None:
-        """Change the gradients between the backward pass and the step."""
+        """Change the gradients in place, between the backward pass and the optimizer step."""
 
     def finish(self, model: nn.Module) -> Outcome:
-        """Look at the trained model after the client's last step."""
+        """Return what to keep and what to send, after the client's last step."""
         return Outcome()
 
-    def server(self, weights: Tensors) -> ServerHalf | None:
-        """The method's server half; `weights` are the first global ones of the trained parameters.
+    def server(self, weights: Tensors) -> ServerUpdate | None:
+        """Return the method's server update, or None if aggregation alone sets the global weights.
 
-        None for a method that leaves the server to the aggregation.
+        Args:
+            weights: the initial global values of the trained parameters.
         """
         return None
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that local training changes, by name: no buffers, nothing frozen."""
+    """Return the parameters that local training changes, by name; no buffers, nothing frozen."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the trained parameters as they are now."""
+    """Return a copy of the trained parameters, by name."""
     return {name: value.detach().clone() for name, value in trained_parameters(model).items()}
 
 
 def zeros(values: Tensors) -> dict[str, Tensor]:
-    """Zeros in the names and shapes of `values`."""
+    """Return zeros in the names and shapes of `values`."""
     return {name: torch.zeros_like(value) for name, value in values.items()}
 
 
 def gradients_of(parameters: list[Tensor]) -> list[Tensor]:
-    """The parameters' gradients, to change in place; 0 where the loss did not reach one.
+    """Return the parameters' gradients, to be changed in place; a missing one is set to 0.
 
-    A parameter that the loss did not reach, in a dropped block, takes a step once it has one.
+    A parameter has no gradient if the loss does not depend on it, as in a dropped block. With a
+    gradient of 0 it takes part in the next optimizer step.
     """
-    found = []
+    gradients = []
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        found.append(parameter.grad)
-    return found
+        gradients.append(parameter.grad)
+    return gradients

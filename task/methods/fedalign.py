@@ -1,12 +1,17 @@
-"""FedAlign: the last stage at a quarter of its width should be as smooth as at full width.
+"""FedAlign: align the Lipschitz constant of the last stage with that of a quarter of its width.
 
+Loss: cross-entropy + mu * L_Lip * (cross-entropy / L_Lip), the factor without gradient.
 Paper: Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Federated
-Learning", CVPR 2022, Eqs. 5 to 7 and Algorithm 1. Hooks: ``loss``, ``gradients``. State kept, extra
-upload: none. Extra compute: the last stage once more at a quarter of its width.
+Learning", CVPR 2022, Eqs. 5 to 7 and Algorithm 1.
+Hooks: ``start``, ``loss``, ``gradients``. Client state: none. Extra upload: none. Needs a residual
+network. Extra compute: one more pass of the last stage at a quarter of its width.
 
-Taken from the authors' release, as the paper does not say them: "block L" is the last stage; its
-input and its full-width maps are constants, so that only the narrow stage is moved by this term;
-the term is scaled to the cross-entropy's value; ten power iterations; gradients clipped at 10.
+Taken from the authors' release where the paper leaves something open:
+
+* "Block L" is the last stage. Its input and its full-width maps get no gradient, so that this term
+  trains only the narrow stage.
+* The term is scaled to the value of the cross-entropy.
+* The spectral norms take ten power iterations, and gradients are clipped at a norm of 10.
 """
 
 from dataclasses import dataclass
@@ -23,11 +28,14 @@ from task.models.layers.residual import ResidualNet
 
 
 def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
-    """Eqs. 6 and 7: the mean over positions of the products of channels, [n, C, C'].
+    """Mean over positions of the products of input and output channels (Eqs. 6 and 7).
 
     Args:
-        before: [n, C, h, w], pooled to the resolution of `after` if theirs differ.
-        after: [n, C', h', w'].
+        before: the stage's input, [n, C, h, w]; pooled to h' x w' if the resolutions differ.
+        after: the stage's output, [n, C', h', w'].
+
+    Returns:
+        [n, C, C'].
     """
     height, width = after.shape[2:]
     before = F.adaptive_avg_pool2d(before, (height, width)).flatten(2)
@@ -35,7 +43,15 @@ def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
 
 
 def spectral_norm(matrices: Tensor, iterations: int) -> Tensor:
-    """The largest singular value of each of [n, C, C'], by power iteration: [n]."""
+    """Estimate the largest singular value of each matrix by power iteration.
+
+    Args:
+        matrices: [n, C, C'].
+        iterations: at least 1.
+
+    Returns:
+        [n].
+    """
     vector = torch.ones_like(matrices[:, :, :1])
     norm: Tensor = torch.linalg.vector_norm(vector, dim=1, keepdim=True)
     for _ in range(iterations):
@@ -45,9 +61,15 @@ def spectral_norm(matrices: Tensor, iterations: int) -> Tensor:
 
 
 def lipschitz_gap(stage_input: Tensor, narrow: Tensor, full: Tensor, iterations: int) -> Tensor:
-    """Eq. 5's L_Lip: the mean squared difference of the two spectral norms, a scalar.
+    """L_Lip of Eq. 5: the mean squared difference of the two spectral norms, a scalar.
 
-    In float32 whatever the runtime: it is the difference of two numbers that lie close.
+    Always computed in float32: it is the difference of two close numbers.
+
+    Args:
+        stage_input: [n, C, h, w].
+        narrow: the narrow stage's output, [n, C'', h', w'].
+        full: the full stage's output, [n, C', h', w'].
+        iterations: of the power iteration.
     """
     with torch.autocast(stage_input.device.type, enabled=False):
         before = stage_input.float()
@@ -58,13 +80,13 @@ def lipschitz_gap(stage_input: Tensor, narrow: Tensor, full: Tensor, iterations:
 
 @dataclass
 class FedAlign(Method):
-    """Cross-entropy + mu * L_Lip, scaled to the cross-entropy.
+    """Cross-entropy + mu * L_Lip, with L_Lip scaled to the cross-entropy (Eq. 5).
 
     Attributes:
-        alignment_weight: mu; 0 is FedAvg, without clipping.
-        width: of the narrow last stage, as a share of its channels.
-        power_iterations: for the spectral norms.
-        max_gradient_norm: above which the whole gradient is scaled down.
+        alignment_weight: mu, at least 0; 0 gives FedAvg, without clipping.
+        width: the width of the narrow last stage, as a share of its channels, in (0, 1].
+        power_iterations: for the spectral norms, at least 1.
+        max_gradient_norm: the L2 norm at which the whole gradient is clipped, above 0.
     """
 
     terms: ClassVar = ("l_lip",)

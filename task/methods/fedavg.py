@@ -1,7 +1,9 @@
-"""FedAvg's local training: cross-entropy alone.
+"""FedAvg: local training with the cross-entropy alone.
 
+Loss: cross-entropy.
 Paper: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-AISTATS 2017. Hooks: none. State kept, extra upload, extra compute: none.
+AISTATS 2017, Algorithm 1.
+Hooks: none. Client state: none. Extra upload: none. Extra compute: none.
 """
 
 from dataclasses import dataclass
@@ -11,4 +13,4 @@ from task.methods.base import Method
 
 @dataclass
 class FedAvg(Method):
-    """Minimise the cross-entropy on the client's own data."""
+    """Cross-entropy on the client's own images; no settings."""

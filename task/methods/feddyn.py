@@ -1,14 +1,18 @@
-"""FedDyn: a regulariser that moves each client's optimum to the federation's.
+"""FedDyn: a dynamic regulariser that aligns each client's optimum with the federation's.
 
+Loss: cross-entropy - <h_i, w> + alpha / 2 * ||w - w_global||^2.
 Paper: Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm 1.
-Hooks: ``start``, ``gradients``, ``finish``, and a server half. State kept: the client's h_i, as
-large as the model. Extra upload: none. Extra compute: one pass over the parameters a step.
+Hooks: ``start``, ``gradients``, ``finish``, ``server``. Client state: its h_i, as large as the
+model. Extra upload: none. Extra compute: one pass over the parameters per step.
 
-Where we decide: the server's h moves by each client's share in the federation's objective (1/m if
-all weigh alike, as in the paper), so that the fixed point is the optimum of what the aggregation
-weighs. The server's last step moves the trained parameters; batch norm's statistics stay means.
-With an adaptive aggregation, whose steps may be small, h counts movement that the server did not
-make, and a small alpha does not bring the model to the optimum.
+Our choices:
+
+* The server's h moves by each client's share in the federation's objective. So the fixed point is
+  the optimum under the aggregation's weights. With equal weights the share is 1/m, as in the paper.
+* The server's last step moves the trained parameters; batch norm's statistics stay means.
+
+Limitation: the steps of an adaptive aggregation may be smaller than the mean update, which h
+counts. With a small alpha, the model then does not reach the optimum.
 """
 
 from dataclasses import dataclass
@@ -23,7 +27,7 @@ from task.methods.base import (
     LocalRound,
     Method,
     Outcome,
-    ServerHalf,
+    ServerUpdate,
     Tensors,
     gradients_of,
     snapshot,
@@ -39,7 +43,14 @@ def add_dynamic_gradient(
     linear: list[Tensor],
     weight: float,
 ) -> None:
-    """Add the gradient of ``-<h_i, w> + weight / 2 * |w - anchor|^2``; `linear` is h_i."""
+    """Add the gradient of ``-<h_i, w> + weight / 2 * ||w - anchor||^2``, in place.
+
+    Args:
+        parameters: w, after the backward pass.
+        anchor: the global weights, in the same order and shapes.
+        linear: h_i, likewise.
+        weight: alpha, above 0.
+    """
     own = gradients_of(parameters)
     torch._foreach_sub_(own, linear)
     torch._foreach_add_(own, torch._foreach_sub(parameters, anchor), alpha=weight)
@@ -47,14 +58,14 @@ def add_dynamic_gradient(
 
 @dataclass
 class FedDyn(Method):
-    """Cross-entropy + the dynamic regulariser.
+    """Cross-entropy + the dynamic regulariser (Algorithm 1).
 
     Attributes:
-        dynamic_weight: the paper's alpha; 0 is FedAvg.
+        dynamic_weight: the paper's alpha, at least 0; 0 gives FedAvg.
     """
 
-    memory: ClassVar = True
-    server_half: ClassVar = True
+    keeps_state: ClassVar = True
+    server_update: ClassVar = True
 
     dynamic_weight: float
 
@@ -65,7 +76,7 @@ class FedDyn(Method):
     def start(self, model: nn.Module, this: LocalRound) -> None:
         self._parameters: list[Tensor] = list(trained_parameters(model).values())
         self._global = snapshot(model)
-        self._linear: Tensors = this.memory or zeros(self._global)
+        self._linear: Tensors = this.state or zeros(self._global)
 
     def gradients(self, model: nn.Module) -> None:
         if self.dynamic_weight:
@@ -81,14 +92,14 @@ class FedDyn(Method):
             name: value - self.dynamic_weight * (moved[name] - self._global[name])
             for name, value in self._linear.items()
         }
-        return Outcome(memory=linear)
+        return Outcome(state=linear)
 
-    def server(self, weights: Tensors) -> ServerHalf | None:
+    def server(self, weights: Tensors) -> ServerUpdate | None:
         return DynamicMean(weights, self.dynamic_weight) if self.dynamic_weight else None
 
 
-class DynamicMean(ServerHalf):
-    """The server's h, the mean of the clients' h_i, taken off the aggregated weights."""
+class DynamicMean(ServerUpdate):
+    """The server's h, the weighted mean of the clients' h_i; h / alpha is subtracted each round."""
 
     def __init__(self, weights: Tensors, dynamic_weight: float) -> None:
         self.state = zeros(weights)

@@ -1,12 +1,15 @@
-"""FedProx: stay near the global model.
+"""FedProx: a proximal term that keeps local weights near the global weights.
 
+Loss: cross-entropy + mu / 2 * ||w - w_global||^2.
 Paper: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Eq. 2.
-Hooks: ``start``, ``gradients``. State kept: none. Extra upload: none. Extra compute: one pass over
-the parameters a step, and a second copy of them.
+Hooks: ``start``, ``gradients``. Client state: none. Extra upload: none.
+Extra compute: one pass over the parameters per step. Extra memory: one copy of the parameters.
 
-Where we decide: the term's gradient is added to the gradient, as weight decay's is; a momentum
-buffer then holds the gradient of the whole objective, as it would by automatic differentiation.
-Default 0.01 (UniVarFL, FedUV); FedAlign uses 1e-4.
+Our choices:
+
+* The gradient of the term is added to the parameters' gradients, as weight decay's is. A momentum
+  buffer then holds the gradient of the whole loss, as with automatic differentiation.
+* The default mu is 0.01, as in UniVarFL and FedUV; FedAlign uses 1e-4.
 """
 
 from dataclasses import dataclass
@@ -20,17 +23,23 @@ from task.methods.base import LocalRound, Method, gradients_of, snapshot, traine
 
 @torch.no_grad()
 def add_proximal_gradient(parameters: list[Tensor], anchor: list[Tensor], weight: float) -> None:
-    """Add the gradient of ``weight / 2 * sum (w - anchor)^2`` to that of the parameters."""
+    """Add the gradient of ``weight / 2 * ||w - anchor||^2`` to the parameters' gradients, in place.
+
+    Args:
+        parameters: w, after the backward pass.
+        anchor: the global weights, in the same order and shapes.
+        weight: mu, at least 0.
+    """
     moved = torch._foreach_sub(parameters, anchor)
     torch._foreach_add_(gradients_of(parameters), moved, alpha=weight)
 
 
 @dataclass
 class FedProx(Method):
-    """Cross-entropy + mu / 2 * the squared distance to the global weights.
+    """Cross-entropy + mu / 2 * ||w - w_global||^2 (Eq. 2).
 
     Attributes:
-        proximal_weight: mu; 0 is FedAvg.
+        proximal_weight: mu, at least 0; 0 gives FedAvg.
     """
 
     proximal_weight: float

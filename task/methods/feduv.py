@@ -1,15 +1,19 @@
-"""FedUV: UniVarFL's parent. Class probabilities with spread, features with distance.
+"""FedUV: regularisers for the deviation of class probabilities and the uniformity of features.
 
+Loss: cross-entropy + mu * L_U (Eq. 4) + lambda * L_V (Eq. 2).
 Paper: Son, Kim, Chung, Huang, Liu, "FedUV: Uniformity and Variance for Heterogeneous Federated
-Learning", CVPR 2024, Eqs. 2 to 4. Hooks: ``loss``. State kept, extra upload: none. Extra compute:
-two small functions of the batch's logits and features.
+Learning", CVPR 2024, Eqs. 2 to 4. UniVarFL is based on it.
+Hooks: ``loss``. Client state: none. Extra upload: none.
+Extra compute: two small functions of the batch's logits [n, D] and features [n, d].
 
-Where we decide what the paper leaves open:
+Our choices:
 
 * Eqs. 2 and 3 use the same (unbiased) standard deviation, so that c = 1/sqrt(D) for D classes.
-* Eq. 4 averages over pairs of different rows: a row with itself adds a constant without gradient.
-* sigma, the median of the squared distances, sets the scale and gets no gradient.
-* The exponent is the paper's -d^2 / (2 sigma); the authors' release has -d^2 / sigma.
+* Eq. 4 averages over pairs of different rows: a row with itself adds only a constant.
+* sigma, the median of the squared distances, sets the scale of Eq. 4 and gets no gradient.
+
+Difference from the authors' release: the exponent of Eq. 4 is -d^2 / (2 sigma), as in the paper;
+the release has -d^2 / sigma.
 """
 
 from dataclasses import dataclass
@@ -24,12 +28,13 @@ from task.models.base import Output
 
 
 def classifier_deviation(logits: Tensor) -> Tensor:
-    """Eq. 2: how far each class's probability deviates less over the batch than one-hot ones would.
+    """Mean hinge loss on per-class probability standard deviation below 1/sqrt(D) (Eq. 2).
 
-    ``mean_j max(0, c - Std(p_j))`` with c = 1/sqrt(D) (Eq. 3). 0 for a batch of one row.
+    ``mean_j max(0, c - Std(p_j))`` with c = 1/sqrt(D), the deviation of one-hot probabilities
+    (Eq. 3). 0 for a batch of one row, which has no deviation.
 
     Args:
-        logits: [n, D], any float type; computed in float32 at least.
+        logits: [n, D], any float type; computed in float32.
 
     Returns:
         A scalar in [0, 1/sqrt(D)].
@@ -42,11 +47,11 @@ def classifier_deviation(logits: Tensor) -> Tensor:
 
 
 def uniformity(features: Tensor) -> Tensor:
-    """Eq. 4: the mean Gaussian energy of pairs, ``exp(-|x - y|^2 / (2 sigma))``.
+    """Mean Gaussian potential of pairs of rows, ``exp(-||x - y||^2 / (2 sigma))`` (Eq. 4).
 
     Args:
-        features: [n, d], any float type; computed in float64, since rows that lie close lose their
-            distance to the rounding of their lengths.
+        features: [n, d], any float type. Computed in float64: in float32 the distance of two close
+            rows would be lost in the rounding of their norms.
 
     Returns:
         A float32 scalar in (0, 1]; 0 for one row, which has no pairs.
@@ -60,7 +65,7 @@ def uniformity(features: Tensor) -> Tensor:
     distance = (square[:, None] + square - 2 * products).clamp_min(0)
     i, j = torch.triu_indices(rows, rows, offset=1, device=wide.device)
     sigma = distance.detach()[i, j].median()
-    scale = sigma.where(sigma > 0, 1)  # rows that coincide are as close as rows can be
+    scale = sigma.where(sigma > 0, 1)  # identical rows: every distance is 0, whatever the scale
     itself = torch.eye(rows, dtype=torch.bool, device=wide.device)
     energy: Tensor = torch.exp(distance / (-2 * scale)).masked_fill(itself, 0).sum()
     return (energy / (rows * (rows - 1))).float()
@@ -68,11 +73,11 @@ def uniformity(features: Tensor) -> Tensor:
 
 @dataclass
 class FedUV(Method):
-    """Cross-entropy + mu * L_U + lambda * L_V. A weight of 0 leaves its term out.
+    """Cross-entropy + mu * L_U + lambda * L_V. A weight of 0 removes its term.
 
     Attributes:
-        uniformity_weight: mu, the weight of Eq. 4.
-        deviation_weight: lambda, the weight of Eq. 2; None is D/4 for D classes.
+        uniformity_weight: mu, the weight of Eq. 4, at least 0.
+        deviation_weight: lambda, the weight of Eq. 2, at least 0; None means D/4 for D classes.
     """
 
     terms: ClassVar = ("l_v", "l_u")

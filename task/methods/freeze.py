@@ -1,11 +1,15 @@
-"""Freeze: an orthogonal classifier that nobody trains; the encoder fits it.
+"""Freeze: the classifier is drawn orthogonal and never trained.
 
-Paper: FedBABU (Oh, Kim, Yun, ICLR 2022) without its personalisation, as FedUV's and UniVarFL's
-baseline *Freeze*. Hooks: ``build``. State kept, extra upload: none. Extra compute: none, less the
-classifier's gradient.
+Loss: cross-entropy.
+Paper: Oh, Kim, Yun, "FedBABU: Toward Enhanced Representation for Federated Image Classification",
+ICLR 2022, without its personalisation; the baseline *Freeze* of FedUV and UniVarFL.
+Hooks: ``build``. Client state: none. Extra upload: none.
+Extra compute: none; the classifier's gradient is saved.
 
-Where we decide: the bias is 0 and frozen too, since it is part of the classifier. With more classes
-than features the columns are orthogonal instead of the rows.
+Our choices:
+
+* The bias is 0 and frozen too, since it is part of the classifier.
+* With more classes than features, the columns of the weight are orthogonal instead of the rows.
 """
 
 from dataclasses import dataclass
@@ -17,8 +21,13 @@ from task.methods.base import Method
 
 
 def orthogonal_classifier(classifier: nn.Linear, generator: torch.Generator) -> None:
-    """Draw orthonormal class vectors, and freeze them."""
-    # Drawn on the CPU, where every device's run finds the same numbers.
+    """Draw the weight with orthonormal rows, set the bias to 0, and freeze both, in place.
+
+    Args:
+        classifier: weight [D, d], bias [D].
+        generator: on the CPU.
+    """
+    # Drawn on the CPU, so that every device gets the same numbers.
     nn.init.orthogonal_(classifier.weight, generator=generator)
     nn.init.zeros_(classifier.bias)
     classifier.requires_grad_(False)
@@ -26,7 +35,7 @@ def orthogonal_classifier(classifier: nn.Linear, generator: torch.Generator) -> 
 
 @dataclass
 class Freeze(Method):
-    """Cross-entropy, with the classifier frozen as it was drawn."""
+    """Cross-entropy with a frozen orthogonal classifier; no settings."""
 
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         classifier = model.classifier

@@ -1,13 +1,18 @@
-"""GradAug: narrower sub-networks learn, on rescaled images, what the full network answers.
+"""GradAug: narrower sub-networks learn the full network's outputs on rescaled images.
 
+Loss: cross-entropy + mu * sum of KL(full network || sub-network) (FedAlign, Eq. 2).
 Paper: Yang, Zhu, Chen, "GradAug: A New Regularization Method for Deep Neural Networks", NeurIPS
-2020, as FedAlign's Eq. 2 runs it on every client. Hooks: ``start``, ``loss``. State kept, extra
-upload: none. Extra compute: a forward and backward pass of each sub-network.
+2020, as FedAlign, Eq. 2, runs it on every client.
+Hooks: ``start``, ``loss``. Client state: none. Extra upload: none. Needs a residual network.
+Extra compute: one forward and backward pass per sub-network.
 
-Where we decide what FedAlign leaves open: the full network's answer is a target without gradient;
-of several sub-networks one always has the least width (its Table 5 shows that it did); images are
-rescaled to 32, 28, 24 or 20 of every 32 pixels, which comes closest to Table 5's compute; the
-sub-networks normalise by their own batch and leave the model's statistics alone.
+Our choices where FedAlign leaves something open:
+
+* The full network's output is a target and gets no gradient.
+* With several sub-networks, one always has the least width; its Table 5 shows that it did.
+* Images are rescaled to 32, 28, 24 or 20 of every 32 pixels, which is closest to the compute of its
+  Table 5.
+* The sub-networks normalise by their own batch and do not change the model's statistics.
 """
 
 from dataclasses import dataclass
@@ -26,13 +31,18 @@ SCALES = (1.0, 0.875, 0.75, 0.625)
 
 
 def distillation(student: Tensor, teacher: Tensor) -> Tensor:
-    """The mean KL divergence of the students' answers from the teachers', logits [n, D]."""
+    """Mean over the batch of KL(teacher || student), a scalar.
+
+    Args:
+        student: logits [n, D].
+        teacher: logits [n, D]; get no gradient.
+    """
     target = torch.softmax(teacher.detach(), dim=1)
     return F.kl_div(F.log_softmax(student, dim=1), target, reduction="batchmean")
 
 
 def rescale(x: Tensor, scale: float) -> Tensor:
-    """Images [n, C, H, W] at another resolution."""
+    """Return images [n, C, H, W] resized by `scale`, by bilinear interpolation."""
     if scale == 1:
         return x
     return F.interpolate(x, scale_factor=scale, mode="bilinear", align_corners=False)
@@ -40,12 +50,12 @@ def rescale(x: Tensor, scale: float) -> Tensor:
 
 @dataclass
 class GradAug(Method):
-    """Cross-entropy + mu * the sub-networks' summed distillation.
+    """Cross-entropy + mu * the sum of the sub-networks' distillation losses.
 
     Attributes:
-        distillation_weight: mu; 0 is FedAvg.
-        subnetworks: n, how many.
-        least_width: of the sub-networks, as a share of the channels.
+        distillation_weight: mu, at least 0; 0 gives FedAvg.
+        subnetworks: n, the number of sub-networks per batch, at least 1.
+        least_width: the smallest width of a sub-network, as a share of the channels, in (0, 1].
     """
 
     terms: ClassVar = ("l_kd",)

@@ -1,11 +1,15 @@
-"""Mixup: train on weighted means of two images and their labels.
+"""Mixup: train on convex combinations of two images and of their labels.
 
-Paper: Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, as FedAlign's section 3
-runs it on every client. Hooks: ``start``, ``batch``. State kept, extra upload: none. Extra compute:
-a weighted mean of the batch with itself.
+Loss: cross-entropy of mixed images against mixed labels.
+Paper: Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, as FedAlign, section 3,
+runs it on every client.
+Hooks: ``start``, ``batch``. Client state: none. Extra upload: none.
+Extra compute: one weighted sum of the batch with its permutation.
 
-Where we decide: one share a batch, as in the authors' release; concentration 0, the limit in which
-every share is 0 or 1, mixes nothing.
+Our choices:
+
+* One mixing coefficient per batch, as in the authors' release.
+* At concentration 0 every coefficient is 0 or 1, so that nothing is mixed: FedAvg.
 """
 
 from dataclasses import dataclass
@@ -19,12 +23,18 @@ from task.methods.base import LocalRound, Method
 
 
 def mix(values: Tensor, partner: Tensor, share: float) -> Tensor:
-    """``share * v_i + (1 - share) * v_partner(i)`` for the rows of [n, ...]."""
+    """Return ``share * v_i + (1 - share) * v_partner(i)`` for every row i.
+
+    Args:
+        values: v, [n, ...].
+        partner: the row that each row is mixed with, [n] int64.
+        share: the mixing coefficient, in [0, 1].
+    """
     return share * values + (1 - share) * values[partner]
 
 
 def beta_share(concentration: float, generator: torch.Generator) -> float:
-    """One draw from Beta(concentration, concentration)."""
+    """Draw the mixing coefficient from Beta(concentration, concentration)."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         return float(torch.distributions.Beta(concentration, concentration).sample())
@@ -32,10 +42,10 @@ def beta_share(concentration: float, generator: torch.Generator) -> float:
 
 @dataclass
 class Mixup(Method):
-    """Cross-entropy on mixed images against mixed labels.
+    """Cross-entropy of mixed images against mixed labels.
 
     Attributes:
-        mixing_concentration: g of Beta(g, g); 0 is FedAvg.
+        mixing_concentration: alpha of Beta(alpha, alpha), at least 0; 0 gives FedAvg.
     """
 
     mixing_concentration: float

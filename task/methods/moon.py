@@ -1,12 +1,15 @@
-"""MOON: features near the global model's, away from the client's own previous model's.
+"""MOON: features close to the global model's and far from the client's previous model's.
 
-Paper: Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021, Eq. 3. Hooks: ``start``,
-``loss``, ``finish``. State kept: the client's last trained model. Extra upload: none. Extra
-compute: two more forward passes and two more stored models.
+Loss: cross-entropy + mu * L_con (Eq. 3).
+Paper: Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021, Eq. 3.
+Hooks: ``build``, ``start``, ``loss``, ``finish``. Client state: the client's last trained model.
+Extra upload: none. Extra compute: two more forward passes per step. Extra memory: two more models.
 
-Where we decide: both teachers run in eval mode, on copies that nothing trains. A client without a
-previous model takes the global one for it, as the first round of the authors' release does; the
-two similarities are then equal and the term has no gradient.
+Our choices:
+
+* The global and the previous model run in eval mode, on copies that are not trained.
+* A client without a previous model takes the global model instead, as the first round of the
+  authors' release does. Both similarities are then equal, and the term has no gradient.
 """
 
 import copy
@@ -23,12 +26,14 @@ from task.models.base import Output
 
 
 def model_contrastive(features: Tensor, toward: Tensor, away: Tensor, temperature: float) -> Tensor:
-    """Eq. 3: ``-log(e^(s+/t) / (e^(s+/t) + e^(s-/t)))``, s+ and s- cosine similarities.
+    """Model-contrastive loss, ``-log(e^(s+/t) / (e^(s+/t) + e^(s-/t)))`` (Eq. 3).
+
+    s+ and s- are the cosine similarities with the global and the previous model's features.
 
     Args:
-        features: [n, d], of the model that is trained.
+        features: [n, d], of the model in training.
         toward: [n, d], of the global model.
-        away: [n, d], of the previous local model.
+        away: [n, d], of the client's previous model.
         temperature: t, above 0.
 
     Returns:
@@ -41,15 +46,15 @@ def model_contrastive(features: Tensor, toward: Tensor, away: Tensor, temperatur
 
 @dataclass
 class Moon(Method):
-    """Cross-entropy + mu * the model-contrastive term.
+    """Cross-entropy + mu * L_con (Eq. 3).
 
     Attributes:
-        contrastive_weight: mu; 0 is FedAvg.
-        temperature: of the softmax over the two similarities.
+        contrastive_weight: mu, at least 0; 0 gives FedAvg.
+        temperature: t of Eq. 3, above 0.
     """
 
     terms: ClassVar = ("l_con",)
-    memory: ClassVar = True
+    keeps_state: ClassVar = True
 
     contrastive_weight: float
     temperature: float
@@ -67,11 +72,11 @@ class Moon(Method):
     def start(self, model: nn.Module, this: LocalRound) -> None:
         if self._teachers is None:
             self._teachers = (teacher(model), teacher(model))
-        self._has_previous = bool(this.memory)
+        self._has_previous = bool(this.state)
         toward, away = self._teachers
         toward.load_state_dict(model.state_dict())
         if self._has_previous:
-            away.load_state_dict(this.memory)
+            away.load_state_dict(this.state)
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         if not self.contrastive_weight or self._teachers is None:
@@ -86,9 +91,9 @@ class Moon(Method):
     def finish(self, model: nn.Module) -> Outcome:
         if not self.contrastive_weight:
             return Outcome()
-        return Outcome(memory={name: value.clone() for name, value in model.state_dict().items()})
+        return Outcome(state={name: value.clone() for name, value in model.state_dict().items()})
 
 
 def teacher(model: nn.Module) -> nn.Module:
-    """A copy that is neither trained nor updates its statistics."""
+    """Return a copy in eval mode, without gradients; its batch-norm statistics stay fixed."""
     return copy.deepcopy(model).eval().requires_grad_(False)

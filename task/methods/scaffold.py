@@ -1,18 +1,20 @@
-"""SCAFFOLD: control variates take each client's own drift out of its steps.
+"""SCAFFOLD: control variates correct each local gradient for client drift.
 
+Loss: cross-entropy; each gradient g becomes g - c_i + c.
 Paper: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
-2020, Algorithm 1. Hooks: ``start``, ``gradients``, ``finish``, and a server half. State kept: the
-client's control variate c_i. Extra upload: its change, as large as the model. Extra compute: two
-passes over the parameters a step.
+2020, Algorithm 1.
+Hooks: ``start``, ``gradients``, ``finish``, ``server``. Client state: its control variate c_i, as
+large as the model. Broadcast: c. Extra upload: the change of c_i, as large as the model.
+Extra compute: two passes over the parameters per step.
 
-Where we decide:
+Our choices:
 
-* c_i becomes the mean of the gradients seen in the round's steps. Under plain SGD that is the
-  paper's option II, c_i - c + (x - y_i) / (K * lr), term by term; it stays a mean of gradients
-  under momentum and weight decay, where option II's division by K * lr does not.
-* c moves by each client's share in the federation's objective (1/N if all weigh alike, as in the
-  paper), so that it stays the mean of all c_i under the aggregation's own weights.
-* Control variates start from 0 and follow the trained parameters, not batch norm's statistics.
+* c_i becomes the mean of the uncorrected gradients of the round's steps. Under plain SGD this is
+  the paper's option II, c_i - c + (x - y_i) / (K * lr), term by term. With momentum or weight
+  decay it is still a mean of gradients, which option II is not.
+* c moves by each client's share in the federation's objective, so that it stays the mean of all c_i
+  under the aggregation's weights. With equal weights that is the paper's 1/N.
+* Control variates start at 0 and cover the trained parameters, not batch norm's statistics.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ from task.methods.base import (
     LocalRound,
     Method,
     Outcome,
-    ServerHalf,
+    ServerUpdate,
     Tensors,
     gradients_of,
     trained_parameters,
@@ -36,11 +38,11 @@ from task.methods.base import (
 
 @torch.no_grad()
 def correct_gradients(parameters: list[Tensor], seen: list[Tensor], drift: list[Tensor]) -> None:
-    """Add each gradient to the sum of those `seen`, then correct it by ``- c_i + c``.
+    """Add each gradient to its sum in `seen`, then subtract `drift` from it, both in place.
 
     Args:
-        parameters: after the backward pass.
-        seen: the sums so far.
+        parameters: the trained parameters, after the backward pass.
+        seen: the sums of the round's uncorrected gradients so far.
         drift: c_i - c.
     """
     own = gradients_of(parameters)
@@ -50,16 +52,16 @@ def correct_gradients(parameters: list[Tensor], seen: list[Tensor], drift: list[
 
 @dataclass
 class Scaffold(Method):
-    """Cross-entropy, its gradients corrected by the control variates."""
+    """Cross-entropy with gradients corrected by the control variates; no settings."""
 
-    memory: ClassVar = True
-    server_half: ClassVar = True
+    keeps_state: ClassVar = True
+    server_update: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         parameters = trained_parameters(model)
         self._parameters: list[Tensor] = list(parameters.values())
         self._seen = zeros(parameters)
-        self._own: Tensors = this.memory or zeros(parameters)
+        self._own: Tensors = this.state or zeros(parameters)
         common = this.broadcast or zeros(parameters)
         self._drift = [self._own[name] - common[name] for name in parameters]
         self._steps = 0
@@ -71,14 +73,14 @@ class Scaffold(Method):
     def finish(self, model: nn.Module) -> Outcome:
         new = {name: total / self._steps for name, total in self._seen.items()}
         change = {name: value - self._own[name] for name, value in new.items()}
-        return Outcome(memory=new, extra=change)
+        return Outcome(state=new, extra=change)
 
-    def server(self, weights: Tensors) -> ServerHalf:
+    def server(self, weights: Tensors) -> ServerUpdate:
         return ControlVariate(weights)
 
 
-class ControlVariate(ServerHalf):
-    """The server's control variate c, the mean of the clients'."""
+class ControlVariate(ServerUpdate):
+    """The server's control variate c, the weighted mean of the clients' c_i."""
 
     def __init__(self, weights: Tensors) -> None:
         self.state = zeros(weights)

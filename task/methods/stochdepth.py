@@ -1,12 +1,14 @@
-"""StochDepth: leave residual blocks out at random, the later the likelier.
+"""StochDepth: residual blocks are dropped at random, later blocks more often.
 
-Paper: Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016, as FedAlign's section 3 runs
-it on every client. Hooks: ``build``, ``start``, ``batch``, ``finish``. State kept, extra upload:
-none. Extra compute: less, by the blocks that are left out.
+Loss: cross-entropy of a network whose blocks are dropped for each batch.
+Paper: Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016, as FedAlign, section 3, runs
+it on every client.
+Hooks: ``build``, ``start``, ``batch``, ``finish``. Client state: none. Extra upload: none. Needs a
+residual network. Extra compute: none; the dropped blocks are saved.
 
-Where we decide: a block that stays is scaled by 1 / its keep rate while training, as
-`torchvision.ops.StochasticDepth` does, instead of by its keep rate when scored. The expectation is
-the same, and the model that leaves the federation is an ordinary one.
+Our choice: a kept block is scaled by 1 / its keep rate in training, as
+`torchvision.ops.StochasticDepth` does, instead of by its keep rate in evaluation. The expectation
+is the same, and the trained model is an ordinary network.
 """
 
 from dataclasses import dataclass
@@ -21,16 +23,21 @@ from task.models.layers.residual import ResidualNet
 
 
 def keep_rates(blocks: int, last: float) -> list[float]:
-    """The linear decay rule: block l of L is kept with rate ``1 - l / L * (1 - last)``."""
+    """Return each block's keep rate by linear decay, ``1 - l / L * (1 - last)`` for l = 1 to L.
+
+    Args:
+        blocks: L, the number of blocks.
+        last: the keep rate of the last block.
+    """
     return [1 - block / blocks * (1 - last) for block in range(1, blocks + 1)]
 
 
 @dataclass
 class StochDepth(Method):
-    """Cross-entropy of a network whose blocks are dropped anew for each batch.
+    """Cross-entropy of a network whose blocks are dropped at random for each batch.
 
     Attributes:
-        keep_rate: of the last block; 1 is FedAvg.
+        keep_rate: the probability that the last block is kept, in (0, 1]; 1 gives FedAvg.
     """
 
     residual: ClassVar = True

@@ -1,22 +1,25 @@
-"""UniVarFL: keep class probabilities varied and features spread out, on the client alone.
+"""UniVarFL: regularisers for the variance of class probabilities and the uniformity of features.
 
+Loss: cross-entropy + mu * L_HE (Eq. 3) + lambda * L_V (Eq. 1), together Eq. 4.
 Paper: Gupta, Jangid, Sethi, "UniVarFL: Uniformity and Variance Regularized Federated Learning for
-Heterogeneous Data", Eqs. 1 to 4. Hooks: ``loss``. State kept, extra upload: none. Extra compute:
-two small functions of the batch's logits and features; no second forward pass, no global model.
+Heterogeneous Data", Eqs. 1 to 4.
+Hooks: ``start``, ``loss``. Client state: none. Extra upload: none.
+Extra compute: two small functions of the batch's logits [n, D] and features [n, d]; no second
+forward pass and no copy of the global model.
 
-Where we decide what the paper leaves open:
+Our choices where the paper leaves something open:
 
-* Eq. 2 and Eq. 1 use the same (unbiased) variance, so that c = 1/D exactly for D classes.
-* Eq. 3's diagonal i = j is the constant 1/(n*eps) with gradient 0. It is left out: in float32 its
-  rounding error drowns the gradient. The recorded value is lower by that constant.
-* Eq. 3 is computed in float64. In float32, 1 - z_i.z_j carries an error of 1e-7 that its
-  reciprocal squares: rows 1e-3 apart would get a gradient wrong by 5e-4 at eps = 1e-3, duplicates
-  at eps = 1e-6 one of 2e4. In float64 every case agrees with Eq. 3 to 1e-6 relative, which is
-  float32's own rounding.
-* epsilon is 1e-3 after batch norm, where the features of a fresh projector spread out by themselves
-  and any value up to 1 trains alike. Without it (``model.norm=group``) they begin nearly parallel,
-  and the energy's gradient, in the order of eps^-1.5, throws the weights far off: there it is 0.3.
-  RESULTS.md, "Defaults", has the measurements.
+* Eqs. 1 and 2 use the same (unbiased) variance, so that c = 1/D exactly for D classes.
+* The diagonal i = j of Eq. 3 is the constant 1/(n*eps), whose gradient is 0. It is left out, since
+  in float32 its rounding error is larger than the gradient. The recorded value is lower by it.
+* Eq. 3 is computed in float64. In float32, 1 - z_i.z_j has an error of 1e-7, which the gradient of
+  the reciprocal squares: rows 1e-3 apart would get a gradient wrong by 5e-4 at eps = 1e-3, and
+  duplicates at eps = 1e-6 one wrong by 2e4. In float64 every case agrees with Eq. 3 to a relative
+  error of 1e-6, the rounding of float32.
+* epsilon is 1e-3 behind batch norm. There the features of a new projector spread out by
+  themselves, and any value up to 1 trains alike. Without batch norm (``model.norm=group``) the
+  features start nearly parallel, and the gradient of the energy, of the order of eps^-1.5, makes
+  training diverge; epsilon is then 0.3. RESULTS.md, section "Defaults", has the measurements.
 """
 
 import warnings
@@ -34,13 +37,13 @@ EPS, EPS_WITHOUT_BATCH_NORM = 1e-3, 0.3
 
 
 def classifier_variance(logits: Tensor) -> Tensor:
-    """Eq. 1: how far each class's probability varies less over the batch than one-hot ones would.
+    """Mean hinge loss on per-class probability variance below 1/D (Eq. 1).
 
-    ``mean_j max(0, c - Var(p_j))`` with c = 1/D (Eq. 2). 0 for a batch of one row, which has no
-    variance.
+    ``mean_j max(0, c - Var(p_j))`` with c = 1/D, the variance of one-hot probabilities (Eq. 2). 0
+    for a batch of one row, which has no variance.
 
     Args:
-        logits: [n, D], any float type; computed in float32 at least.
+        logits: [n, D], any float type; computed in float32.
 
     Returns:
         A scalar in [0, 1/D].
@@ -53,10 +56,10 @@ def classifier_variance(logits: Tensor) -> Tensor:
 
 
 def hyperspherical_energy(features: Tensor, eps: float) -> Tensor:
-    """Eq. 3 without its constant diagonal: the mean repulsion of features on the unit sphere.
+    """Hyperspherical energy of the features (Eq. 3), without its constant diagonal.
 
     ``1/n^2 * sum_{i != j} 1 / (1 - z_i.z_j + eps)`` with z the L2-normalised features. A row of
-    zeros has no direction: it stays at the origin and receives no gradient.
+    zeros has no direction: it stays zero and gets no gradient.
 
     Args:
         features: [n, d], any float type; computed in float64.
@@ -77,12 +80,14 @@ def hyperspherical_energy(features: Tensor, eps: float) -> Tensor:
 
 @dataclass
 class UniVarFL(Method):
-    """Eq. 4: cross-entropy + mu * L_HE + lambda * L_V. A weight of 0 leaves its term out.
+    """Cross-entropy + mu * L_HE + lambda * L_V (Eq. 4). A weight of 0 removes its term.
 
     Attributes:
-        energy_weight: mu, the weight of the hyperspherical energy.
-        variance_weight: lambda, the weight of the classifier variance; None is D/4 for D classes.
-        energy_eps: epsilon of Eq. 3; None is 1e-3 for features behind batch norm, else 0.3.
+        energy_weight: mu, the weight of the hyperspherical energy, at least 0.
+        variance_weight: lambda, the weight of the classifier variance, at least 0; None means D/4
+            for D classes.
+        energy_eps: epsilon of Eq. 3, above 0; None means 1e-3 for features behind batch norm, else
+            0.3. Below 1e-4 it warns that training may diverge.
     """
 
     terms: ClassVar = ("l_v", "l_he")
@@ -91,7 +96,7 @@ class UniVarFL(Method):
     variance_weight: float | None
     energy_eps: float | None
 
-    _usual_eps = EPS
+    _default_eps = EPS
 
     def __post_init__(self) -> None:
         if self.energy_weight < 0:
@@ -101,25 +106,25 @@ class UniVarFL(Method):
         if self.energy_eps is None:
             return
         if self.energy_eps <= 0:
-            refuse(self, "energy_eps", "must be above 0, or null for the network's usual one")
+            refuse(self, "energy_eps", "must be above 0, or null for the default of the network")
         if self.energy_eps < 1e-4:
             warnings.warn(
-                f"method.energy_eps={self.energy_eps:g} is below 1e-4: features that nearly "
-                "coincide get gradients in the order of eps^-1.5, and training may diverge",
+                f"method.energy_eps={self.energy_eps:g} is below 1e-4: nearly identical features "
+                "get gradients of the order of eps^-1.5, and training may diverge",
                 stacklevel=2,
             )
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         normalised = any(isinstance(layer, nn.BatchNorm1d) for layer in model.modules())
-        self._usual_eps = EPS if normalised else EPS_WITHOUT_BATCH_NORM
+        self._default_eps = EPS if normalised else EPS_WITHOUT_BATCH_NORM
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
-        """L_V on the logits and L_HE on the features."""
+        """Return L_V of the logits and L_HE of the features."""
         weight = out.logits.shape[1] / 4 if self.variance_weight is None else self.variance_weight
         terms = {}
         if weight:
             terms["l_v"] = Term(classifier_variance(out.logits), weight)
         if self.energy_weight:
-            energy = hyperspherical_energy(out.features, self.energy_eps or self._usual_eps)
+            energy = hyperspherical_energy(out.features, self.energy_eps or self._default_eps)
             terms["l_he"] = Term(energy, self.energy_weight)
         return terms

@@ -1,1 +1,1 @@
-"""Models: one file each. Every network returns `Output` (logits, features, maps)."""
+"""Which networks can be trained?"""

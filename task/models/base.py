@@ -1,4 +1,4 @@
-"""What every model shares: its output, its projector and how it is built."""
+"""The parts that all models share: their output, their settings and their projector."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from task.models.layers.norm import GROUPS, Norm, norm_1d
 
 
 class Output(NamedTuple):
-    """A model's answer to a batch of n images.
+    """A network's output for a batch of n images.
 
     Attributes:
         logits: [n, D], one column per class.
-        features: [n, d], the projector's output, which the classifier reads.
+        features: [n, d], the projector's output and the classifier's input.
         maps: [n, C, h, w], the last convolution's output, before pooling.
-        stage_input: [n, C', h', w'], what the last stage of a residual network was given; None for
-            a network without stages.
+        stage_input: [n, C', h', w'], the input of the last stage of a residual network; None for
+            other networks.
     """
 
     logits: Tensor
@@ -29,14 +29,14 @@ class Output(NamedTuple):
 
 @dataclass
 class ModelSettings(ABC):
-    """The settings of one architecture, and how to build it.
+    """The settings of one architecture; builds the network.
 
-    Every network has a ``projector`` and, after it, a ``classifier``, a linear layer.
+    Every network ends in a ``projector`` and a ``classifier``, which is a linear layer.
 
     Attributes:
-        least_image_size: height and width below which no image passes through.
-        residual: whether it is a `task.models.layers.residual.ResidualNet`.
-        features: the projector's width.
+        least_image_size: the smallest height and width of an image, in pixels.
+        residual: whether the network is a `task.models.layers.residual.ResidualNet`.
+        features: d, the width of the projector, at least 1.
         norm: ``batch``, or ``group``, which keeps no statistics of the data.
     """
 
@@ -55,11 +55,17 @@ class ModelSettings(ABC):
 
     @abstractmethod
     def build(self, channels: int, classes: int) -> nn.Module:
-        """A freshly initialised network for images of `channels` channels and `classes` classes."""
+        """Return a new network for images of `channels` channels in `classes` classes.
+
+        Its weights are drawn from PyTorch's global CPU generator.
+        """
 
 
 def projector(inputs: int, width: int, norm: Norm) -> nn.Sequential:
-    """Two fully connected layers, each with normalisation and ReLU (UniVarFL, section 4)."""
+    """Return two linear layers, each with normalisation and ReLU (UniVarFL, section 4).
+
+    Maps [n, inputs] to features [n, width].
+    """
     return nn.Sequential(
         nn.Linear(inputs, width, bias=False),
         norm_1d(norm, width),

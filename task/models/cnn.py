@@ -1,4 +1,8 @@
-"""The light CNN of UniVarFL and FedUV (STL-10, PACS): eight convolutions, projector, classifier."""
+"""The light CNN of UniVarFL and FedUV for STL-10 and PACS.
+
+Eight convolutions with normalisation and ReLU, mean pooling, projector, classifier. The smallest
+image is 32x32.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +12,7 @@ from torch import Tensor, nn
 from task.models.base import ModelSettings, Output, projector
 from task.models.layers.norm import Norm, norm_2d
 
-# (kernel, stride, output channels) of each convolution. None is padded: 32x32 is the least input.
+# (kernel, stride, output channels) of each convolution; none is padded.
 LAYERS = (
     (3, 1, 16),
     (1, 1, 16),
@@ -22,7 +26,7 @@ LAYERS = (
 
 
 class Cnn(nn.Module):
-    """Images [n, C, H, W] with H, W >= 32 to `Output`; maps have 64 channels."""
+    """Maps images [n, C, H, W], H and W at least 32, to `Output`; its maps have 64 channels."""
 
     def __init__(self, channels: int, classes: int, features: int, norm: Norm = "batch") -> None:
         super().__init__()
@@ -43,7 +47,7 @@ class Cnn(nn.Module):
 
 @dataclass
 class CnnSettings(ModelSettings):
-    """Settings of the light CNN; 256 features in the paper."""
+    """Settings of the light CNN; the papers use 256 features."""
 
     least_image_size: ClassVar[int] = 32
 

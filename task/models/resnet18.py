@@ -1,4 +1,8 @@
-"""ResNet-18 as FedUV runs it on CIFAR-100 and HAM10000: 3x3 stem, every stage at stride 2."""
+"""ResNet-18 as FedUV runs it on CIFAR-100 and HAM10000.
+
+3x3 stem at stride 1, no max-pool, four stages of two basic blocks, each stage at stride 2. The
+smallest image is 16x16.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +12,7 @@ from task.models.layers.residual import Basic, ResidualSettings
 
 @dataclass
 class ResNet18Settings(ResidualSettings):
-    """Settings of ResNet-18; 512 features in the paper."""
+    """Settings of ResNet-18; FedUV uses 512 features."""
 
     least_image_size: ClassVar = 16
     stem: ClassVar = (64, 3, 1)

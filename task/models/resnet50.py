@@ -1,4 +1,8 @@
-"""ResNet-50 as UniVarFL and FedUV run it on Tiny ImageNet and Office-Home: no max-pool."""
+"""ResNet-50 as UniVarFL and FedUV run it on Tiny ImageNet and Office-Home.
+
+7x7 stem at stride 2, no max-pool, four stages of 3, 4, 6 and 3 bottleneck blocks. The smallest
+image is 16x16.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +12,7 @@ from task.models.layers.residual import Bottle, ResidualSettings
 
 @dataclass
 class ResNet50Settings(ResidualSettings):
-    """Settings of ResNet-50; 2048 features in the paper."""
+    """Settings of ResNet-50; the papers use 2048 features."""
 
     least_image_size: ClassVar = 16
     stem: ClassVar = (64, 7, 2)

@@ -1,4 +1,7 @@
-"""ResNet-56 as FedAlign runs it on CIFAR: three stages of six bottleneck blocks (FedML's)."""
+"""ResNet-56 as FedAlign runs it on CIFAR, from FedML.
+
+3x3 stem at stride 1, no max-pool, three stages of six bottleneck blocks. The smallest image is 8x8.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +11,7 @@ from task.models.layers.residual import Bottle, ResidualSettings
 
 @dataclass
 class ResNet56Settings(ResidualSettings):
-    """Settings of ResNet-56, made for 32x32."""
+    """Settings of ResNet-56, designed for 32x32 images."""
 
     least_image_size: ClassVar = 8
     stem: ClassVar = (16, 3, 1)

@@ -1,4 +1,4 @@
-"""What fails in a run, when and how: drawn from a seed."""
+"""Schedules of what fails in a run, and when, drawn from a seed."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ SIMULATED = (
 
 @dataclass(frozen=True)
 class Fault:
-    """A client's reply in a round goes wrong."""
+    """A fault in one client's reply in one round."""
 
     round: int
     client: int
@@ -27,7 +27,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Interruption:
-    """The run is ended some seconds into a round; it is resumed."""
+    """An interruption some seconds after a round starts; the run is resumed."""
 
     round: int
     kind: str
@@ -36,13 +36,13 @@ class Interruption:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One run's misfortunes.
+    """The faults and interruptions of one run.
 
     Attributes:
-        seed: it was drawn from.
+        seed: the seed of the draw.
         words: the run's overrides.
-        faults: of its clients.
-        interruptions: of its server, by round.
+        faults: those of its clients.
+        interruptions: those of its server, ordered by round.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class Schedule:
 
 
 def draw(seed: int) -> Schedule:
-    """A schedule. Every second one is made of interruptions alone."""
+    """Draw a schedule; those of even seeds have no faults, only interruptions."""
     random = numpy_generator(seed, "chaos")
     method = METHODS[random.integers(len(METHODS))]
     among = MEANS if method in ("scaffold", "feddyn") else MEANS + ROBUST

@@ -1,4 +1,4 @@
-"""A run that suffers a schedule in processes of its own, and what is wrong with what came of it."""
+"""Run an experiment in its own processes under a schedule, and check what it leaves."""
 
 import contextlib
 import csv
@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from server_app.checkpoint import checkpoints, read_checkpoint
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
+from server_app.config.resuming import whole_words
 from server_app.engines import inprocess
-from server_app.resuming import whole_words
-from server_app.run_record import read_record, rounds_done
+from server_app.engines.train import train_experiment
+from server_app.runs.checkpoint import checkpoints, read_checkpoint
+from server_app.runs.records.record import read_record
+from server_app.runs.records.tables import count_rounds
 from server_app.sweep.forking import CONTEXT
-from server_app.train import train_experiment
 from task.errors import ConfigError, RunError
 from tests.chaos.schedule import ROUNDS, Interruption, Schedule
 from tests.chaos.tampering import ChaoticGrid
@@ -34,14 +35,14 @@ ROOMY = "64m"
 
 
 def child(words: list[str], faults: list[tuple[int, int, str]], place: Path) -> None:
-    """Train in this process as ``univarfl train`` does, on a grid that goes wrong."""
+    """Train in this process as ``univarfl train`` does, on a grid with faults."""
     with (place / "said.txt").open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ["UNIVARFL_MEMORY"] = str(place / "memory")
     os.environ["UNIVARFL_CACHE"] = str(place.parent / "cache")
-    chaotic = partial(ChaoticGrid, faults=faults, told=place / "bad.jsonl")
+    chaotic = partial(ChaoticGrid, faults=faults, log=place / "bad.jsonl")
     setattr(inprocess, "InProcessGrid", chaotic)  # noqa: B010  (its type is another)
     try:
         train_experiment(compose_experiment(words), words)
@@ -56,13 +57,13 @@ def child(words: list[str], faults: list[tuple[int, int, str]], place: Path) -> 
 
 
 class Sufferer:
-    """One run.
+    """One run under a schedule.
 
     Args:
-        schedule: what it suffers.
-        images: the data set.
-        place: a directory of its own.
-        disk: whether its records lie on a small disk of their own, which can be filled.
+        schedule: the faults and interruptions.
+        images: the data set's directory.
+        place: the run's own directory.
+        disk: whether its records are on a small disk of their own, which can be filled.
     """
 
     def __init__(self, schedule: Schedule, images: Path, place: Path, disk: bool) -> None:
@@ -75,7 +76,7 @@ class Sufferer:
         ]  # fmt: skip
 
     def suffer(self) -> list[str]:
-        """Live through it; what is wrong with what came of it."""
+        """Run until it ends; return a description of everything that is wrong."""
         if self.disk:
             subprocess.run(
                 ["mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "x", self.runs], check=True
@@ -125,7 +126,7 @@ class Sufferer:
     def _interrupt(self, interruption: Interruption, process: ForkServerProcess) -> None:
         deadline = time.monotonic() + SECONDS
         while process.is_alive() and self._round() < interruption.round:
-            assert time.monotonic() < deadline, "the round has not come"
+            assert time.monotonic() < deadline, "the round did not start"
             time.sleep(0.01)
         time.sleep(interruption.seconds)
         if interruption.kind == "disk" and self.disk:
@@ -142,14 +143,14 @@ class Sufferer:
                 )
 
     def _round(self) -> int:
-        """The round that is under way; 0 before the first."""
+        """Return the current round; 0 before the first."""
         with contextlib.suppress(OSError):
             text = (self.directory / "rounds.csv").read_text()
-            return rounds_done(self.directory) + (",test," in text)
+            return count_rounds(self.directory) + (",test," in text)
         return 0
 
     def status(self) -> str:
-        """What the record says; empty where there is none."""
+        """Return the record's status; empty if there is no record."""
         with contextlib.suppress(OSError):
             return str(read_record(self.directory)["status"])
         return ""
@@ -162,7 +163,7 @@ class Sufferer:
 
     def _wrongs(self, code: int) -> list[str]:
         if "Traceback" in self._said():
-            return ["a traceback reached the person"]
+            return ["a traceback was printed"]
         if code not in (0, FAILED, INTERRUPTED, -signal.SIGKILL):
             return [f"it ended with {code}: {self._said()[-300:]}"]
         if not (self.directory / "run.json").exists():
@@ -207,11 +208,11 @@ class Sufferer:
             return list(csv.DictReader(file))
 
     def sha256(self) -> str:
-        """The final model's hash; empty where there is none."""
+        """Return the final model's SHA-256; empty if there is none."""
         return str(read_record(self.directory).get("model_sha256", ""))
 
-    def told(self) -> str:
-        """The schedule in a line."""
+    def description(self) -> str:
+        """Return the schedule in one line."""
         events = [f"{one.kind}@{one.round}" for one in self.schedule.interruptions]
         events += [f"{one.kind}@{one.round}/{one.client}" for one in self.schedule.faults]
         return f"{self.schedule.seed}: {shlex.join(self.schedule.words[-6:])}: {' '.join(events)}"

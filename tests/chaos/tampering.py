@@ -1,96 +1,111 @@
-"""Replies that went wrong on their way, as a failing or hostile client would send them."""
+"""Invalid replies, as a failing or hostile client would send them."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
+import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
+from torch import Tensor
 
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.weights import Weights, pack, unpack
-from task import wire
+from server_app.flower.internals import ErrorCode, set_message_id
+from task.protocol.base import DATA, HEADER, JSON, Packed
+from task.protocol.messages import SUM
+from task.protocol.tensors import PackedTensors
 
 Tamper = Callable[[Message, str, int], None]
 
 
-def on_arrays(change: Callable[[Weights], Weights]) -> Tamper:
-    """What is done to the arrays that a reply holds for a client, or for the sum that it is in."""
+def header(message: Message) -> dict[str, Any]:
+    """Return a message's fields."""
+    found: dict[str, Any] = json.loads(Packed.of(message.content).header)
+    return found
+
+
+def write_header(reply: Message, fields: dict[str, Any]) -> None:
+    """Change a reply's fields, whether or not that is allowed."""
+    reply.content[HEADER] = ConfigRecord({JSON: json.dumps(fields).encode()})
+
+
+def write_array(reply: Message, key: str, data: bytes) -> None:
+    """Change the bytes of one of a reply's arrays."""
+    reply.content[key] = ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
+
+
+def on_arrays(change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Tamper:
+    """Return a change of the arrays that a reply holds for a client, or for its sum."""
 
     def tamper(reply: Message, key: str, client: int) -> None:
-        found = cast(ArrayRecord, reply.content[key])
-        reply.content[key] = pack(change(unpack(found)))
+        tensors = PackedTensors(Packed.of(reply.content).arrays[key]).unpack()
+        write_array(reply, key, PackedTensors.of(change(tensors)).data)
 
     return tamper
 
 
 def on_row(name: str, value: Any) -> Tamper:
-    """What is done to one cell of a client's row."""
+    """Return a change of one field of a client's row."""
 
     def tamper(reply: Message, key: str, client: int) -> None:
-        table = dict(cast(ConfigRecord, reply.content[wire.CLIENTS]))
-        place = cast(list[int], table["client"]).index(client)
-        column: list[Any] = list(cast(list[Any], table[name]))
-        column[place] = value
-        reply.content[wire.CLIENTS] = ConfigRecord({**table, name: column})
+        fields = header(reply)
+        (row,) = (row for row in fields["rows"] if row["client"] == client)
+        row[name] = value
+        write_header(reply, fields)
 
     return tamper
 
 
-def first(weights: Weights, value: Callable[[Any], Any]) -> Weights:
-    """The weights with their first array changed."""
+def first(weights: dict[str, Tensor], value: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Return the weights with their first array changed."""
     name = min(weights)
-    return {**weights, name: np.asarray(value(weights[name]))}
+    return {**weights, name: value(weights[name])}
 
 
-def hole(array: Any) -> Any:
-    """NaN where there is such a thing, else what no sum can be."""
-    return np.full_like(array, np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).min)
+def invalid(tensor: Tensor) -> Tensor:
+    """Return NaN in every element, or the least integer."""
+    if tensor.is_floating_point():
+        return torch.full_like(tensor, torch.nan)
+    return torch.full_like(tensor, torch.iinfo(tensor.dtype).min)
 
 
 def garbled(reply: Message, key: str, client: int) -> None:
-    """Bytes that are no model."""
-    reply.content[key] = ArrayRecord({wire.PACKED: Array(np.arange(99, dtype=np.uint8))})
+    """Replace the model by bytes that are not a model."""
+    write_array(reply, key, bytes(range(99)))
 
 
 def emptied(reply: Message, key: str, client: int) -> None:
-    """Nothing at all."""
+    """Delete everything."""
     for name in list(reply.content):
         del reply.content[name]
 
 
 def stale(reply: Message, key: str, client: int) -> None:
-    """A reply to another round's message."""
-    about = dict(cast(ConfigRecord, reply.content[wire.ABOUT]))
-    reply.content[wire.ABOUT] = ConfigRecord({**about, "round": cast(int, about["round"]) - 1})
+    """Reply to another round's message."""
+    fields = header(reply)
+    write_header(reply, {**fields, "round": fields["round"] - 1})
 
 
 def foreign(reply: Message, key: str, client: int) -> None:
-    """A reply by other code."""
-    about = dict(cast(ConfigRecord, reply.content[wire.ABOUT]))
-    reply.content[wire.ABOUT] = ConfigRecord({**about, "fingerprint": "0" * 64})
+    """Reply as other code would."""
+    write_header(reply, {**header(reply), "fingerprint": "0" * 64})
 
 
 def twice(reply: Message, key: str, client: int) -> None:
-    """A client that is named twice."""
-    table = dict(cast(ConfigRecord, reply.content[wire.CLIENTS]))
-    doubled: dict[str, Any] = {
-        name: [*cast(list[Any], column)] * 2 for name, column in table.items()
-    }
-    reply.content[wire.CLIENTS] = ConfigRecord(doubled)
+    """Name each client twice."""
+    fields = header(reply)
+    write_header(reply, {**fields, "rows": fields["rows"] * 2})
 
 
 FAULTS: dict[str, Tamper | None] = {
-    "shape": on_arrays(lambda weights: first(weights, lambda value: np.stack([value, value]))),
-    "dtype": on_arrays(lambda weights: first(weights, lambda value: value.astype(np.float16))),
+    "shape": on_arrays(lambda weights: first(weights, lambda value: torch.stack([value, value]))),
+    "dtype": on_arrays(lambda weights: first(weights, lambda value: value.to(torch.float16))),
     "names": on_arrays(lambda weights: {f"other.{name}": v for name, v in weights.items()}),
     "negative": on_row("examples", -4),
     "huge": on_row("examples", 10**15),
-    "nan_loss": on_row("loss/ce", float("nan")),
-    "nan": on_arrays(lambda weights: {name: hole(value) for name, value in weights.items()}),
+    "nan_loss": on_row("losses", {"ce": float("nan")}),
+    "nan": on_arrays(lambda weights: {name: invalid(value) for name, value in weights.items()}),
     "garbled": garbled,
     "emptied": emptied,
     "stale": stale,
@@ -111,13 +126,13 @@ WHOLE = {
 
 
 class ChaoticGrid(InProcessGrid):
-    """A grid whose replies go wrong as a schedule says.
+    """A grid that makes some replies invalid.
 
     Args:
-        client_app: the real one.
-        supernodes: how many.
+        client_app: the real ClientApp.
+        supernodes: the number of SuperNodes.
         faults: (round, client, kind).
-        told: where it writes which clients of which round must not count.
+        log: the file that lists each (round, client) whose reply must not count.
     """
 
     def __init__(
@@ -125,15 +140,15 @@ class ChaoticGrid(InProcessGrid):
         client_app: ClientApp,
         supernodes: int,
         faults: Sequence[tuple[int, int, str]],
-        told: Path,
+        log: Path,
     ) -> None:
         super().__init__(client_app, supernodes)
-        self._faults, self._told = faults, told
+        self._faults, self._log = faults, log
         self._held: set[str] = set()
         self._again: list[Message] = []
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the grid does, less what is overdue, and with what comes twice."""
+        """Pull replies without those that are late, and with those that come twice."""
         again, self._again = self._again, []
         there = [one for one in message_ids if one not in self._held]
         found = [*again, *(super().pull_messages(there) if there else [])]
@@ -143,18 +158,18 @@ class ChaoticGrid(InProcessGrid):
         reply = super()._handle(message)
         if message.metadata.message_type != "train" or reply.has_error():
             return reply
-        asked = message.content.config_records[wire.REQUEST]
+        asked = header(message)
         for server_round, client, kind in self._faults:
-            if server_round == asked["round"] and client in cast(list[int], asked["clients"]):
+            if server_round == asked["round"] and client in asked["clients"]:
                 reply = self._tampered(message, reply, client, kind)
                 if reply.has_error():
                     break
         return reply
 
     def _tampered(self, message: Message, reply: Message, client: int, kind: str) -> Message:
-        asked = message.content.config_records[wire.REQUEST]
+        asked = header(message)
         summed = bool(asked["shares"])
-        key = wire.key(wire.ARRAYS, wire.SUM if summed else client)
+        key = f"weights/{SUM if summed else client}"
         if kind == "repeated":
             self._again.append(reply)
             return reply
@@ -167,8 +182,8 @@ class ChaoticGrid(InProcessGrid):
             self._held.add(message.metadata.message_id)
         else:
             reply = Message(Error(ErrorCode.UNKNOWN, "the worker is gone"), reply_to=message)
-            reply.metadata.__dict__["_message_id"] = f"{message.metadata.message_id}-gone"
-        bad = cast(list[int], asked["clients"]) if summed or kind in WHOLE else [client]
-        with self._told.open("a") as file:
+            set_message_id(reply, f"{message.metadata.message_id}-gone")
+        bad = asked["clients"] if summed or kind in WHOLE else [client]
+        with self._log.open("a") as file:
             file.writelines(f"{json.dumps([asked['round'], one])}\n" for one in bad)
         return reply

@@ -1,4 +1,4 @@
-"""A run through Flower and Ray that suffers one interruption, and is gone on with if need be."""
+"""Interrupt a run through Flower and Ray once, and resume it if it did not complete."""
 
 import contextlib
 import os
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from server_app.run_record import read_record, rounds_done
-from tests.machines import UNIVARFL
+from server_app.runs.records.record import read_record
+from server_app.runs.records.tables import count_rounds
+from tests.processes import UNIVARFL
 
 KINDS = ("worker", "sigterm", "kill", "hang")
 SECONDS = 300.0
@@ -18,21 +19,21 @@ HELD_SECONDS = 5.0
 
 
 def suffered(words: list[str], directory: Path, kind: str, server_round: int) -> list[str]:
-    """Train, do it in that round, and go on until the run is completed; what was printed.
+    """Train, interrupt the run, and resume it until it completes; return what was printed.
 
     Args:
-        words: the run's overrides, its place and id among them.
-        directory: where its record will lie.
-        kind: a Ray worker is killed, the command is told to end, it is killed with all that it
-            started, or the storage of client memories hangs for whoever reads it then.
-        server_round: after this one.
+        words: the run's overrides, with ``output_dir`` and ``run_id``.
+        directory: the run's directory.
+        kind: ``worker`` kills a Ray worker, ``sigterm`` terminates the command, ``kill`` kills it
+            with all its processes, ``hang`` blocks reads of client state for a while.
+        server_round: the round after which it happens.
     """
     said = []
     with begun(words, directory) as run:
         process = psutil.Process(run.pid)
         deadline = time.monotonic() + SECONDS
-        while rounds_done(directory) < server_round and run.poll() is None:
-            assert time.monotonic() < deadline, "the round has not come"
+        while count_rounds(directory) < server_round and run.poll() is None:
+            assert time.monotonic() < deadline, "the round did not end"
             time.sleep(0.02)
         if kind == "hang":
             hold_storage(memory_of(directory))
@@ -46,7 +47,7 @@ def suffered(words: list[str], directory: Path, kind: str, server_round: int) ->
 
 
 def begun(words: list[str], directory: Path) -> "subprocess.Popen[str]":
-    """``univarfl train``, its client memory beside the runs."""
+    """Start ``univarfl train`` with its client state beside the runs."""
     environment = {**os.environ, "UNIVARFL_MEMORY": str(memory_of(directory))}
     return subprocess.Popen(
         [UNIVARFL, "train", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -55,15 +56,15 @@ def begun(words: list[str], directory: Path) -> "subprocess.Popen[str]":
 
 
 def memory_of(directory: Path) -> Path:
-    """Where the run's client memories are kept."""
+    """Return the directory of the run's client state."""
     return directory.parent / "memory"
 
 
 def hold_storage(memory: Path) -> None:
-    """Pipes in the place of client memories for a while: who opens one waits for ever."""
+    """Replace files of client state by pipes for a while; opening one of these blocks."""
     held = []
     for path in memory.glob("*/client-*/*.safetensors"):
-        with contextlib.suppress(FileNotFoundError):  # its client has just taken the next step
+        with contextlib.suppress(FileNotFoundError):  # its client has just replaced it
             path.rename(path.with_suffix(".aside"))
             os.mkfifo(path)
             held.append(path)
@@ -73,7 +74,7 @@ def hold_storage(memory: Path) -> None:
 
 
 def strike(process: psutil.Process, kind: str) -> None:
-    """Do it."""
+    """Kill or terminate the run, as `kind` says."""
     family = process.children(recursive=True)
     with contextlib.suppress(psutil.NoSuchProcess):
         if kind == "worker":

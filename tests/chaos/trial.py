@@ -1,4 +1,4 @@
-"""One schedule tried, and compared with the same run when nobody interrupts it."""
+"""Run one schedule, and compare the result with an uninterrupted run."""
 
 import os
 import shutil
@@ -11,11 +11,11 @@ from tests.chaos.schedule import draw
 from tests.chaos.suffering import Sufferer
 from tests.task.data import making
 
-NEEDED = ("tests.chaos.suffering", "matplotlib.pyplot")  # by runs, imported once for all of them
+NEEDED = ("tests.chaos.suffering", "matplotlib.pyplot")  # imported once for all runs
 
 
 def small_disks_allowed() -> bool:
-    """Whether this process may mount a file system."""
+    """Return whether this process may mount a file system."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return False
     with tempfile.TemporaryDirectory() as place:
@@ -27,12 +27,12 @@ def small_disks_allowed() -> bool:
 
 
 def images_in(place: Path) -> Path:
-    """A small data set of three classes."""
+    """Create a small data set of three classes."""
     return making.tree(place / "images", ["cat", "dog", "fox"], 24)
 
 
 def tried(seed: int, images: Path, place: Path, disk: bool) -> tuple[str, list[str]]:
-    """What a schedule was and how it ended, and what is wrong with that."""
+    """Run a schedule; return a description of it and of everything that is wrong."""
     schedule = draw(seed)
     run = Sufferer(schedule, images, place / f"{seed}", disk)
     wrong = run.suffer()
@@ -45,4 +45,4 @@ def tried(seed: int, images: Path, place: Path, disk: bool) -> tuple[str, list[s
         wrong += whole.suffer()
         if run.sha256() != whole.sha256():
             wrong.append(f"{seed}: other bits than without the interruptions")
-    return f"{run.told()}: {ended}", wrong
+    return f"{run.description()}: {ended}", wrong

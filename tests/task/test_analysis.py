@@ -1,4 +1,4 @@
-"""Curvature held to an exact Hessian; spread, drift and cost to values worked out by hand."""
+"""Curvature compared with an exact Hessian; spread, drift and cost with values by hand."""
 
 import math
 from itertools import combinations
@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor, nn
 
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
 from task.analysis.cost import operations, training_cost
 from task.analysis.curvature import (
     Hessian,
@@ -25,10 +25,10 @@ from task.analysis.landscape import losses_around
 from task.analysis.spread import class_variances, uniformity
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
-from task.evaluation import evaluate
 from task.methods.base import LocalRound
 from task.models.base import Output
-from task.worker import Worker
+from task.training.evaluation import evaluate
+from task.training.worker import Worker
 
 CLIENTS = 3
 
@@ -74,7 +74,7 @@ def images() -> DeviceImages:
 
 @pytest.fixture(scope="module")
 def model(images: DeviceImages) -> nn.Module:
-    """Trained for a while, so that there is something to curve."""
+    """Return a trained model, whose loss has some curvature."""
     torch.manual_seed(0)
     tiny = Tiny()
     x, y = images[torch.arange(90)]
@@ -91,7 +91,7 @@ def positions_of(client: int) -> Tensor:
 
 
 def exact_hessian(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tensor:
-    """All second derivatives, by autograd, one row after another."""
+    """Return all second derivatives, computed row by row with autograd."""
     x, y = images[positions]
     parameters = list(model.parameters())
     loss = F.cross_entropy(model(x).logits, y)
@@ -147,7 +147,7 @@ class TestCurvature:
 
 @pytest.mark.parametrize("name", ["cnn", "resnet56"])
 def test_a_real_networks_diagonal_is_that_of_its_hessian(name: str) -> None:
-    """Shortcuts and all, at entries from the first layer to the last."""
+    """Checks entries from the first layer to the last, with shortcuts in between."""
     words = [f"model={name}", "method=fedavg", *(["data.image_size=8"] if name != "cnn" else [])]
     worker = Worker(compose_experiment(words).local())
     model, positions = worker.model, worker.images.index(worker.data.clients[0].train[:6])
@@ -163,7 +163,7 @@ def test_a_real_networks_diagonal_is_that_of_its_hessian(name: str) -> None:
 
 
 class Smooth(nn.Module):
-    """Without a ReLU, at whose kinks second differences say nothing of second derivatives."""
+    """No ReLU: at its kinks, second differences are not second derivatives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Smooth(nn.Module):
 
 
 def test_the_landscape_bends_as_the_eigenvalues_say(images: DeviceImages) -> None:
-    """Second differences of the loss are the eigenvalues, and the model stays as it was."""
+    """Second differences of the loss are the eigenvalues, and the model is restored."""
     torch.manual_seed(0)
     smooth, step = Smooth(), 0.05
     positions = positions_of(0)
@@ -237,7 +237,7 @@ def test_drift_is_what_scipy_finds() -> None:
 
 
 def test_costs_are_as_the_methods_say() -> None:
-    """MOON runs the network three times and keeps two more of it; FedProx keeps its weights."""
+    """MOON runs three forward passes and stores two more models; FedProx stores the weights."""
     cost = {
         method: training_cost(compose_experiment([f"method={method}"]).local(), 3, 32, 10)
         for method in ("fedavg", "fedprox", "moon", "univarfl")
@@ -253,7 +253,7 @@ def test_costs_are_as_the_methods_say() -> None:
 
 @pytest.mark.parametrize("name", ["fedavg", "univarfl", "feduv", "mixup"])
 def test_a_full_batch_costs_what_it_would_if_it_were_counted(name: str) -> None:
-    """Pairs of images grow with the square of the batch."""
+    """The number of pairs of images grows with the square of the batch size."""
     words = [f"method={name}", "batch_size=24"]
     config = compose_experiment(words).local()
     method, generator = config.local_method(), torch.Generator()

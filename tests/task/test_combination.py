@@ -1,4 +1,4 @@
-"""Several methods at once."""
+"""Combinations of several methods."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
 from task.combination import Combination, conflict
 from task.methods.base import LocalRound, Method, Outcome
 from task.methods.fedalign import FedAlign
@@ -17,7 +17,7 @@ from task.models.resnet56 import ResNet56Settings
 
 
 def test_bounds_on_gradients_come_after_all_that_adds_to_them() -> None:
-    """FedAlign clips at 1; FedProx, with the weights far from the global ones, adds much more."""
+    """FedAlign clips at 1; FedProx adds a much larger gradient far from the global weights."""
     model = ResNet56Settings(32, "batch").build(1, 10)
     clip = FedAlign(alignment_weight=0.45, width=0.25, power_iterations=2, max_gradient_norm=1.0)
     both = Combination({"fedalign": clip, "fedprox": FedProx(proximal_weight=1.0)})
@@ -34,21 +34,21 @@ def test_bounds_on_gradients_come_after_all_that_adds_to_them() -> None:
 def test_each_member_finds_its_own_memory() -> None:
     class Keeper(Method):
         def start(self, model: nn.Module, this: LocalRound) -> None:
-            self.found = dict(this.memory)
+            self.found = dict(this.state)
 
         def finish(self, model: nn.Module) -> Outcome:
-            return Outcome(memory={"x": torch.tensor(float(id(self)))})
+            return Outcome(state={"x": torch.tensor(float(id(self)))})
 
     one, other = Keeper(), Keeper()
     both = Combination({"one": one, "other": other})
     model = nn.Linear(1, 1)
     both.start(model, LocalRound(1, 0, torch.Generator()))
     assert one.found == other.found == {}
-    memory = both.finish(model).memory
-    assert memory.keys() == {"one/x", "other/x"}
-    both.start(model, LocalRound(2, 0, torch.Generator(), memory=memory))
-    assert one.found == {"x": memory["one/x"]}
-    assert other.found == {"x": memory["other/x"]}
+    state = both.finish(model).state
+    assert state.keys() == {"one/x", "other/x"}
+    both.start(model, LocalRound(2, 0, torch.Generator(), state=state))
+    assert one.found == {"x": state["one/x"]}
+    assert other.found == {"x": state["other/x"]}
 
 
 def test_methods_that_share_a_setting_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The networks: shapes, narrower versions, dropped blocks, normalisation."""
+"""Networks: shapes, narrower versions, dropped blocks, normalisation."""
 
 import copy
 
@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from server_app.choices import choices
-from server_app.composition import compose_experiment
+from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
 from task.models.base import ModelSettings
 from task.models.cnn import Cnn
 from task.models.layers.narrow import kept, narrow
@@ -26,7 +26,7 @@ def settings(name: str, *overrides: str) -> ModelSettings:
 
 
 def small(norm: Norm = "batch") -> ResidualNet:
-    """A network whose branches are not at 0 any more."""
+    """Return a network whose residual branches are not 0."""
     model = ResNet56Settings(32, norm).build(1, 5)
     for block in model.blocks():
         nn.init.ones_(block.last_norm.weight)

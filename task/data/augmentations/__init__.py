@@ -1,1 +1,1 @@
-"""Ways to vary training images: one file each."""
+"""How are training images augmented, by one augmentation per file?"""

@@ -1,4 +1,4 @@
-"""What every augmentation does: draw changes for an epoch, then make them batch by batch."""
+"""The interface of all augmentations: draw changes for an epoch, then apply them to batches."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,16 +12,21 @@ from torch import Tensor
 class Augmentation(ABC):
     """The settings of one augmentation.
 
-    The draw is made on the CPU, once an epoch, so that it is the same whatever the device and the
-    batches; the change is made to whole batches on the device.
+    Changes are drawn on the CPU, once per epoch, so that they depend neither on the device nor on
+    the batches. They are applied to whole batches on the device.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     @abstractmethod
     def draw(self, images: int, generator: torch.Generator) -> Tensor:
-        """What to do to each image: [images, ...] int64."""
+        """Return the change of each image: [images, ...] int64."""
 
     @abstractmethod
     def apply(self, pixels: Tensor, changes: Tensor) -> Tensor:
-        """The changed images: [n, H, W, C] uint8, as `pixels` are; `changes` are n drawn rows."""
+        """Return the changed images, [n, H, W, C] uint8.
+
+        Args:
+            pixels: [n, H, W, C] uint8.
+            changes: the n rows of `draw` that belong to these images.
+        """

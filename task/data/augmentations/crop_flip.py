@@ -1,4 +1,4 @@
-"""Random crop with padding and random horizontal flip, as all three papers train."""
+"""Random crop with padding and random horizontal flip, as in all three papers."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from task.errors import refuse
 
 @dataclass
 class CropFlip(Augmentation):
-    """Shift each image by up to `padding` pixels in both directions; mirror half of them.
+    """Shift each image by up to `padding` pixels in both directions, and flip half of them.
 
     Attributes:
-        padding: what moves in from outside is black.
+        padding: pixels of black that are added on each side before the crop.
     """
 
     padding: int
@@ -30,7 +30,7 @@ class CropFlip(Augmentation):
         return torch.cat([shifts, flips], dim=1)
 
     def apply(self, pixels: Tensor, changes: Tensor) -> Tensor:
-        # Every pixel's place in the padded batch, as one index: half the time of three indexes.
+        # One flat index into the padded batch takes half the time of three indexes.
         count, height, width, channels = pixels.shape
         edge = self.padding
         padded = F.pad(pixels, (0, 0, edge, edge, edge, edge))

@@ -1,4 +1,4 @@
-"""No augmentation: digits, for one, must not be mirrored."""
+"""No augmentation, for images such as digits, which must not be flipped."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from task.data.augmentations.base import Augmentation
 
 @dataclass
 class NoAugmentation(Augmentation):
-    """Images as they are."""
+    """Leave images unchanged."""
 
     def draw(self, images: int, generator: torch.Generator) -> Tensor:
         return torch.empty(images, 0, dtype=torch.int64)

@@ -1,1 +1,1 @@
-"""Ways to divide a training set among clients: one file each."""
+"""How are training images partitioned among clients?"""

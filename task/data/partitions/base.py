@@ -1,4 +1,4 @@
-"""What every way of dividing a training set gives."""
+"""The interface of all partitioners, and a base for those that guarantee a minimum size."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from task.data.dataset import Positions
 from task.errors import ConfigError
 
 
-class Pool(NamedTuple):
-    """The training images to be divided.
+class TrainingPool(NamedTuple):
+    """The training images to be partitioned.
 
     Attributes:
         labels: [N] int64.
@@ -25,12 +25,13 @@ class Pool(NamedTuple):
     domains: Sequence[str]
 
 
-class Division(NamedTuple):
-    """Who holds what.
+class PartitionResult(NamedTuple):
+    """The images of every client.
 
     Attributes:
-        clients: for each client its positions, ascending; disjoint, and together all of them.
-        note: what had to be done to reach it, for the record; empty when nothing had.
+        clients: each client's positions in the pool, ascending. They are disjoint, and together
+            they are all positions.
+        note: a message for the record, if images were moved between clients; otherwise empty.
     """
 
     clients: list[Positions]
@@ -38,11 +39,11 @@ class Division(NamedTuple):
 
 
 @dataclass
-class Partition(ABC):
-    """The settings of one way to divide a training set.
+class Partitioner(ABC):
+    """The settings of one way to partition training images among clients.
 
     Attributes:
-        sites: the names of the machines that bring their own data; empty where it is divided here.
+        sites: the names of the sites that bring their own data; empty if data are partitioned here.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -52,20 +53,22 @@ class Partition(ABC):
         return ()
 
     @abstractmethod
-    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
-        """Divide the positions 0 .. N - 1 among the clients.
+    def partition(
+        self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
+    ) -> PartitionResult:
+        """Assign the positions 0 .. N - 1 of the pool to clients.
 
         Raises:
-            ConfigError: the pool cannot serve so many clients.
+            ConfigError: the pool has too few images, classes or domains for so many clients.
         """
 
 
 @dataclass
-class Divided(Partition):
-    """A partition that gives every client a least number of images.
+class MinimumSizePartitioner(Partitioner):
+    """A partitioner that gives every client a minimum number of images.
 
     Attributes:
-        min_images: every client gets at least so many images, validation included.
+        min_images: each client's minimum, including its validation images.
     """
 
     min_images: int
@@ -75,42 +78,47 @@ class Divided(Partition):
             allowed = "must be at least 3: two images to train on and one for validation"
             raise ConfigError("min_images", self.min_images, allowed)
 
-    def check(self, images: int, num_clients: int) -> None:
-        """Refuse more clients than the images can serve.
+    def check_num_clients(self, num_clients: int, images: int) -> None:
+        """Check that `images` are enough for every client's minimum.
 
         Raises:
-            ConfigError: some client would hold fewer than `min_images`.
+            ConfigError: they are not.
         """
-        most = images // self.min_images
         if not images:
             raise ConfigError("num_clients", num_clients, "there are no images to train on")
+        most = images // self.min_images
         if num_clients > most:
             allowed = (
-                f"{images} training images serve at most {most} clients of at least "
-                f"{self.min_images} (partition.min_images)"
+                f"{images} training images are enough for at most {most} clients with "
+                f"{self.min_images} images each (partition.min_images)"
             )
             raise ConfigError("num_clients", num_clients, allowed)
 
-    def repaired(self, parts: list[Positions], because: str) -> Division:
-        """The division, with its smallest clients filled up from its largest where they must be."""
-        moved = fill_up(parts, self.min_images)
-        note = f"{moved} images moved to clients below {self.min_images} {because}" if moved else ""
-        return Division([np.sort(part) for part in parts], note)
+    def with_minimum_size(self, parts: list[Positions], remark: str) -> PartitionResult:
+        """Return the parts, after images were moved to those below the minimum.
+
+        Args:
+            parts: each client's positions.
+            remark: ends the note, if images were moved.
+        """
+        moved = fill_smallest(parts, self.min_images)
+        note = f"{moved} images moved to clients below {self.min_images} {remark}" if moved else ""
+        return PartitionResult([np.sort(part) for part in parts], note)
 
 
-def fill_up(parts: list[Positions], least: int) -> int:
-    """Move images from the largest part to the smallest, in place, until none holds too few.
+def fill_smallest(parts: list[Positions], minimum: int) -> int:
+    """Move images from the largest part to the smallest, in place, until all reach the minimum.
 
     Returns:
         How many images were moved.
     """
     sizes = np.array([len(part) for part in parts])
     moved = 0
-    while sizes.min() < least:
-        poor, rich = int(sizes.argmin()), int(sizes.argmax())
-        count = int(min(least - sizes[poor], (sizes[rich] - sizes[poor]) // 2))
-        parts[poor] = np.concatenate([parts[poor], parts[rich][-count:]])
-        parts[rich] = parts[rich][:-count]
-        sizes[[poor, rich]] += count, -count
+    while sizes.min() < minimum:
+        smallest, largest = int(sizes.argmin()), int(sizes.argmax())
+        count = int(min(minimum - sizes[smallest], (sizes[largest] - sizes[smallest]) // 2))
+        parts[smallest] = np.concatenate([parts[smallest], parts[largest][-count:]])
+        parts[largest] = parts[largest][:-count]
+        sizes[[smallest, largest]] += count, -count
         moved += count
     return moved

@@ -1,10 +1,10 @@
-"""Label shift: each class shared out by a draw from a Dirichlet distribution.
+"""Label shift: each class is divided among the clients by a draw from a Dirichlet distribution.
 
-The balanced split is the one that MOON, FedUV and FedAlign run: a client that already holds its
-even share takes no more of a class, and the draw is repeated until every client holds enough. At
-100 clients, alpha 0.01 and 10 classes hardly any draw succeeds, so ours are bounded: after `DRAWS`,
-the draw that came closest is kept, and its smallest clients are filled up from its largest, which
-the record says.
+The balanced split follows MOON, FedUV and FedAlign: a client with an even share of the images gets
+no more of any class, and draws are repeated until every client has the minimum. With 100 clients,
+alpha 0.01 and 10 classes almost no draw reaches the minimum. So there are at most `DRAWS` draws:
+the one whose smallest client is largest is kept, and images move from its largest clients to its
+smallest, which the record notes.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from task.data.dataset import Positions
-from task.data.partitions.base import Divided, Division, Pool
+from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, TrainingPool
 from task.errors import refuse
 
 DRAWS = 50
 
 
 class Draw(NamedTuple):
-    """One draw: positions class by class, the client of each, and how many each client has."""
+    """One draw.
+
+    Attributes:
+        positions: [N] int64, class by class.
+        clients: [N] int64, the client of each position.
+        sizes: [K] int64, the images of each client.
+    """
 
     positions: Positions
     clients: Positions
@@ -29,13 +35,14 @@ class Draw(NamedTuple):
 
 
 @dataclass
-class Dirichlet(Divided):
+class DirichletPartitioner(MinimumSizePartitioner):
     """Dirichlet label shift.
 
     Attributes:
-        alpha: concentration; near 0 a class goes to one client, at infinity the split is IID.
-        balanced: whether a client that holds its even share takes no more, so that the clients
-            differ in their classes and less in their sizes.
+        alpha: concentration; near 0 each class goes to one client, with growing alpha the split
+            approaches IID.
+        balanced: whether a client with an even share of the images gets no more, so that clients
+            differ in their classes more than in their sizes.
     """
 
     alpha: float
@@ -46,46 +53,56 @@ class Dirichlet(Divided):
         if self.alpha <= 0:
             refuse(self, "alpha", "must be above 0")
 
-    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
-        self.check(len(pool.labels), num_clients)
+    def partition(
+        self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
+    ) -> PartitionResult:
+        self.check_num_clients(num_clients, len(pool.labels))
         best = self._draw(pool.labels, num_clients, generator)
         for _ in range(DRAWS - 1):
             if best.sizes.min() >= self.min_images:
                 break
-            drawn = self._draw(pool.labels, num_clients, generator)
-            if drawn.sizes.min() > best.sizes.min():
-                best = drawn
+            draw = self._draw(pool.labels, num_clients, generator)
+            if draw.sizes.min() > best.sizes.min():
+                best = draw
         by_client = best.positions[np.argsort(best.clients, kind="stable")]
         parts = np.split(by_client, np.cumsum(best.sizes)[:-1])
-        return self.repaired(parts, f"after {DRAWS} draws")
+        return self.with_minimum_size(parts, f"after {DRAWS} draws")
 
     def _draw(self, labels: Positions, num_clients: int, generator: np.random.Generator) -> Draw:
-        most = len(labels) / num_clients if self.balanced else np.inf
+        even_share = len(labels) / num_clients if self.balanced else np.inf
         positions, clients = [], []
         sizes = np.zeros(num_clients, dtype=np.int64)
         for label in np.unique(labels):
             of_class = generator.permutation(np.flatnonzero(labels == label))
-            shares = open_shares(self.alpha, sizes < most, generator)
+            shares = class_shares(self.alpha, sizes < even_share, generator)
             cuts = (np.cumsum(shares)[:-1] * len(of_class)).astype(np.int64)
-            takers = np.searchsorted(cuts, np.arange(len(of_class)), side="right")
-            sizes += np.bincount(takers, minlength=num_clients)
+            owners = np.searchsorted(cuts, np.arange(len(of_class)), side="right")
+            sizes += np.bincount(owners, minlength=num_clients)
             positions.append(of_class)
-            clients.append(takers)
+            clients.append(owners)
         return Draw(np.concatenate(positions), np.concatenate(clients), sizes)
 
 
-def open_shares(
-    alpha: float, takes_more: NDArray[np.bool_], generator: np.random.Generator
+def class_shares(
+    alpha: float, may_grow: NDArray[np.bool_], generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Dirichlet shares [num_clients] with those of full clients given to the others; sum 1.
+    """Draw each client's share of one class.
 
-    When the draw leaves the open clients nothing at all, which it does at small alpha, the class
-    goes to one of them, as alpha near 0 means.
+    At small alpha a draw can give everything to clients that may not grow. Then one of the others,
+    drawn uniformly, gets the whole class.
+
+    Args:
+        alpha: concentration of the Dirichlet distribution.
+        may_grow: [K] bool; the other clients' shares become 0, and the rest is rescaled.
+        generator: makes the draws.
+
+    Returns:
+        [K] float64, with sum 1.
     """
-    shares = generator.dirichlet(np.full(len(takes_more), alpha)) * takes_more
+    shares = generator.dirichlet(np.full(len(may_grow), alpha)) * may_grow
     total = shares.sum()
     if total > 0:
         return np.asarray(shares / total)
-    shares = np.zeros(len(takes_more))
-    shares[generator.choice(np.flatnonzero(takes_more))] = 1
+    shares = np.zeros(len(may_grow))
+    shares[generator.choice(np.flatnonzero(may_grow))] = 1
     return shares

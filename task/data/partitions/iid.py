@@ -1,17 +1,19 @@
-"""IID: the images shuffled and dealt out, so that every client sees the same mix."""
+"""IID: images are shuffled and split evenly, so that all clients have the same class mix."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from task.data.partitions.base import Divided, Division, Pool
+from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, TrainingPool
 
 
 @dataclass
-class Iid(Divided):
-    """Shuffle, then cut into parts whose sizes differ by one at most."""
+class IidPartitioner(MinimumSizePartitioner):
+    """Shuffle the images and cut them into parts whose sizes differ by at most one."""
 
-    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
-        self.check(len(pool.labels), num_clients)
+    def partition(
+        self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
+    ) -> PartitionResult:
+        self.check_num_clients(num_clients, len(pool.labels))
         shuffled = generator.permutation(len(pool.labels))
-        return Division([np.sort(part) for part in np.array_split(shuffled, num_clients)])
+        return PartitionResult([np.sort(part) for part in np.array_split(shuffled, num_clients)])

@@ -1,9 +1,9 @@
-"""Pathological label shift: every client holds k classes and nothing of the others.
+"""Pathological label shift: each client holds k classes and no image of any other.
 
-After H. B. McMahan et al., AISTATS 2017, whose shards may straddle two classes, and Q. Li et al.,
-"Federated Learning on Non-IID Data Silos", ICDE 2022, whose draw may leave a class to nobody. Here
-the classes are dealt out like cards, so that each goes to as many clients as the next one, give or
-take one, and no image is left over.
+H. B. McMahan et al., AISTATS 2017, cut sorted images into shards, which can contain two classes.
+Q. Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022, draw the classes of each
+client, and a class may be drawn by none. Here classes are dealt like cards: the numbers of clients
+that any two classes go to differ by at most one, and every image is used.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from task.data.dataset import Positions
-from task.data.partitions.base import Divided, Division, Pool
+from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, TrainingPool
 from task.errors import ConfigError, refuse
 
 
 @dataclass
-class Pathological(Divided):
-    """Each client gets `classes_per_client` classes; a class is shared evenly by its clients."""
+class PathologicalPartitioner(MinimumSizePartitioner):
+    """Give each client `classes_per_client` classes, and split each class evenly among its clients.
+
+    Attributes:
+        classes_per_client: the classes of each client.
+    """
 
     classes_per_client: int
 
@@ -26,31 +30,41 @@ class Pathological(Divided):
         if self.classes_per_client < 1:
             refuse(self, "classes_per_client", "must be at least 1")
 
-    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
-        self.check(len(pool.labels), num_clients)
+    def partition(
+        self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
+    ) -> PartitionResult:
+        self.check_num_clients(num_clients, len(pool.labels))
         classes = np.unique(pool.labels)
         if self.classes_per_client > len(classes):
-            allowed = f"the data set has {len(classes)} classes"
+            allowed = f"must be at most {len(classes)}, the number of classes"
             raise ConfigError("partition.classes_per_client", self.classes_per_client, allowed)
         if self.classes_per_client * num_clients < len(classes):
             allowed = (
-                f"{num_clients} clients of {self.classes_per_client} classes leave some of the "
-                f"{len(classes)} classes to nobody; raise one of the two"
+                f"{num_clients} clients with {self.classes_per_client} classes each cannot hold "
+                f"all {len(classes)} classes; raise classes_per_client or num_clients"
             )
             raise ConfigError("partition.classes_per_client", self.classes_per_client, allowed)
-        hands = deal(len(classes), num_clients, self.classes_per_client, generator)
-        held: list[list[Positions]] = [[] for _ in range(num_clients)]
+        hands = deal_classes(len(classes), num_clients, self.classes_per_client, generator)
+        by_client: list[list[Positions]] = [[] for _ in range(num_clients)]
         for index, label in enumerate(classes):
             of_class = generator.permutation(np.flatnonzero(pool.labels == label))
             clients = [client for client, hand in enumerate(hands) if index in hand]
             for client, part in zip(clients, np.array_split(of_class, len(clients)), strict=True):
-                held[client].append(part)
-        parts = [np.concatenate(parts) for parts in held]
-        return self.repaired(parts, "from others, so that some hold more classes than they should")
+                by_client[client].append(part)
+        parts = [np.concatenate(parts) for parts in by_client]
+        return self.with_minimum_size(
+            parts, "from others, so that some hold more than classes_per_client classes"
+        )
 
 
-def deal(classes: int, clients: int, each: int, generator: np.random.Generator) -> list[set[int]]:
-    """Deal shuffled decks of classes out, `each` different ones to every client in turn."""
+def deal_classes(
+    classes: int, clients: int, each: int, generator: np.random.Generator
+) -> list[set[int]]:
+    """Deal shuffled decks of classes to the clients in turn.
+
+    Returns:
+        For each client a set of `each` classes.
+    """
     hands: list[set[int]] = []
     deck: list[int] = []
     for _ in range(clients):
@@ -58,7 +72,8 @@ def deal(classes: int, clients: int, each: int, generator: np.random.Generator) 
         deck = deck[each:]
         if len(hand) < each:
             new = generator.permutation(classes).tolist()
-            # What the hand has already goes to the end, so that it is not dealt to it again.
+            # Classes that are in the hand already go to the end of the deck, so that no class is
+            # dealt to it twice.
             new.sort(key=lambda card: card in hand)
             missing = each - len(hand)
             hand |= set(new[:missing])

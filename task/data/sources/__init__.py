@@ -1,1 +1,1 @@
-"""Data sets: one file each, giving an `ImageDataset`."""
+"""Which data sets are there, and how is each of them read, by one source per file?"""

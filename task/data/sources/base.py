@@ -1,4 +1,4 @@
-"""What every data set gives: a catalogue of its images, and how to read one of them."""
+"""The interface of all data sets: an index of the images, and a function that reads one of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """What a data set holds, before any image is decoded.
+class DatasetIndex:
+    """The contents of a data set, before any image is decoded.
 
     Attributes:
         classes: the class names.
         labels: [N] int64, an index into `classes`.
-        test: [N] bool, the held-out test set.
-        read: opens image i; may raise whatever a damaged image makes Pillow raise.
-        name: says for people where image i lies.
-        domains: the names of the domains; one, without a name, where there are none.
+        test: [N] bool, true for images of the held-out test set.
+        read: opens image i; raises what Pillow raises for a damaged image.
+        name: describes where image i is stored, for messages.
+        domains: the domain names; a single empty name if the data set has no domains.
         domain_of: [N] int64, an index into `domains`.
-        notes: what a person should know of it, for the record.
+        notes: messages for the user and the record.
     """
 
     classes: tuple[str, ...]
@@ -41,15 +41,15 @@ class Catalogue:
 
 @dataclass
 class Source(ABC):
-    """The settings of one data set, and how to read it.
+    """The settings of a data set, and how its files are read.
 
     Attributes:
-        image_size: height and width in pixels to which images are resized.
-        channels: 3 for colour, 1 for grey.
-        mean: per channel, subtracted from images scaled to [0, 1].
-        std: per channel, divides what the subtraction leaves.
-        skips_bad_images: whether an image that cannot be decoded is left out and counted; else it
-            stops the preparation, because a benchmark with a hole is another benchmark.
+        image_size: height and width in pixels that images are resized to.
+        channels: 3 for colour, 1 for greyscale.
+        mean: per channel, of images scaled to [0, 1].
+        std: per channel, of images scaled to [0, 1].
+        skips_bad_images: whether images that cannot be decoded are left out and counted. Otherwise
+            they are an error, because a benchmark must be complete.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -66,56 +66,56 @@ class Source(ABC):
 
     @property
     def name(self) -> str:
-        """What ``data=`` calls it."""
+        """The name used in ``data=NAME``."""
         return type(self).__module__.rpartition(".")[2]
 
-    def expect(self) -> None:  # noqa: B027  (some lie nowhere)
-        """See whether the files can be there, at the price of a look.
+    def check_files(self) -> None:  # noqa: B027  (some sources have no files)
+        """Check quickly whether the files can be there, without reading them.
 
         Raises:
-            ConfigError: they are not where the settings say, and will not be fetched.
+            ConfigError: they are not where the settings say, and will not be downloaded.
         """
 
-    def to_fetch(self) -> bool:
-        """Whether the files are not there, and can be and shall be fetched."""
+    def needs_download(self) -> bool:
+        """Return whether the files are missing and the settings ask for their download."""
         return False
 
-    def fetch(self) -> None:  # noqa: B027  (most cannot)
-        """Make the files be there.
+    def fetch(self) -> None:  # noqa: B027  (most sources cannot be downloaded)
+        """Download the files.
 
         Raises:
-            DataError: it failed.
+            DataError: the download failed.
         """
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A text that changes when the data set's files do; found without opening them.
+        """Return a text that changes with the files, made without opening all of them.
 
         Raises:
             ConfigError: the files are not where the settings say.
         """
 
     @abstractmethod
-    def catalogue(self) -> Catalogue:
-        """List the data set. Equal settings and files give equal catalogues.
+    def dataset_index(self) -> DatasetIndex:
+        """List the images; equal settings and files give equal indexes.
 
         Raises:
             ConfigError: the files are not where the settings say.
-            DataError: they are not what the data set should have.
+            DataError: the files are not those of this data set.
         """
 
     def at_site(self, directory: str) -> "Source":
-        """The same classes and settings, with all of one site's own directory to train on.
+        """Return the same classes and settings for one site's directory, used only for training.
 
         Raises:
             ConfigError: sites cannot bring this data set.
         """
         raise ConfigError(
             "data", self.name,
-            f"a benchmark, which no site brings (asked for {directory}); with partition=sites "
-            "use data=folder data.classes=[...]",
+            f"is a benchmark, which sites cannot bring (asked for {directory}); with "
+            "partition=sites use data=folder data.classes=[...]",
         )  # fmt: skip
 
     def at_coordinator(self) -> "Source":
-        """What the coordinator of sites reads itself: its test set, if it has one."""
+        """Return what the coordinator of sites reads itself: its test set, if it has one."""
         return self

@@ -1,4 +1,4 @@
-"""CIFAR-10: 60,000 images of ten classes, 32x32; its own 10,000 are the test set.
+"""CIFAR-10: 60,000 images of ten classes, 32x32; 10,000 of them are the test set.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 """
@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from torchvision.datasets import CIFAR10
 
-from task.data.sources.families.packaged import Packaged, Reader, as_reader
+from task.data.sources.families.torchvision_source import Reader, TorchvisionSource, as_reader
 
 
 @dataclass
-class Cifar10(Packaged):
-    """The Python version, ``cifar-10-batches-py``."""
+class Cifar10(TorchvisionSource):
+    """CIFAR-10 in its Python version, ``cifar-10-batches-py``."""
 
     folder: ClassVar = CIFAR10.base_folder
     mean: ClassVar = (0.4914, 0.4822, 0.4465)

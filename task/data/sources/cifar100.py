@@ -1,4 +1,4 @@
-"""CIFAR-100: 60,000 images of 100 classes, 32x32; its own 10,000 are the test set.
+"""CIFAR-100: 60,000 images of 100 classes, 32x32; 10,000 of them are the test set.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 """
@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from torchvision.datasets import CIFAR100
 
-from task.data.sources.families.packaged import Packaged, Reader, as_reader
+from task.data.sources.families.torchvision_source import Reader, TorchvisionSource, as_reader
 
 
 @dataclass
-class Cifar100(Packaged):
-    """The Python version, ``cifar-100-python``, with its fine labels."""
+class Cifar100(TorchvisionSource):
+    """CIFAR-100 in its Python version, ``cifar-100-python``, with the fine labels."""
 
     folder: ClassVar = CIFAR100.base_folder
     mean: ClassVar = (0.5071, 0.4865, 0.4409)

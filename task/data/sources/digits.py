@@ -1,7 +1,7 @@
 """Handwritten digits: 1,797 real 8x8 images inside scikit-learn, so nothing is downloaded.
 
 Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998 (its test
-half). The test set here is a fifth of each class, drawn once with a seed of its own.
+set). The test set here is a fifth of each class, drawn with a fixed seed.
 """
 
 import importlib.metadata
@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from PIL import Image
 
-from task.data.sources.base import Catalogue, Source
+from task.data.sources.base import DatasetIndex, Source
 
 TEST_SEED = 0
 TEST_SHARE = 0.2
@@ -20,7 +20,7 @@ BRIGHTEST = 16
 
 @dataclass
 class Digits(Source):
-    """The digits, in grey."""
+    """The digits, in greyscale."""
 
     channels: ClassVar = 1
     mean: ClassVar = (0.5,)
@@ -29,8 +29,8 @@ class Digits(Source):
     def fingerprint(self) -> str:
         return importlib.metadata.version("scikit-learn")
 
-    def catalogue(self) -> Catalogue:
-        # Imported here because it takes two seconds, and nobody needs it once the store is there.
+    def dataset_index(self) -> DatasetIndex:
+        # Imported here because it takes two seconds, and is not needed once the store is built.
         from sklearn.datasets import load_digits  # noqa: PLC0415
         from sklearn.model_selection import train_test_split  # noqa: PLC0415
 
@@ -39,7 +39,7 @@ class Digits(Source):
             np.arange(len(labels)), test_size=TEST_SHARE, random_state=TEST_SEED, stratify=labels
         )
         grey = (small.reshape(-1, 8, 8) * (255 / BRIGHTEST)).round().astype(np.uint8)
-        return Catalogue(
+        return DatasetIndex(
             classes=tuple(str(digit) for digit in range(10)),
             labels=labels.astype(np.int64),
             test=np.isin(np.arange(len(labels)), held_out),

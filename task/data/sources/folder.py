@@ -1,10 +1,10 @@
-"""Your own images, as they lie: ``<class>/*``, ``<split>/<class>/*`` or ``<domain>/<class>/*``.
+"""Your own images as ``<class>/*``, ``<split>/<class>/*`` or ``<domain>/<class>/*``.
 
-Which of the three it is shows in the directories' names and depth. Splits are called ``train`` (or
-``training``), ``val`` (``valid``, ``validation``) and ``test`` (``testing``), in any case; where
-there is no ``test``, ``val`` is the test set, and where there is, ``val`` is trained on like
-``train``: every client keeps a tenth of its own images for validation anyway. Without either, a
-share of each class and domain is held out.
+The layout follows from the names and depth of the directories. Names of splits are ``train`` (or
+``training``), ``val`` (``valid``, ``validation``) and ``test`` (``testing``), in any case. The test
+set is ``test``; if there is none, it is ``val``; if there is neither, a share of each class and
+domain. If there are both, ``val`` is used for training, because each client holds out a tenth of
+its own images for validation.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from task.data.sources.base import Catalogue, Source
+from task.data.sources.base import DatasetIndex, Source
+from task.data.sources.families.directory_source import DirectorySource
 from task.data.sources.families.no_images import NoImages
-from task.data.sources.families.rooted import Rooted
 from task.data.sources.families.tree import (
     Tree,
-    file_catalogue,
+    index_of_files,
     readable,
     sample_test,
-    share,
+    share_of_group,
     walk,
 )
 from task.errors import ConfigError, DataError, refuse
@@ -36,13 +36,14 @@ LAYOUTS = "<class>/*, <split>/<class>/* or <domain>/<class>/*"
 
 
 @dataclass
-class Folder(Rooted):
-    """A directory of images that nobody needs to convert.
+class Folder(DirectorySource):
+    """A directory of images.
 
     Attributes:
-        classes: the class names in the order of their labels; None for the directories' names,
-            sorted. Every site of an experiment must have the same, so there they must be given.
-        test_share: the share of each class and domain held out where no directory says so.
+        classes: the class names in the order of their labels; None for the sorted directory names.
+            Experiments with sites must set them, because all sites need the same classes.
+        test_share: the share of each class and domain that is held out if there is no directory
+            for the test set.
     """
 
     skips_bad_images: ClassVar = True
@@ -55,24 +56,26 @@ class Folder(Rooted):
         if not 0 <= self.test_share <= 1:
             refuse(self, "test_share", "must be from 0 to 1")
         if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
-            refuse(self, "classes", "must be two different names or more")
+            refuse(self, "classes", "must be at least two different names")
 
     def fingerprint(self) -> str:
         return walk(self.directory).fingerprint
 
-    def catalogue(self) -> Catalogue:
+    def dataset_index(self) -> DatasetIndex:
         tree = walk(self.directory)
         if not tree.files:
-            raise ConfigError("data.root", self.root, f"holds no images; expected {LAYOUTS}")
-        above = directories_above(tree)
-        splits = [name.lower() if name.lower() in SPLITS else "" for name in above]
-        domains = ["" if split else name for name, split in zip(above, splits, strict=True)]
+            raise ConfigError("data.root", self.root, f"contains no images; expected {LAYOUTS}")
+        parents = splits_or_domains(tree)
+        splits = [name.lower() if name.lower() in SPLITS else "" for name in parents]
+        domains = ["" if split else name for name, split in zip(parents, splits, strict=True)]
         names = [readable(file.parts[-2]) for file in tree.files]
         classes = self._classes(tree, domains, names)
         test = split_test(splits)
         if not test.any():
-            test = sample_test(list(zip(domains, names, strict=True)), share(self.test_share))
-        return file_catalogue(
+            test = sample_test(
+                list(zip(domains, names, strict=True)), share_of_group(self.test_share)
+            )
+        return index_of_files(
             tree.root,
             [Path(*file.parts) for file in tree.files],
             classes,
@@ -85,7 +88,7 @@ class Folder(Rooted):
     def at_site(self, directory: str) -> "Folder":
         if self.classes is None:
             raise ConfigError(
-                "data.classes", None, "sites must agree on the classes: data.classes=[cat,dog]"
+                "data.classes", None, "all sites need the same classes: data.classes=[cat,dog]"
             )
         return replace(self, root=directory, test_share=0.0)
 
@@ -93,78 +96,85 @@ class Folder(Rooted):
         return self if self.root or not self.classes else NoImages(self.image_size, self.classes)
 
     def _classes(self, tree: Tree, domains: Sequence[str], names: Sequence[str]) -> Sequence[str]:
-        """The classes that were given, or those that are there, one without images among them."""
-        places = [parts for parts in tree.directories if len(parts) == depth(tree) - 1]
+        """Return the given classes, or else those of the directories, with or without images.
+
+        Raises:
+            DataError: a directory is not among the given classes, or the directories cannot be
+                classes.
+        """
+        directories = [parts for parts in tree.directories if len(parts) == depth(tree) - 1]
         if self.classes is None:
-            apart = len(set(zip(domains, names, strict=True))) == len(set(names))
-            if len(set(domains)) > 1 and apart:
+            disjoint = len(set(zip(domains, names, strict=True))) == len(set(names))
+            if len(set(domains)) > 1 and disjoint:
                 first, second, *_ = sorted(set(domains))
                 raise DataError(
-                    f"{tree.root}: no class is both in {first} and in another domain; lay images "
-                    f"out as <class>/* if {first} and {second} are the classes, or name the "
-                    "classes in data.classes"
+                    f"{tree.root}: the domains have no class in common; if {first} and {second} "
+                    "are the classes, store the images as <class>/*; otherwise list the classes "
+                    "in data.classes"
                 )
-            found = sorted({readable(parts[-1]) for parts in places})
+            found = sorted({readable(parts[-1]) for parts in directories})
             if len(found) < 2:
-                raise DataError(f"{tree.root}: one class alone, {found[0]}; expected {LAYOUTS}")
+                raise DataError(f"{tree.root}: only one class, {found[0]}; expected {LAYOUTS}")
             return found
-        for parts in places:
+        for parts in directories:
             if readable(parts[-1]) not in self.classes:
-                known = f"is not among the experiment's classes {', '.join(self.classes)}"
+                known = f"is not one of the experiment's classes, {', '.join(self.classes)}"
                 where = tree.root.joinpath(*parts)
                 raise DataError(f"{where}: class {parts[-1]!r} {known} (data.classes)")
         return self.classes
 
 
 def depth(tree: Tree) -> int:
-    """How many names lead to an image: 2 for ``<class>/*``, 3 with a split or domain above."""
+    """Return the number of names in an image's path: 2 for ``<class>/*``, otherwise 3."""
     return len(tree.files[0].parts)
 
 
-def directories_above(tree: Tree) -> list[str]:
-    """Each image's split or domain; empty where its class's directory lies in the root.
+def splits_or_domains(tree: Tree) -> list[str]:
+    """Return each image's split or domain; empty for the layout ``<class>/*``.
 
     Raises:
-        DataError: images lie at several depths, or too deep.
+        DataError: image paths differ in length, or are too long.
     """
     for file in tree.files:
         where = tree.root.joinpath(*file.parts)
         if len(file.parts) == 1:
-            cure = "lies in data.root itself; put it into a directory named after its class"
+            cure = "is directly in data.root; move it to a directory named after its class"
             raise DataError(f"{where}: {cure} ({LAYOUTS})")
         if len(file.parts) > 3:
-            raise DataError(f"{where}: lies too deep; expected {LAYOUTS}")
+            raise DataError(f"{where}: is too deep; expected {LAYOUTS}")
         if len(file.parts) != depth(tree):
             first = tree.root.joinpath(*tree.files[0].parts)
-            raise DataError(f"{where}: lies at another depth than {first}; expected {LAYOUTS}")
-    above = [readable(file.parts[0]) if len(file.parts) == 3 else "" for file in tree.files]
-    odd = sorted(name for name in set(above) if name.lower() not in SPLITS)
-    if odd and len(odd) < len(set(above)):
-        raise DataError(f"{tree.root / odd[0]}: stands beside splits and is called otherwise")
-    return above
+            raise DataError(f"{where}: has another depth than {first}; expected {LAYOUTS}")
+    parents = [readable(file.parts[0]) if len(file.parts) == 3 else "" for file in tree.files]
+    others = sorted(name for name in set(parents) if name.lower() not in SPLITS)
+    if others and len(others) < len(set(parents)):
+        cure = "call it train, val or test, or move it elsewhere"
+        raise DataError(f"{tree.root / others[0]}: is beside directories of splits; {cure}")
+    return parents
 
 
 def split_test(splits: Sequence[str]) -> NDArray[np.bool_]:
-    """The test set where directories say so; without a ``test``, ``val`` is it."""
+    """Return which images are in the split for testing: ``test``, or else ``val``."""
     held_out = TEST if set(splits) & set(TEST) else VALIDATION
     return np.array([split in held_out for split in splits], dtype=np.bool_)
 
 
 def split_notes(splits: Sequence[str]) -> list[str]:
-    """What becomes of a validation split where there is a test split too."""
-    joined = sum(split in VALIDATION for split in splits)
-    if not joined or not set(splits) & set(TEST):
+    """Return a note if a validation split is used for training."""
+    used = sum(split in VALIDATION for split in splits)
+    if not used or not set(splits) & set(TEST):
         return []
-    return [f"{joined} images of the validation split are trained on: clients keep a tenth anyway"]
+    reason = "each client holds out a tenth of its images for validation"
+    return [f"{used} images of the validation split are used for training; {reason}"]
 
 
 def notes(tree: Tree, classes: Sequence[str], names: Sequence[str]) -> list[str]:
-    """What a person may not have meant: classes without images, files that are no images."""
+    """Return notes on classes without images and on files that are not images."""
     found = []
     if empty := sorted(set(classes) - set(names)):
         found.append(f"no images of class {', '.join(empty)}")
     if tree.others:
         files = "1 file" if len(tree.others) == 1 else f"{len(tree.others)} files"
         example = readable(tree.others[0])
-        found.append(f"{files} not named as an image was not looked at, such as {example}")
+        found.append(f"{files} without an image extension ignored, such as {example}")
     return found

@@ -1,9 +1,9 @@
 """HAM10000: dermatoscopic images of seven kinds of skin lesion, from four sources.
 
 Source: P. Tschandl, C. Rosendahl, H. Kittler, "The HAM10000 dataset", Scientific Data 5, 2018.
-FedUV (CVPR 2024) takes roughly a fifth of each domain for testing and names no list. Ours, drawn
-with a seed of its own, is a fifth of each class and domain, and keeps the images of one lesion
-together: the data set has several of some, and a lesion trained on would be known at the test.
+FedUV (CVPR 2024) tests on roughly a fifth of each domain and does not list the images. Our test set
+is a fifth of each class and domain, drawn with a fixed seed. All images of a lesion are on the same
+side, because some lesions have several, and a test lesion must not be seen in training.
 """
 
 import csv
@@ -15,14 +15,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from task.data.sources.base import Catalogue
-from task.data.sources.families.rooted import Rooted, expect_file, state_of
-from task.data.sources.families.tree import TEST_SEED, file_catalogue, missing_note, walk
+from task.data.sources.base import DatasetIndex
+from task.data.sources.families.directory_source import (
+    DirectorySource,
+    hash_of_states,
+    require_file,
+)
+from task.data.sources.families.tree import TEST_SEED, count_note, index_of_files, walk
 from task.errors import DataError
 from task.seeding import numpy_generator
 
 METADATA = ("HAM10000_metadata.csv", "HAM10000_metadata.tab", "HAM10000_metadata")
-CURE = "take HAM10000 from the Harvard Dataverse, doi:10.7910/DVN/DBW86T"
+CURE = "download HAM10000 from the Harvard Dataverse, doi:10.7910/DVN/DBW86T"
 CLASSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 COLUMNS = ("image_id", "lesion_id", "dx", "dataset")
 IMAGES = 10_015
@@ -30,7 +34,7 @@ TEST_SHARE = 0.2
 
 
 class Lesion(NamedTuple):
-    """One image's line in the metadata."""
+    """One image's row of the metadata, with its line number."""
 
     image_id: str
     lesion_id: str
@@ -40,14 +44,14 @@ class Lesion(NamedTuple):
 
 
 @dataclass
-class Ham10000(Rooted):
-    """``HAM10000_metadata.csv`` (or ``.tab``) and ``<image_id>.jpg`` in directories beside it."""
+class Ham10000(DirectorySource):
+    """``HAM10000_metadata.csv`` (or ``.tab``) and ``<image_id>.jpg`` in any directory below."""
 
     def fingerprint(self) -> str:
         metadata = self._metadata()
-        return state_of([(metadata.name, metadata.stat())]) + walk(self.directory).fingerprint
+        return hash_of_states([(metadata.name, metadata.stat())]) + walk(self.directory).fingerprint
 
-    def catalogue(self) -> Catalogue:
+    def dataset_index(self) -> DatasetIndex:
         metadata = self._metadata()
         rows = read_metadata(metadata)
         found = walk(self.directory).files
@@ -59,23 +63,23 @@ class Ham10000(Rooted):
                 raise DataError(f"{where}: {missing}; {CURE}")
             if row.dx not in CLASSES:
                 raise DataError(f"{where}: dx {row.dx!r} is not one of {', '.join(CLASSES)}")
-        return file_catalogue(
+        return index_of_files(
             self.directory,
             [files[row.image_id] for row in rows],
             CLASSES,
             [row.dx for row in rows],
             held_out_lesions(rows),
             [row.dataset for row in rows],
-            missing_note(len(rows), IMAGES),
+            count_note(len(rows), IMAGES),
         )
 
     def _metadata(self) -> Path:
         places = [self.directory / name for name in METADATA]
-        return next(filter(Path.is_file, places), None) or expect_file(places[0], CURE)
+        return next(filter(Path.is_file, places), None) or require_file(places[0], CURE)
 
 
 def read_metadata(path: Path) -> list[Lesion]:
-    """The metadata's lines, sorted by image.
+    """Return the rows of the metadata, sorted by image.
 
     Raises:
         DataError: a column is missing.
@@ -95,7 +99,7 @@ def read_metadata(path: Path) -> list[Lesion]:
 
 
 def held_out_lesions(rows: Sequence[Lesion]) -> NDArray[np.bool_]:
-    """The test set: in each class and domain, lesions until a fifth of the images is reached."""
+    """Return the test set: lesions with at most a fifth of the images of each class and domain."""
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, row in enumerate(rows):
         cells.setdefault((row.dataset, row.dx), {}).setdefault(row.lesion_id, []).append(index)

@@ -1,8 +1,8 @@
 """ImageNet-200: 200 classes of ImageNet-1k, drawn at random, as FedAlign (CVPR 2022) uses them.
 
 Source: O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 2015.
-FedAlign does not say which classes; ours are drawn with a seed of their own. The validation images
-are the test set. It gives no image size either; ours is 64.
+FedAlign gives neither the classes nor the image size. Our classes are drawn with a fixed seed, and
+our images have 64x64 pixels. The validation images are the test set.
 """
 
 import re
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from task.data.sources.base import Catalogue
-from task.data.sources.families.rooted import Rooted
-from task.data.sources.families.tree import Tree, file_catalogue, walk
+from task.data.sources.base import DatasetIndex
+from task.data.sources.families.directory_source import DirectorySource
+from task.data.sources.families.tree import Tree, index_of_files, walk
 from task.errors import ConfigError, DataError
 from task.seeding import numpy_generator
 
@@ -25,10 +25,10 @@ CLASSES_SEED = 0
 
 
 @dataclass
-class Imagenet200(Rooted):
-    """``train/<wnid>/*`` and ``val/<wnid>/*``, as ``torchvision.datasets.ImageNet`` lays them out.
+class Imagenet200(DirectorySource):
+    """``train/<wnid>/*`` and ``val/<wnid>/*``, as in ``torchvision.datasets.ImageNet``.
 
-    A class is named by its WordNet id.
+    Class names are WordNet ids.
     """
 
     def fingerprint(self) -> str:
@@ -36,7 +36,7 @@ class Imagenet200(Rooted):
         parts = (tree.fingerprint for tree in self._trees(classes))
         return "/".join(classes) + "".join(parts)
 
-    def catalogue(self) -> Catalogue:
+    def dataset_index(self) -> DatasetIndex:
         classes = self._classes()
         paths = [
             Path(tree.root.relative_to(self.directory), *file.parts)
@@ -45,16 +45,18 @@ class Imagenet200(Rooted):
         ]
         names = [path.parts[1] for path in paths]
         test = np.array([path.parts[0] == "val" for path in paths], dtype=np.bool_)
-        return file_catalogue(self.directory, paths, classes, names, test)
+        return index_of_files(self.directory, paths, classes, names, test)
 
     def _classes(self) -> list[str]:
         train = self.directory / "train"
         if not train.is_dir() or not (self.directory / "val").is_dir():
-            raise ConfigError("data.root", self.root, "must hold train/<wnid>/* and val/<wnid>/*")
+            raise ConfigError(
+                "data.root", self.root, "must contain train/<wnid>/* and val/<wnid>/*"
+            )
         found = sorted(path.name for path in train.iterdir() if WNID.fullmatch(path.name))
         if len(found) != ALL_CLASSES:
-            drawn = f"{CLASSES} are drawn from all {ALL_CLASSES} of ImageNet-1k"
-            raise DataError(f"{train}: {len(found)} classes; {drawn}")
+            needed = f"all {ALL_CLASSES} of ImageNet-1k are needed to draw {CLASSES}"
+            raise DataError(f"{train}: {len(found)} classes; {needed}")
         chosen = numpy_generator(CLASSES_SEED, "classes").choice(found, CLASSES, replace=False)
         return sorted(chosen.tolist())
 
@@ -63,5 +65,5 @@ class Imagenet200(Rooted):
             for name in classes:
                 directory = self.directory / part / name
                 if not directory.is_dir():
-                    raise DataError(f"{directory}: no such directory; every class needs one")
+                    raise DataError(f"{directory}: no such directory; each class needs one")
                 yield walk(directory)

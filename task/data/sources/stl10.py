@@ -1,4 +1,6 @@
-"""STL-10: 5,000 training and 8,000 test images of ten classes, 96x96. Unlabelled ones are not used.
+"""STL-10: 5,000 training and 8,000 test images of ten classes, 96x96.
+
+The unlabelled images are not used.
 
 Source: A. Coates, H. Lee, A. Ng, "An Analysis of Single-Layer Networks in Unsupervised Feature
 Learning", AISTATS 2011.
@@ -9,12 +11,12 @@ from typing import ClassVar
 
 from torchvision.datasets import STL10
 
-from task.data.sources.families.packaged import Packaged, Reader, as_reader
+from task.data.sources.families.torchvision_source import Reader, TorchvisionSource, as_reader
 
 
 @dataclass
-class Stl10(Packaged):
-    """The binary version, ``stl10_binary``."""
+class Stl10(TorchvisionSource):
+    """STL-10 in its binary version, ``stl10_binary``."""
 
     folder: ClassVar = STL10.base_folder
     mean: ClassVar = (0.4467, 0.4398, 0.4066)

@@ -1,1 +1,1 @@
-"""What several models are made of."""
+"""Which layers do several networks share?"""

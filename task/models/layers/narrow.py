@@ -1,7 +1,8 @@
 """A network at a fraction of its width: the same weights, cut to their first channels.
 
-Yu et al., "Slimmable Neural Networks", ICLR 2019, without networks of its own: the cut weights are
-views of the full ones, so gradients reach them, and go through `torch.func.functional_call`.
+Source: Yu et al., "Slimmable Neural Networks", ICLR 2019. No second network is built: the cut
+weights are views of the full ones, so gradients reach these, and `torch.func.functional_call` runs
+the network with them.
 """
 
 from collections.abc import Collection
@@ -17,16 +18,16 @@ def narrow(
     whole_inputs: Collection[str] = (),
     whole_outputs: Collection[str] = (),
 ) -> dict[str, Tensor]:
-    """A module's state for `functional_call`, each layer cut to a share of its channels.
+    """Return a module's state for `functional_call`, each layer cut to a share of its channels.
 
-    Batch-norm statistics are copies, so that a narrow pass leaves the module's own alone; in
-    training it normalises by its batch.
+    Batch-norm statistics are copied, so that a narrow pass does not change the module's own. In
+    training mode the narrow pass normalises by its batch.
 
     Args:
         module: with weights of shape [outputs, inputs, ...].
-        width: the share of channels kept, in (0, 1]; rounded down, one at least.
-        whole_inputs: parameters that keep every input, by name: what they read is not cut.
-        whole_outputs: parameters that keep every output.
+        width: the share of channels to keep, in (0, 1]; rounded down to at least one channel.
+        whole_inputs: names of parameters that keep every input, since their input is not cut.
+        whole_outputs: names of parameters that keep every output.
     """
     grouped = any(isinstance(part, nn.GroupNorm) for part in module.modules())
     step = GROUPS if grouped else 1
@@ -42,5 +43,5 @@ def narrow(
 
 
 def kept(channels: int, width: float, step: int) -> int:
-    """How many of the channels a width keeps: a multiple of `step`, at least one."""
+    """Return the number of channels that a width keeps: a multiple of `step`, at least `step`."""
     return max(step, int(channels * width / step + 1e-9) * step)

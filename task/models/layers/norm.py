@@ -1,4 +1,4 @@
-"""Normalisation: by batch, or by groups of channels, which keeps no statistics of the data."""
+"""Normalisation layers: batch norm, or group norm, which keeps no statistics of the data."""
 
 from typing import Literal
 
@@ -6,14 +6,14 @@ from torch import nn
 
 Norm = Literal["batch", "group"]
 
-GROUPS = 8  # divides every channel count of the models here, 16 being the least
+GROUPS = 8  # divides every channel count of these models; the smallest is 16
 
 
 def norm_2d(kind: Norm, channels: int) -> nn.Module:
-    """The normalisation of maps [n, channels, h, w]."""
+    """Return the normalisation layer for maps [n, channels, h, w]."""
     return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(GROUPS, channels)
 
 
 def norm_1d(kind: Norm, channels: int) -> nn.Module:
-    """The normalisation of vectors [n, channels]."""
+    """Return the normalisation layer for vectors [n, channels]."""
     return nn.BatchNorm1d(channels) if kind == "batch" else nn.GroupNorm(GROUPS, channels)

@@ -1,7 +1,7 @@
-"""Residual networks (He et al., CVPR 2016) from torchvision's blocks, for small images.
+"""Residual networks (He et al., CVPR 2016) for small images, from torchvision's blocks.
 
-They have no max-pool, and end in a projector and a classifier. Their blocks can be dropped
-(StochDepth), and they can run narrower, as a whole (GradAug) or in their last stage (FedAlign).
+They have no max-pool, and end in a projector and a classifier. StochDepth drops their blocks,
+GradAug runs the whole network at a smaller width, and FedAlign only its last stage.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,11 @@ from task.models.layers.norm import Norm, norm_2d
 
 
 class Droppable(nn.Module):
-    """A residual block whose branch is multiplied by `branch` in training; 0 leaves it out."""
+    """A residual block that can be dropped.
+
+    Attributes:
+        branch: the factor of the residual branch in training; 0 drops the block.
+    """
 
     branch: float = 1.0
     conv1: nn.Module
@@ -31,12 +35,12 @@ class Droppable(nn.Module):
     downsample: nn.Module | None
 
     def residual(self, x: Tensor) -> Tensor:
-        """The branch beside the shortcut, before the sum."""
+        """Return the residual branch's output, before the sum with the shortcut."""
         raise NotImplementedError
 
     @property
     def last_norm(self) -> nn.BatchNorm2d | nn.GroupNorm:
-        """The normalisation at the branch's end."""
+        """The last normalisation layer of the branch."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,7 +53,7 @@ class Droppable(nn.Module):
 
 
 class Basic(Droppable, BasicBlock):
-    """torchvision's block of two 3x3 convolutions."""
+    """torchvision's basic block: two 3x3 convolutions."""
 
     def residual(self, x: Tensor) -> Tensor:
         inner: Tensor = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
@@ -61,7 +65,7 @@ class Basic(Droppable, BasicBlock):
 
 
 class Bottle(Droppable, Bottleneck):
-    """torchvision's block of a 1x1, a 3x3 and a 1x1 convolution."""
+    """torchvision's bottleneck block: a 1x1, a 3x3 and a 1x1 convolution."""
 
     conv3: nn.Module
     bn3: nn.BatchNorm2d | nn.GroupNorm
@@ -77,15 +81,15 @@ class Bottle(Droppable, Bottleneck):
 
 
 class ResidualNet(nn.Module):
-    """Images [n, C, H, W] to `Output`.
+    """Maps images [n, C, H, W] to `Output`.
 
     Args:
         stem: the first convolution; normalisation and ReLU follow it.
-        block: what the stages are made of.
-        stages: of each stage: how many blocks, their planes, the first one's stride.
-        classes: how many.
-        features: the projector's width.
-        norm: the normalisation throughout.
+        block: the kind of residual block.
+        stages: for each stage, the number of blocks, their planes and the first block's stride.
+        classes: the number of classes.
+        features: the width of the projector.
+        norm: the normalisation of all layers.
     """
 
     def __init__(
@@ -116,17 +120,27 @@ class ResidualNet(nn.Module):
         return Output(self.classifier(features), features, maps, stage_input)
 
     def blocks(self) -> list[Droppable]:
-        """Every residual block, in the order of the forward pass."""
+        """Return every residual block, in the order of the forward pass."""
         return [block for block in self.modules() if isinstance(block, Droppable)]
 
     def narrower(self, x: Tensor, width: float) -> Output:
-        """The output of the network with every layer cut to a share of its channels."""
+        """Return the output with every layer cut to a share of its channels.
+
+        Args:
+            x: images [n, C, H, W].
+            width: the share of channels, in (0, 1].
+        """
         outer = ("classifier.weight", "classifier.bias")
         output: Output = functional_call(self, narrow(self, width, ("stem.0.weight",), outer), (x,))
         return output
 
     def narrower_last_stage(self, stage_input: Tensor, width: float) -> Tensor:
-        """The maps of the last stage alone, cut to a share of its channels."""
+        """Return the maps of the last stage, cut to a share of its channels.
+
+        Args:
+            stage_input: [n, C', h', w'], not cut.
+            width: the share of channels, in (0, 1].
+        """
         last = self.stages[-1]
         readers = ("0.conv1.weight", "0.downsample.0.weight")
         maps: Tensor = functional_call(last, narrow(last, width, readers), (stage_input,))
@@ -138,9 +152,9 @@ class ResidualSettings(ModelSettings):
     """The settings of one residual network.
 
     Attributes:
-        stem: the first convolution's channels, kernel and stride.
-        block: what the stages are made of.
-        stages: of each stage: how many blocks, their planes, the first one's stride.
+        stem: the first convolution's output channels, kernel and stride.
+        block: the kind of residual block.
+        stages: for each stage, the number of blocks, their planes and the first block's stride.
     """
 
     residual: ClassVar = True
@@ -162,7 +176,7 @@ def stage(
     stride: int,
     norm: Norm,
 ) -> nn.Sequential:
-    """Blocks in a row; the first one changes resolution and channels, its shortcut with it."""
+    """Return one stage of blocks; the first block changes the resolution and the channels."""
     layer = partial(norm_2d, norm)
     outputs = planes * block.expansion
     downsample = None
@@ -176,11 +190,11 @@ def stage(
 
 
 def initialise(module: nn.Module) -> None:
-    """He et al.'s first weights, as torchvision draws them, and branches that start at 0.
+    """Draw a layer's weights as torchvision does, and start a block's branch at 0.
 
-    With its ``zero_init_residual`` (Goyal et al., arXiv:1706.02677) a fresh resnet56 begins as a
-    shallow network: its first gradient is 6 long instead of 113, which FedAlign's clipping at 10
-    would cut to a tenth for the better part of a short schedule.
+    This is torchvision's ``zero_init_residual`` (Goyal et al., arXiv:1706.02677): a new resnet56
+    starts as a shallow network. Its first gradient then has norm 6 instead of 113. FedAlign's
+    clipping at 10 would cut the latter to a tenth during most of a short schedule.
     """
     if isinstance(module, nn.Conv2d):
         nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""A local method that fails for some clients in some rounds, the way real clients do."""
+"""A local method that fails for some clients in some rounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,13 @@ POISONS: dict[str, Poison] = {
 
 @dataclass
 class Faulty(Method):
-    """Cross-entropy, but `clients` fail in `rounds`: they raise, or one of `POISONS` is sent."""
+    """Cross-entropy, except for some clients in some rounds.
+
+    Attributes:
+        clients: the clients that fail.
+        rounds: the rounds in which they fail.
+        fault: ``raise`` for an exception, or the name of the `POISONS` that they send.
+    """
 
     clients: list[int]
     rounds: list[int]

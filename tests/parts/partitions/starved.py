@@ -1,17 +1,19 @@
-"""A partition that leaves its first client without a single image."""
+"""A partitioner that gives its first client no image."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from task.data.partitions.base import Divided, Division, Pool
+from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, TrainingPool
 
 
 @dataclass
-class Starved(Divided):
-    """IID among all clients but the first."""
+class StarvedPartitioner(MinimumSizePartitioner):
+    """IID among all clients except the first."""
 
-    def divide(self, pool: Pool, num_clients: int, generator: np.random.Generator) -> Division:
+    def partition(
+        self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
+    ) -> PartitionResult:
         shuffled = generator.permutation(len(pool.labels))
         parts = [np.sort(part) for part in np.array_split(shuffled, num_clients - 1)]
-        return Division([np.empty(0, dtype=np.int64), *parts])
+        return PartitionResult([np.empty(0, dtype=np.int64), *parts])

@@ -1,1 +1,1 @@
-"""What a grid does, observed from both ends."""
+"""A Flower app that observes a grid from the server and from the clients."""

@@ -1,4 +1,4 @@
-"""A client that answers, counts, alters what it gets, raises and sleeps, as it is told."""
+"""A client that answers, counts, changes its input, raises or sleeps, as the order says."""
 
 import time
 from typing import cast
@@ -11,7 +11,7 @@ app = ClientApp()
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Count this SuperNode's queries in its state; fail after counting when told to."""
+    """Count this SuperNode's queries in its state; fail after counting if the order says so."""
     seen = cast(int, context.state.config_records.get("seen", ConfigRecord({"n": 0}))["n"]) + 1
     context.state["seen"] = ConfigRecord({"n": seen})
     order = message.content.config_records["order"]
@@ -25,11 +25,11 @@ def query(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Send back what came."""
+    """Send the content back."""
     return Message(message.content, reply_to=message)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Send back what came."""
+    """Send the content back."""
     return Message(message.content, reply_to=message)

@@ -1,4 +1,4 @@
-"""A server that tries everything our federation relies on, and writes down what happened."""
+"""A server that tries every behaviour that our federation relies on, and records the results."""
 
 import json
 import time
@@ -36,7 +36,7 @@ def observations(grid: Grid) -> dict[str, Any]:
 
     replies = ask(grid, order(first), order(second))
     answers = [reply.content.config_records["answer"] for reply in replies]
-    found["every seat answers"] = sorted(cast(int, answer["seat"]) for answer in answers)
+    found["every node answers"] = sorted(cast(int, answer["seat"]) for answer in answers)
     sent = order(first)
     (reply,) = ask(grid, sent)
     found["a reply names its message"] = (

@@ -1,7 +1,8 @@
-"""``univarfl analyse`` on real runs, and what the report makes of it."""
+"""``univarfl analyse`` on real runs, and its tables in the report."""
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ from scipy.spatial.distance import pdist
 from scipy.stats import ttest_1samp
 
 from server_app.analysis.analyse import DIRECTORY, MEASURES, analyse
-from server_app.analysis.subject import Subject
-from server_app.composition import compose_experiment
-from server_app.progress import show_progress
-from server_app.report.records import read_run
+from server_app.analysis.analysed_run import AnalysedRun
+from server_app.config.composition import compose_experiment
+from server_app.engines.train import train_experiment
 from server_app.report.write import report
-from server_app.train import train_experiment
+from server_app.runs.records.csv_files import read_frame
+from server_app.runs.records.reader import read_run
+from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
 from tests.conftest import SMALL, Train
@@ -28,9 +30,17 @@ WORDS = [*SMALL[:-1], "alpha=0.3", "rounds=3", "watch.models_every=2", "watch.te
 IMAGES = 12
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _all_digits(cache_of_all_digits: Path) -> Iterator[None]:
+    """Use all digits in this module, because the clients' sizes must differ much."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+        yield
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two methods, analysed, and a report on them."""
+    """Return a directory with analysed runs of two methods, and a report on them."""
     place = tmp_path_factory.mktemp("runs")
     for method in ("fedavg", "univarfl"):
         words = [*WORDS, f"method={method}", f"output_dir={place}", f"run_id={method}"]
@@ -81,18 +91,20 @@ def test_spread_is_of_each_client_before_and_after_aggregation(runs: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def subject(runs: Path) -> Subject:
-    return Subject(read_run(runs / "univarfl"), IMAGES)
+def analysed(runs: Path) -> AnalysedRun:
+    return AnalysedRun(read_run(runs / "univarfl"), IMAGES)
 
 
-def test_spread_is_of_the_model_and_images_that_its_row_names(runs: Path, subject: Subject) -> None:
+def test_spread_is_of_the_model_and_images_that_its_row_names(
+    runs: Path, analysed: AnalysedRun
+) -> None:
     found = table(runs, "spread").set_index(["client", "model", "images", "measure", "class"])
     found = found.sort_index()
-    ((_, kept),) = subject.rounds()
-    images = subject.worker.images
+    ((_, kept),) = analysed.rounds()
+    images = analysed.worker.images
     for model, weights in (("trained", kept.clients[2]), ("aggregated", kept.aggregated)):
         with torch.no_grad():
-            out = subject.model(weights)(images[subject.clients[2]][0])
+            out = analysed.model(weights)(images[analysed.clients[2]][0])
         variance = out.logits.softmax(1).var(0).mean().item()
         even = pdist(F.normalize(out.features).numpy(), "sqeuclidean")
         rows = found["value"].loc[2, model, "own"]
@@ -101,26 +113,28 @@ def test_spread_is_of_the_model_and_images_that_its_row_names(runs: Path, subjec
         assert rows["feature uniformity", -1] == pytest.approx(expected, rel=1e-4)
 
 
-def test_drift_is_from_the_model_that_the_clients_received(runs: Path, subject: Subject) -> None:
+def test_drift_is_from_the_model_that_the_clients_received(
+    runs: Path, analysed: AnalysedRun
+) -> None:
     found = table(runs, "drift").set_index("client")["length"]
-    ((_, kept),) = subject.rounds()
+    ((_, kept),) = analysed.rounds()
     for client, own in kept.clients.items():
         square = sum(
             np.square(own[name].astype(float) - kept.received[name]).sum()
-            for name, _ in subject.worker.model.named_parameters()
+            for name, _ in analysed.worker.model.named_parameters()
         )
         assert found[client] == pytest.approx(square**0.5, rel=1e-6)
 
 
 def test_curvature_is_of_the_mean_loss_over_all_training_images(
-    runs: Path, subject: Subject
+    runs: Path, analysed: AnalysedRun
 ) -> None:
-    """The trace of the largest client's Hessian alone would be another."""
-    sizes = [len(split.train) for split in subject.worker.data.clients.values()]
-    assert subject.shares == pytest.approx([size / sum(sizes) for size in sizes])
+    """The trace of the largest client's Hessian alone has another value."""
+    sizes = [len(split.train) for split in analysed.worker.data.clients.values()]
+    assert analysed.shares == pytest.approx([size / sum(sizes) for size in sizes])
     traces = [
-        diagonal(subject.model(), subject.worker.images, of).sum().item()
-        for of in subject.clients.values()
+        diagonal(analysed.model(), analysed.worker.images, of).sum().item()
+        for of in analysed.clients.values()
     ]
     (found,) = table(runs, "curvature")["trace"]
     assert found == pytest.approx(np.average(traces, weights=sizes), rel=1e-6)
@@ -143,7 +157,7 @@ def test_the_report_shows_methods_beside_each_other(runs: Path) -> None:
 
 
 def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> None:
-    """Pairs of known lengths; a seed that only one method has is in no pair."""
+    """Pairs of known values; a seed of only one method is in no pair."""
     lengths = {"fedavg": [1.0, 2.0, 4.0], "univarfl": [2.0, 2.5, 4.5, 9.0]}
     for method, own in lengths.items():
         for seed, length in enumerate(own):
@@ -157,7 +171,7 @@ def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> N
     tables = tmp_path / "report" / "tables"
     levels = pd.read_csv(tables / "client_drift.csv").set_index("method")
     assert levels["length"].to_dict() == {"fedavg": "2.333 ± 1.528", "univarfl": "4.500 ± 3.189"}
-    (row,) = pd.read_csv(tables / "paired_differences_in_client_drift.csv").to_dict("records")
+    (row,) = read_frame(tables / "paired_differences_in_client_drift.csv").to_dict("records")
     low, high = ttest_1samp([1.0, 0.5, 0.5], 0).confidence_interval(0.95)
     assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 3)
     assert row["length"] == f"+0.667 ({low:+.3f} to {high:+.3f})"
@@ -176,7 +190,7 @@ def test_a_damaged_table_is_named_and_the_rest_goes_on(
     finally:
         path.write_text(whole)
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "fedavg: analysis/drift.csv is not as it was written; again: univarfl analyse" in page
+    assert "fedavg: analysis/drift.csv is damaged; write it again with: univarfl analyse" in page
     assert '<h2 id="client-drift">' in page
 
 
@@ -191,7 +205,7 @@ class TestRefusals:
 
     def test_nothing_is_measured_where_a_place_is_wrong(self, runs: Path, tmp_path: Path) -> None:
         place = copied(runs, tmp_path / "a", "model.safetensors")
-        with pytest.raises(ConfigError, match="nowhere: is no directory"):
+        with pytest.raises(ConfigError, match="nowhere: is not a directory"):
             analyse([place, tmp_path / "nowhere"], ["cost"], IMAGES)
         assert not (place / DIRECTORY).exists()
 
@@ -206,12 +220,12 @@ class TestRefusals:
     def test_a_run_that_is_not_completed(self, runs: Path, tmp_path: Path) -> None:
         text = (runs / "fedavg" / "run.json").read_text()
         (tmp_path / "run.json").write_text(text.replace('"completed"', '"failed"'))
-        with pytest.raises(RunError, match="holds no completed run"):
+        with pytest.raises(RunError, match="has no completed run"):
             analyse([tmp_path], [], IMAGES)
 
 
 def copied(runs: Path, place: Path, *names: str) -> Path:
-    """A run's record, and these of its other files."""
+    """Copy a run's record and some of its other files; return the new directory."""
     place.mkdir()
     for name in ("run.json", "rounds.csv", "clients.csv", "classes.csv", *names):
         (place / name).write_bytes((runs / "fedavg" / name).read_bytes())
@@ -221,7 +235,7 @@ def copied(runs: Path, place: Path, *names: str) -> Path:
 def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that is damaged, data of which there are more now, missing files, a whole run."""
+    """Four runs: a damaged model, a changed data set, missing files, and a complete one."""
     bad = copied(runs, tmp_path / "a")
     (bad / "model.safetensors").write_bytes(b"\x10")
     other = copied(runs, tmp_path / "b", "model.safetensors")
@@ -234,15 +248,15 @@ def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     (halved / "clients.csv").unlink()
     whole = copied(runs, tmp_path / "d", "model.safetensors")
     show_progress()
-    with pytest.raises(RunError, match="3 runs could not be measured wholly"):
+    with pytest.raises(RunError, match="some measures failed for 3 runs"):
         analyse([tmp_path], ["singular_values", "curvature", "spread", "cost"], IMAGES)
     said = capsys.readouterr().out
     wrong = f"run={bad / 'model.safetensors'}: is not the model that the run wrote"
     assert f"singular_values: failed: {wrong}" in said
     assert "curvature: failed: for the same reason" in said
     assert (bad / DIRECTORY / "cost.csv").exists()
-    assert f"run={other}: its data are divided otherwise now" in said
-    assert "round-000002.safetensors: is damaged: it has not the global models of its r" in said
+    assert f"run={other}: its clients now have other numbers of images" in said
+    assert "round-000002.safetensors: is damaged: the global models of the r" in said
     assert "cost: failed: clients.csv: no such file or directory" in said
     assert (halved / DIRECTORY / "curvature.csv").exists()
     assert (whole / DIRECTORY / "cost.csv").exists()
@@ -268,5 +282,5 @@ def test_what_cannot_be_measured_is_said(
     train_experiment(compose_experiment(words), words)
     analyse([tmp_path / "plain"], ["drift", "curvature"], IMAGES)
     said = capsys.readouterr().out
-    assert "drift: left out: it needs models of single rounds" in said
+    assert "drift: left out: it needs the models of single rounds" in said
     assert "curvature: left out: it needs model.norm=batch" in said

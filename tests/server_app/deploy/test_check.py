@@ -1,4 +1,4 @@
-"""What a site finds before it joins, each with its cure, against real servers."""
+"""The checks that a site makes before it joins, against real servers."""
 
 import http.server
 import ssl
@@ -17,7 +17,7 @@ from tests.task.data import making
 WORDS = ("data=folder", "data.image_size=32", "partition=sites", "partition.names=[clinic]")
 
 
-class Well(http.server.BaseHTTPRequestHandler):
+class Healthy(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -27,8 +27,8 @@ class Well(http.server.BaseHTTPRequestHandler):
 
 
 def serving(place: CoordinatorPlace | None) -> Iterator[str]:
-    """A server's address: with a coordinator's certificate, or without TLS."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Well)
+    """Serve with a coordinator's certificate, or without TLS; yield the address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Healthy)
     if place:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(place.certificate, place.key)
@@ -59,29 +59,35 @@ def site(tmp_path: Path, coordinator: CoordinatorPlace) -> SitePlace:
     return place
 
 
+def as_directory(path: Path) -> None:
+    """Put a directory in place of a file."""
+    path.unlink()
+    path.mkdir()
+
+
 def findings(
     site: SitePlace, address: str, expect: str = "", words: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """What failed, by check; the checks that went well are asserted to be the others."""
+    """The failed checks' texts, by name of the check."""
     lines = list(Inspection(site, address, expect, words).lines())
-    return dict(line.split(": ", 1) for well, line in lines if not well)
+    return dict(line.split(": ", 1) for passed, line in lines if not passed)
 
 
-def test_a_sound_site_may_join(site: SitePlace, address: str) -> None:
+def test_a_correct_site_passes_every_check(site: SitePlace, address: str) -> None:
     words = (*WORDS, "data.classes=[cat,dog]")
     lines = list(Inspection(site, address, fingerprint()[:12], words).lines())
-    assert [well for well, _ in lines] == [True] * 7
-    assert "11 images to train on and 1 to validate on, of the classes cat, dog" in lines[-1][1]
+    assert [passed for passed, _ in lines] == [True] * 7
+    assert "11 training and 1 validation images, of the classes cat, dog" in lines[-1][1]
 
 
 def test_another_authority(site: SitePlace, address: str, tmp_path: Path) -> None:
     other = CoordinatorPlace(tmp_path / "other")
     make_coordinator(other, ["localhost"])
     site.authority.write_bytes(other.authority.read_bytes())
-    assert "not the one that ca.crt vouches for" in findings(site, address)["coordinator"]
+    assert "ca.crt does not confirm its certificate" in findings(site, address)["coordinator"]
 
 
-def test_a_name_that_the_certificate_is_not_for(site: SitePlace, address: str) -> None:
+def test_an_address_missing_from_the_certificate(site: SitePlace, address: str) -> None:
     elsewhere = address.replace("127.0.0.1", "127.0.0.2")
     found = findings(site, elsewhere)
     assert found.keys() == {"coordinator"}
@@ -89,26 +95,29 @@ def test_a_name_that_the_certificate_is_not_for(site: SitePlace, address: str) -
 
 def test_a_server_without_tls(site: SitePlace) -> None:
     for address in serving(None):
-        assert "it speaks no TLS" in findings(site, address)["coordinator"]
+        assert "it does not use TLS" in findings(site, address)["coordinator"]
 
 
-def test_nobody_there(site: SitePlace) -> None:
+def test_an_address_where_no_program_listens(site: SitePlace) -> None:
     found = findings(site, "127.0.0.1:1")["coordinator"]
-    assert (
-        "connection refused; is 'univarfl deploy coordinator' running there, at that port?" in found
-    )
+    assert "connection refused; check that 'univarfl deploy coordinator' runs there" in found
 
 
 @pytest.mark.parametrize(
     ("damage", "check", "message"),
     [
-        (lambda site: site.settings.unlink(), "settings", "make it: univarfl deploy keys"),
-        (lambda site: site.settings.write_text("a = "), "settings", "is no TOML"),
+        (lambda site: site.settings.unlink(), "settings", "make it with: univarfl deploy keys"),
+        (lambda site: site.settings.write_text("a = "), "settings", "is not TOML"),
+        (lambda site: site.settings.write_bytes(b"\xff"), "settings", "is not TOML"),
+        (lambda site: as_directory(site.settings), "settings", "is a directory"),
+        (lambda site: as_directory(site.key("clinic")), "key", "cannot be used: is a directory"),
+        (lambda site: as_directory(site.authority), "coordinator", "used: is a directory"),
+        (lambda site: site.key("clinic").write_text("x"), "key", "is not a site's key; delete it"),
         (lambda site: site.settings.write_text("site='x'"), "settings", "data-dir: field required"),
-        (lambda site: site.key("clinic").unlink(), "key", "make it: univarfl deploy keys"),
+        (lambda site: site.key("clinic").unlink(), "key", "make it with: univarfl deploy keys"),
         (lambda site: site.key("clinic").chmod(0o644), "key", "chmod 600"),
         (lambda site: site.authority.unlink(), "coordinator", "ask the coordinator for their ca"),
-        (lambda site: site.authority.write_text("x"), "coordinator", "is no certificate"),
+        (lambda site: site.authority.write_text("x"), "coordinator", "is not a certificate"),
     ],
 )  # fmt: skip
 def test_files_that_are_missing_or_wrong(
@@ -130,8 +139,8 @@ def test_other_code(site: SitePlace, address: str) -> None:
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        ("cat,fox", "class 'dog' is not among the experiment's classes cat, fox"),
-        ("cat", "must be two different names or more"),
+        ("cat,fox", "class 'dog' is not one of the experiment's classes, cat, fox"),
+        ("cat", "must be at least two different names"),
     ],
 )
 def test_classes_that_do_not_match(
@@ -146,4 +155,4 @@ def test_no_images(site: SitePlace, address: str, tmp_path: Path) -> None:
     settings = site.settings.read_text().replace(str(tmp_path / "images"), str(tmp_path / "empty"))
     site.settings.write_text(settings)
     found = findings(site, address, words=(*WORDS, "data.classes=[cat,dog]"))
-    assert "holds no images" in found["data"]
+    assert "contains no images" in found["data"]

@@ -1,4 +1,4 @@
-"""What a coordinator looks at before Flower's programs run."""
+"""A coordinator's checks before it starts Flower's programs."""
 
 import socket
 from pathlib import Path
@@ -11,22 +11,22 @@ from server_app.deploy.places import SitePlace
 from task.errors import ConfigError
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_in_use_is_refused() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"--port={port}: is in use; is a coordinator"):
+        with pytest.raises(ConfigError, match=f"--port={port}: is in use; if no coord"):
             refuse_taken_port("127.0.0.1", port)
     refuse_taken_port("127.0.0.1", port)
 
 
-def test_an_address_that_is_not_this_machines() -> None:
-    with pytest.raises(ConfigError, match=r"cannot be listened at on 192\.0\.2\.1"):
+def test_another_machines_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--listen=192\.0\.2\.1: this machine cannot listen"):
         refuse_taken_port("192.0.2.1", 8000)
 
 
-def test_a_key_is_the_same_whatever_is_written_beside_it(tmp_path: Path) -> None:
+def test_a_public_keys_comment_is_ignored(tmp_path: Path) -> None:
     place = SitePlace(tmp_path / "a")
     make_site(place, "a", tmp_path)
     first, copy, junk = place.public_key("a"), tmp_path / "copy.pub", tmp_path / "junk.pub"

@@ -1,4 +1,4 @@
-"""Certificates and keys: what they vouch for, who can read them, and that none is overwritten."""
+"""Certificates and keys: their hosts and signatures, their file modes; none is overwritten."""
 
 import ssl
 import tomllib
@@ -30,7 +30,7 @@ def test_the_certificate_is_for_the_hosts_and_signed_by_the_authority(tmp_path: 
     assert {path.stat().st_mode & 0o777 for path in (place.key, place.authority_key)} == {0o600}
 
 
-def test_a_sites_key_is_one_pair_on_the_curve_that_flower_takes(tmp_path: Path) -> None:
+def test_a_site_gets_a_key_pair_on_the_curve_that_flower_requires(tmp_path: Path) -> None:
     place = SitePlace(tmp_path / "site")
     (tmp_path / "it's \\ här").mkdir()
     make_site(place, "clinic_a", tmp_path / "it's \\ här")
@@ -40,35 +40,37 @@ def test_a_sites_key_is_one_pair_on_the_curve_that_flower_takes(tmp_path: Path) 
     assert key.curve.name == "secp384r1"
     assert key.public_key() == public
     assert place.key("clinic_a").stat().st_mode & 0o777 == 0o600
-    site = Site.of(tomllib.loads(place.settings.read_text()))
+    site = Site.from_node_config(tomllib.loads(place.settings.read_text()))
     assert (site.name, site.directory) == ("clinic_a", str(tmp_path / "it's \\ här"))
-    assert site.most_norm is None
-    assert not site.tells_labels
+    assert site.max_norm is None
+    assert not site.tell_labels
 
 
-def test_the_settings_that_are_shown_are_those_that_there_are(tmp_path: Path) -> None:
+def test_site_toml_shows_every_setting(tmp_path: Path) -> None:
     """Every line of site.toml, the examples among them, is a setting that is understood."""
     place = SitePlace(tmp_path)
     make_site(place, "a", tmp_path)
     lines = place.settings.read_text().replace("\n# ", "\n").split("\n", 1)[1]
-    site = Site.of(tomllib.loads(lines))
+    site = Site.from_node_config(tomllib.loads(lines))
     assert site.model_fields_set == set(Site.model_fields)
 
 
 def test_a_sites_key_is_never_overwritten(tmp_path: Path) -> None:
     site = SitePlace(tmp_path / "s")
     make_site(site, "a", tmp_path)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         make_site(site, "a", tmp_path)
 
 
-def test_a_site_without_images_is_told_so_at_once(tmp_path: Path) -> None:
+def test_a_site_without_a_data_directory_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ConfigError, match=r"--data=.*nowhere: must be a directory"):
         make_site(SitePlace(tmp_path / "s"), "a", tmp_path / "nowhere")
     assert not (tmp_path / "s").exists()
 
 
-def test_a_host_that_is_added_later_needs_nothing_new_at_the_sites(tmp_path: Path) -> None:
+def test_a_host_can_be_added_without_new_files_at_the_sites(tmp_path: Path) -> None:
     place = CoordinatorPlace(tmp_path / "f")
     make_coordinator(place, ["old.example.org"])
     given = place.authority.read_bytes()
@@ -81,16 +83,16 @@ def test_a_host_that_is_added_later_needs_nothing_new_at_the_sites(tmp_path: Pat
     assert place.key.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_authority_that_is_damaged_is_kept_until_a_person_decides(tmp_path: Path) -> None:
+def test_a_damaged_authority_is_refused_and_not_replaced(tmp_path: Path) -> None:
     place = CoordinatorPlace(tmp_path / "f")
     make_coordinator(place, ["h"])
     place.authority_key.write_text("junk")
-    with pytest.raises(ConfigError, match="delete it to make a new one, for all sites"):
+    with pytest.raises(ConfigError, match="delete both to make a new authority for all sites"):
         make_coordinator(place, ["h"])
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-a", "a b"])
-def test_a_sites_name_is_a_files(tmp_path: Path, name: str) -> None:
+def test_a_sites_name_must_be_usable_as_a_file_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="--site="):
         make_site(SitePlace(tmp_path), name, tmp_path)
 
@@ -104,5 +106,5 @@ def test_addresses() -> None:
 
 
 def test_a_setting_that_a_site_does_not_have_is_refused_by_name() -> None:
-    with pytest.raises(SiteError, match=r"site x, max-nrom: is no setting of a site; they are"):
-        Site.of({"site": "x", "data-dir": "/x", "max-nrom": 1.0})
+    with pytest.raises(SiteError, match=r"site x, max-nrom: is not a setting of a site; choose"):
+        Site.from_node_config({"site": "x", "data-dir": "/x", "max-nrom": 1.0})

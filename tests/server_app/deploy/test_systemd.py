@@ -7,7 +7,7 @@ from pathlib import Path
 from server_app.deploy.systemd import unit
 
 
-def test_it_runs_the_command_and_may_write_to_one_place() -> None:
+def test_it_runs_the_command_and_may_write_to_one_directory() -> None:
     text = unit("ward 7", ["site", "--kit", "/etc/kits/ward 7"], Path("/var/u"), [Path("/scans")])
     found = configparser.ConfigParser()
     found.optionxform = str  # type: ignore[assignment,method-assign]
@@ -17,4 +17,5 @@ def test_it_runs_the_command_and_may_write_to_one_place() -> None:
     assert Path(program).name == "univarfl"
     assert words == ["deploy", "site", "--kit", "/etc/kits/ward 7"]
     assert (service["ReadWritePaths"], service["ReadOnlyPaths"]) == ("/var/u", "/scans")
+    assert service["KillMode"] == "mixed"
     assert found["Unit"]["Description"] == "univarfl ward 7"

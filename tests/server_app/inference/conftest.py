@@ -1,4 +1,4 @@
-"""A trained run, and the real images of its test set as files."""
+"""A trained run, and the images of its test set as files."""
 
 import sys
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-from server_app.cli import main
-from server_app.composition import compose_experiment
-from server_app.train import train_experiment
+from server_app.cli.main import main
+from server_app.config.composition import compose_experiment
+from server_app.engines.train import train_experiment
 from task.data.sources.digits import Digits
 from tests.conftest import SMALL
 
 
 class Answer(NamedTuple):
-    """How the command ended, and what it printed."""
+    """The exit code and the output of the command."""
 
     code: int
     said: str
@@ -26,7 +26,7 @@ Command = Callable[..., Answer]
 
 @pytest.fixture
 def univarfl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command as a person meets it."""
+    """Run the `univarfl` command with some arguments; return its answer."""
 
     def run(*words: str | Path) -> Answer:
         monkeypatch.setattr(sys, "argv", ["univarfl", *map(str, words)])
@@ -42,20 +42,22 @@ def univarfl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """UniVarFL on digits, trained well enough to tell them apart."""
+def run(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Path:
+    """Train UniVarFL on all digits, well enough to tell them apart; return the run's directory."""
     place = tmp_path_factory.mktemp("runs")
     words = [*SMALL, "local_epochs=3", "watch.tensorboard=false", f"output_dir={place}"]
-    return train_experiment(compose_experiment(words), words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+        return train_experiment(compose_experiment(words), words)
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The test digits as ``<class>/<number>.png``, 8x8."""
     place = tmp_path_factory.mktemp("digits")
-    catalogue = Digits(image_size=32).catalogue()
-    for index in catalogue.test.nonzero()[0].tolist():
-        folder = place / catalogue.classes[catalogue.labels[index]]
+    dataset_index = Digits(image_size=32).dataset_index()
+    for index in dataset_index.test.nonzero()[0].tolist():
+        folder = place / dataset_index.classes[dataset_index.labels[index]]
         folder.mkdir(exist_ok=True)
-        catalogue.read(index).save(folder / f"{index}.png")
+        dataset_index.read(index).save(folder / f"{index}.png")
     return place

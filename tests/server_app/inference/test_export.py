@@ -1,4 +1,4 @@
-"""``univarfl export``: files that answer as PyTorch does, and a card that says what they are."""
+"""``univarfl export``: files with PyTorch's probabilities, and the model card."""
 
 import csv
 import hashlib
@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from server_app.cli import BAD_INPUT, FAILED
-from server_app.composition import compose_experiment
+from server_app.cli.main import BAD_INPUT, FAILED
+from server_app.config.composition import compose_experiment
 from server_app.inference import export as exporting
 from server_app.inference.export import exported
 from server_app.inference.model import trained_model
-from server_app.run_record import read_record
+from server_app.runs.records.record import read_record
 from task.inference import Classifier
-from task.worker import Worker
+from task.training.worker import Worker
 from tests.conftest import Train
 from tests.server_app.inference.conftest import Command
 
@@ -37,7 +37,7 @@ CHANGED_NETWORKS = [
 
 @pytest.fixture(scope="module")
 def files(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is exported of a run."""
+    """Return a directory with the exported files of a run."""
     place = tmp_path_factory.mktemp("export")
     exporting.export(run, place, [])
     return place
@@ -130,7 +130,7 @@ def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
 
 
 def stored(image: Image.Image, how: str) -> tuple[Image.Image, Image.Exif]:
-    """An image as scanners and cameras store it, with the same content."""
+    """Return an image as a scanner or camera stores it, with the same content."""
     exif = Image.Exif()
     if how == "sixteen bits":
         return Image.fromarray(np.asarray(image).astype(np.uint16) * 257), exif
@@ -145,7 +145,7 @@ def test_the_cards_own_example_gives_the_probabilities_of_predict(
     univarfl: Command, run: Path, files: Path, digits: Path, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path, how: str,
 ) -> None:  # fmt: skip
-    """As it stands there, in a directory that has the files and an image.jpg."""
+    """The example runs unchanged, in a directory with the files and an image.jpg."""
     for name in ("model.pt2", "model.onnx"):
         (tmp_path / name).symlink_to(files / name)
     code = (files / "model_card.md").read_text().partition("```python\n")[2].partition("```")[0]
@@ -171,11 +171,11 @@ def test_a_private_runs_card_says_so_and_keeps_the_seed(train: Train, tmp_path: 
     assert card["privacy"] == read_record(directory)["privacy"]
     assert "77123" not in text.replace(directory.name, "") + json.dumps(card["settings"])
     assert f"after 1 rounds, epsilon {card['privacy']['epsilon']:.3f} at delta 1e-05" in text
-    assert "- the seed, which clients and the record know" in text
+    assert "- the seed, which clients and the record contain" in text
 
 
 def test_a_file_of_another_model_does_not_stay(run: Path, tmp_path: Path) -> None:
-    """The card is of one model."""
+    """A card describes one model."""
     (tmp_path / "model.onnx").write_bytes(b"another run's")
     exporting.export(run, tmp_path, ["pt2"])
     assert not (tmp_path / "model.onnx").exists()

@@ -1,4 +1,4 @@
-"""``univarfl predict`` on real images, and on those that are none."""
+"""``univarfl predict`` on real images, and on files that are not images."""
 
 import csv
 import shutil
@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from server_app.cli import BAD_INPUT, FAILED
-from server_app.run_record import read_record, write_record
-from task.data.decoding import decode
+from server_app.cli.main import BAD_INPUT, FAILED
+from server_app.runs.records.record import read_record, write_record
+from task.data.image_store.decoding import decode
 from tests.server_app.inference.conftest import Command
 
 Rows = list[dict[str, str]]
 
 
 def predicted(univarfl: Command, run: Path, *words: str | Path, to: Path) -> Rows:
-    """The rows of a table that must come."""
+    """Run ``univarfl predict``, check that it succeeds, and return the rows."""
     done = univarfl("predict", run, *words, "--to", to)
     assert done.code == 0, done.said
     with to.open(newline="") as file:
@@ -82,10 +82,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     said = done.said
     for name in ("empty.png", "half.png", "words.jpg", "floats.tiff", "gone.png"):
         assert f"left out: {odd / name}: " in said
-    assert "its pixels are floats, whose range no one can know" in said
+    assert "pixels are floats of unknown range" in said
     assert f"{tmp_path / 'odd.csv'}: {len(some) + 4} images" in said
     assert "5 left out" in said
-    assert f"{odd}: 1 files not named as images were not looked at" in said
+    assert f"{odd}: 1 files without the suffix of an image were skipped" in said
     with (tmp_path / "odd.csv").open(newline="") as file:
         rows = {Path(row["image"]).name: row for row in csv.DictReader(file)}
     assert rows["sixteen.png"]["class"] == rows[some[0].name]["class"]
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
 
 
 def exif(orientation: int) -> Image.Exif:
-    """What a camera writes that was turned."""
+    """Return the EXIF data of a camera held sideways."""
     found = Image.Exif()
     found[0x0112] = orientation
     return found
@@ -109,14 +109,14 @@ def test_a_turned_image_is_turned_upright() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere/*.png"], "images=nowhere/*.png: holds or matches no images"),
-        (["RUN"], "holds or matches no images"),
+        (["nowhere/*.png"], "images=nowhere/*.png: contains or matches no images"),
+        (["RUN"], "contains or matches no images"),
         (["DIGITS", "--to", "nowhere/x.csv"], "nowhere/x.csv: must be writable: no such file"),
         (["DIGITS", "--to", "none"], "none: is a directory; name a file"),
         (["DIGITS", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
     ],
 )
-def test_what_cannot_be_meant_is_said(
+def test_bad_arguments_are_refused(
     univarfl: Command,
     run: Path,
     digits: Path,
@@ -147,7 +147,7 @@ def test_a_run_without_a_model_is_refused(
 ) -> None:
     done = univarfl("predict", tmp_path, digits)
     assert done.code == BAD_INPUT
-    assert f"run={tmp_path}: is no run" in done.said
+    assert f"run={tmp_path}: is not a run" in done.said
     half = tmp_path / "half"
     shutil.copytree(run, half)
     write_record(half, read_record(run) | {"status": "failed", "reason": "interrupted"})

@@ -5,9 +5,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.report.records import read_runs
-from server_app.report.summary import BEST, LAST, LAST_FIVE, Summary, difference, readings
-from tests.server_app.report.recorded import record
+from server_app.report.statistics import difference
+from server_app.report.summary import BEST, LAST, LAST_FIVE, Summary, readings
+from server_app.runs.records.reader import read_runs
+from tests.server_app.runs.recorded import record
 
 
 def summary(place: Path) -> Summary:
@@ -58,6 +59,15 @@ def test_settings_are_those_that_a_person_varied(tmp_path: Path) -> None:
     assert summary(tmp_path).keys == ["model", "alpha"]
 
 
+def test_the_alpha_of_a_setting_is_the_one_that_the_split_used(tmp_path: Path) -> None:
+    """The alpha of the second run is typed and used by nothing."""
+    record(tmp_path, "a", ["partition.alpha=0.01"], [0.1, 0.5])
+    record(tmp_path, "b", ["partition.alpha=1.0", "alpha=0.01"], [0.1, 0.6])
+    found = summary(tmp_path)
+    assert found.keys == ["alpha"]
+    assert found.frame.set_index("run")["setting"].to_dict() == {"a": "alpha 0.01", "b": "alpha 1"}
+
+
 def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
     record(tmp_path, "a", ["method=fedprox"], [0.1, 0.5])
     record(tmp_path, "b", ["method=fedprox", "method.proximal_weight=0.5"], [0.1, 0.6])
@@ -100,12 +110,15 @@ def test_published_numbers_stand_beside_their_very_settings_only(tmp_path: Path)
     record(tmp_path, "a", [paper, "method=fedavg"], [0.1, 0.5])
     record(tmp_path, "b", [paper, "method=fedavg", "rho=0.5"], [0.1, 0.5])
     record(tmp_path, "c", [paper, "method=univarfl"], [0.1, 0.5])
-    unsaid = ("model.norm=group", "partition.balanced=false", "optim.nesterov=true")
-    for name, word in zip("def", unsaid, strict=True):
+    unsaid = (
+        "model.norm=group", "partition.balanced=false", "optim.nesterov=true",
+        "partition.alpha=0.1",
+    )  # fmt: skip
+    for name, word in zip("defg", unsaid, strict=True):
         record(tmp_path, name, [paper, "method=fedavg", word], [0.1, 0.5])
     table = summary(tmp_path).accuracies()
     beside = table[table["published"] != ""]
-    assert len(table) == 6
+    assert len(table) == 7
     assert beside[["method", "rho", "model.norm", "published"]].to_numpy().tolist() == [
         ["fedavg", "1", "batch", "28.1 ± 1.3 (T1)"]
     ]

@@ -9,7 +9,7 @@ import pytest
 from server_app.report.write import report
 from server_app.sweep.ledger import SWEEPS
 from task.errors import ConfigError, RunError
-from tests.server_app.report.recorded import record
+from tests.server_app.runs.recorded import record
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from server_app.identity import code_hash, identity_of
+from server_app.runs.identity import Code, code_of, identity_of
 from server_app.sweep.cells import cells_of, expand
 from task.errors import ConfigError
 
@@ -50,7 +50,7 @@ def test_a_cell_whose_data_are_not_there_says_so_before_it_is_run() -> None:
     (fetched,) = cells_of(["data=cifar10", "data.root=/nowhere", "data.download=true"])
     (away,) = cells_of(["data=pacs", "data.root=/nowhere"])
     assert here.reason() == fetched.reason() == ""
-    assert away.reason() == "data.root=/nowhere: must be a directory; is not there"
+    assert away.reason() == "data.root=/nowhere: must be a directory; it does not exist"
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,12 @@ def test_a_cell_whose_data_are_not_there_says_so_before_it_is_run() -> None:
     [
         (["method=foo,bar"], "method=foo: choose one of"),
         (["alpha=0,-1"], "alpha="),
-        (["seed=interval(0,1)"], "does not support sweep type"),
+        (["seed=interval(0,1)"], "an interval has no list of values"),
+        (["seed=range(3),5"], "sweep=seed=range(3),5: its values cannot be listed"),
         (["sweep=nothing"], "sweep=nothing: choose one of"),
         (["seed=0,1", "run_id=mine"], "run_id=mine: a sweep names its runs itself"),
         (["seed"], "override=seed: cannot be read"),
-        (["seed=0,1", "output_dir=a,b"], "a sweep has one; it cannot vary"),
+        (["seed=0,1", "output_dir=a,b"], "a sweep has one output_dir; it cannot vary"),
     ],
 )
 def test_words_of_which_nothing_can_be_made_are_refused(words: list[str], message: str) -> None:
@@ -81,4 +82,5 @@ def test_the_identity_is_of_what_decides_the_result() -> None:
     assert one.identity == kept_elsewhere.identity != other.identity
     assert one.experiment
     config = one.experiment.model_dump()
-    assert identity_of(config, code_hash()) != identity_of(config, "other code")
+    code = code_of(config)
+    assert identity_of(config, code) != identity_of(config, Code("other", code.components))

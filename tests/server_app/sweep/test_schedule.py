@@ -8,17 +8,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from server_app.run_record import read_record
+from server_app.runs.records.record import read_record
 from server_app.sweep.cells import cells_of
-from server_app.sweep.ledger import Claims
+from server_app.sweep.ledger import DONE, FAILED, REFUSED, Claims, Ledger, unmet_cells
 from server_app.sweep.schedule import Sweep
 from task.errors import RunError
-from tests.conftest import SMALL
+from tests.conftest import SMALL, Train
 from tests.task.data import making
 
 QUICK = (*SMALL[1:], "rounds=1", "watch.tensorboard=false")
@@ -75,7 +76,7 @@ def test_a_cell_without_its_data_is_refused_and_one_that_is_done_is_not(tmp_path
     Sweep(cells_of(words)).run()
     root.rename(tmp_path / "elsewhere")
     with pytest.raises(
-        RunError, match=r"1 of 2 cells have no result\n  seed=1: data.root=.* is not"
+        RunError, match=r"1 of 2 cells have no result\n  seed=1: data.root=.*: must be a directory"
     ):
         Sweep(cells_of([*words, "seed=0,1"])).run()
     assert [row[1] for row in ledger(tmp_path)] == ["completed", "refused"]
@@ -167,3 +168,41 @@ def test_a_claim_is_exclusive_until_it_is_left(tmp_path: Path) -> None:
     assert not other.take(cell)
     one.leave(cell)
     assert other.take(cell)
+
+
+def test_a_cell_whose_images_changed_is_run_again_and_the_reason_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], train: Train
+) -> None:
+    root = making.tree(tmp_path / "images", ["cat", "dog"], 12)
+    words = ["data=folder", f"data.root={root}", "num_clients=2", "partition.min_images=3"]
+    first = train(*words, *QUICK[-2:])
+    making.save(root / "cat" / "pic_000.png", 100)
+    Sweep(cells_of([*SMALL, *words, *QUICK[-2:]]), jobs=1).run()
+    assert len(runs_in(tmp_path)) == 2
+    assert f"other images than {first.name} used" in capsys.readouterr().out
+
+
+def test_a_later_sweep_does_not_hide_the_failure_of_another_cell(tmp_path: Path) -> None:
+    """Both sweeps call their cell "method=fedavg"; they have other rounds."""
+    (tmp_path / "sweeps").mkdir()
+
+    def note(name: str, rounds: int, status: str) -> None:
+        cells = cells_of(["method=fedavg,freeze", f"rounds={rounds}"])
+        sweep = Ledger(tmp_path / "sweeps" / f"{name}.csv", cells)
+        sweep.note(cells[0], status, "no memory" if status == FAILED else "")
+        sweep.note(cells[1], DONE)
+
+    note("1", 3, FAILED)
+    note("2", 4, DONE)
+    assert unmet_cells(tmp_path / "sweeps") == ["cell method=fedavg: failed: no memory"]
+    note("3", 3, DONE)
+    assert unmet_cells(tmp_path / "sweeps") == []
+
+
+def test_an_invalid_cell_is_replaced_by_its_words_once_it_is_valid(tmp_path: Path) -> None:
+    valid, invalid = cells_of(["method=fedavg,stochdepth"])
+    Ledger(tmp_path / "1.csv", [invalid]).note(invalid, REFUSED, invalid.refusal)
+    assert len(unmet_cells(tmp_path)) == 1
+    later = replace(valid, words=invalid.words, label=invalid.label)
+    Ledger(tmp_path / "2.csv", [later]).note(later, DONE)
+    assert unmet_cells(tmp_path) == []

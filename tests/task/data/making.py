@@ -1,4 +1,4 @@
-"""Small data sets in the true on-disk format of the real ones, each image a colour of its own."""
+"""Small data sets in the file formats of the real ones; each image has its own colour."""
 
 import csv
 import hashlib
@@ -18,7 +18,7 @@ HAM_DOMAINS = {"vidir_modern": 12, "rosendahl": 9, "vienna_dias": 5, "vidir_mole
 
 
 def colour(index: int) -> tuple[int, int, int]:
-    """A colour that no other of the first thousands of images has."""
+    """Return the colour of an image, unique among millions of images."""
     return 40 + index % 199, 40 + index // 199 % 199, 40 + index // 39601 % 199
 
 
@@ -27,14 +27,14 @@ def picture(index: int, size: int = 8) -> Image.Image:
 
 
 def save(path: Path, index: int) -> Path:
-    """An image file; PNG by its name keeps its colour to the bit."""
+    """Write an image file and return its path; a PNG keeps the exact colour."""
     path.parent.mkdir(parents=True, exist_ok=True)
     picture(index).save(path)
     return path
 
 
 def tree(root: Path, places: Iterable[str], each: int, suffix: str = ".png") -> Path:
-    """`each` images in every place, numbered through."""
+    """Write `each` images to every directory in `places`, numbered consecutively; return `root`."""
     for number, place in enumerate(places):
         for image in range(each):
             save(root / place / f"pic_{image:03}{suffix}", number * each + image)
@@ -53,19 +53,19 @@ def office_home(root: Path) -> Path:
 
 
 def pixels(count: int, size: int, first: int) -> NDArray[np.uint8]:
-    """[count, size, size, 3], each image one colour but for a white pixel at row 1, column 2."""
+    """Return [count, size, size, 3]: each image has one colour and a white pixel at (1, 2)."""
     images = np.stack([np.asarray(picture(first + index, size)) for index in range(count)])
     images[:, 1, 2] = 255
     return images
 
 
 def planes(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[count, 3 * size * size], red first and row by row, as CIFAR keeps them."""
+    """Return [count, 3 * size * size], first red and row by row, as in CIFAR's files."""
     return images.transpose(0, 3, 1, 2).reshape(len(images), -1)
 
 
 def pickled(path: Path, content: dict[str, Any]) -> list[str]:
-    """Write a file as CIFAR's are; its name and checksum, as torchvision lists them."""
+    """Write a file in CIFAR's format; return its name and checksum, as in torchvision's lists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pickle.dumps(content, protocol=2))
     return [path.name, md5(path)]
@@ -76,7 +76,7 @@ def md5(path: Path) -> str:
 
 
 def cifar10(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
-    """Five batches of 4 and a test batch of 6; their labels."""
+    """Write five batches of 4 images and a test batch of 6; return their labels."""
     from torchvision.datasets import CIFAR10
 
     names = [
@@ -111,7 +111,7 @@ def cifar10(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
 
 
 def cifar100(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
-    """A training file of 12 and a test file of 5; their fine labels."""
+    """Write a training file of 12 images and a test file of 5; return their fine labels."""
     from torchvision.datasets import CIFAR100
 
     place = root / "cifar-100-python"
@@ -139,7 +139,7 @@ def cifar100(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
 
 
 def stl10(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
-    """10 training and 4 test images, column by column, labels from 1; the labels from 0."""
+    """Write 10 training and 4 test images, by column, with labels from 1; return them from 0."""
     from torchvision.datasets import STL10
 
     place = root / "stl10_binary"
@@ -164,7 +164,7 @@ def stl10(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
 
 
 def tiny_imagenet(root: Path) -> list[str]:
-    """Three classes of 5 training and 2 validation images, in an order that is not sorted."""
+    """Write 3 classes of 5 training and 2 validation images; return their unsorted names."""
     place = root / "tiny-imagenet-200"
     names = ["n02124075", "n04067472", "n01443537"]
     for number, name in enumerate(names):
@@ -194,7 +194,7 @@ def imagenet(root: Path, classes: int = 1000) -> Path:
 def ham10000(
     root: Path, columns: Sequence[str] = ("dataset",), tabs: bool = False
 ) -> list[dict[str, str]]:
-    """Forty lesions in four domains, two images of every third one; the metadata's rows."""
+    """Write forty lesions in four domains, every third with two images; return the metadata."""
     kinds = ("nv", "mel", "bkl")
     rows: list[dict[str, str]] = []
     for domain, lesions in HAM_DOMAINS.items():
@@ -226,7 +226,7 @@ def ham10000(
 
 
 def parquet(root: Path) -> Path:
-    """A hub data set's Parquet files: 12 training and 4 test rows, two domains."""
+    """Write Parquet files with 12 training and 4 test rows and two domains; return `root`."""
     from datasets import ClassLabel, Dataset, Features, Value
     from datasets import Image as Images
 

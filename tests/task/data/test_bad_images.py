@@ -1,4 +1,4 @@
-"""Images that are odd are read as they are meant; those that are broken are named, and counted."""
+"""Unusual images are converted correctly; broken ones are reported and counted."""
 
 import os
 import tempfile
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from server_app.run_record import read_record
+from server_app.runs.records.record import read_record
 from task.data.dataset import ImageDataset
-from task.data.decoding import BadImageError, decode
+from task.data.image_store.decoding import BadImageError, decode
+from task.data.image_store.store import open_dataset
 from task.data.sources.folder import Folder
-from task.data.store import open_dataset
 from task.errors import DataError
 from tests.conftest import Train
 from tests.task.data import making
@@ -29,7 +29,7 @@ def folder(root: Path) -> ImageDataset:
 
 
 def truncated(path: Path) -> Path:
-    """A JPEG that lacks its second half."""
+    """Write a JPEG without its second half, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path)
@@ -37,7 +37,7 @@ def truncated(path: Path) -> Path:
     return path
 
 
-class TestOdd:
+class TestUnusual:
     @pytest.mark.parametrize(
         ("image", "expected"),
         [
@@ -51,7 +51,7 @@ class TestOdd:
         ],
         ids=lambda value: value.mode if isinstance(value, Image.Image) else "",
     )
-    def test_becomes_eight_bit_colour(
+    def test_become_eight_bit_colour(
         self, image: Image.Image, expected: tuple[int, ...], tmp_path: Path
     ) -> None:
         path = tmp_path / {"CMYK": "image.tif", "I": "image.pgm"}.get(image.mode, "image.png")
@@ -70,7 +70,7 @@ class TestOdd:
         with Image.open(tmp_path / "image.png") as read:
             assert decode(read, 8, 3)[0, 0].tolist() == [10, 20, 30]
 
-    def test_one_taken_with_the_camera_on_its_side_is_turned_upright(self, tmp_path: Path) -> None:
+    def test_exif_orientation_is_applied(self, tmp_path: Path) -> None:
         pixels = np.zeros((8, 8, 3), np.uint8)
         pixels[:4] = 255
         exif = Image.Exif()
@@ -84,29 +84,27 @@ class TestOdd:
     @pytest.mark.parametrize(
         "image", [Image.new("F", (4, 4), 0.5), Image.new("I", (4, 4), 200)], ids=["F", "I"]
     )
-    def test_pixels_of_an_unknown_range_are_not_guessed(
-        self, image: Image.Image, tmp_path: Path
-    ) -> None:
+    def test_pixels_of_unknown_range_are_refused(self, image: Image.Image, tmp_path: Path) -> None:
         image.save(tmp_path / "image.tif")
         with (
             Image.open(tmp_path / "image.tif") as read,
-            pytest.raises(BadImageError, match="whose range no one can know"),
+            pytest.raises(BadImageError, match="of unknown range"),
         ):
             decode(read, 4, 3)
 
 
 class TestDark:
-    def test_twelve_bits_in_sixteen_are_noted(self, tmp_path: Path) -> None:
+    def test_twelve_bit_values_in_sixteen_bit_files_are_noted(self, tmp_path: Path) -> None:
         for name in ("cat", "dog"):
             (tmp_path / name).mkdir()
             Image.new("I;16", (8, 8), 4095).save(tmp_path / name / "scan.png")
         assert folder(tmp_path).notes == (
-            "no pixel is brighter than 16 of 255; are all bits of a file used?",
+            "no pixel is brighter than 16 of 255; check the bit depth of the files",
         )
 
 
 class TestBroken:
-    def test_a_folders_broken_images_are_left_out_counted_and_named(self, tmp_path: Path) -> None:
+    def test_broken_images_of_a_folder_are_skipped_counted_and_named(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["cat", "dog"], 10)
         truncated(tmp_path / "cat" / "broken.jpg")
         (tmp_path / "dog" / "text.png").write_text("not an image at all")
@@ -132,19 +130,21 @@ class TestBroken:
         assert note.endswith("images/dog/text.png: not an image")
         assert f"warning: data: {note}" in capsys.readouterr().out
 
-    def test_a_benchmarks_broken_image_stops_it_by_name(self, tmp_path: Path) -> None:
+    def test_a_broken_image_of_a_benchmark_is_an_error(self, tmp_path: Path) -> None:
         making.pacs(tmp_path, each=41)
         truncated(tmp_path / "photo" / "dog" / "pic_007.jpg")
         with pytest.raises(DataError, match=r"photo/dog/pic_007\.jpg: image file is truncated"):
             opened("data=pacs", f"data.root={tmp_path}")
 
-    def test_a_folder_of_broken_images_alone_is_refused(self, tmp_path: Path) -> None:
+    def test_a_folder_with_only_broken_images_is_refused(self, tmp_path: Path) -> None:
         truncated(tmp_path / "cat" / "a.jpg")
         truncated(tmp_path / "dog" / "b.jpg")
-        with pytest.raises(DataError, match=r"cat/a\.jpg: .*truncated.*; nor can any other"):
+        with pytest.raises(
+            DataError, match=r"cat/a\.jpg: .*truncated.*; no other image can be read either"
+        ):
             folder(tmp_path)
 
-    def test_a_link_to_nothing_is_named(self, tmp_path: Path) -> None:
+    def test_a_link_without_a_target_is_reported(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["cat", "dog"], 2)
         (tmp_path / "cat" / "link.png").symlink_to(tmp_path / "nothing.png")
         with pytest.raises(DataError, match=r"cat/link\.png: no such file"):
@@ -157,15 +157,15 @@ class TestBroken:
         assert data.classes == ("cat", "dog", "fox")
         assert data.notes == ("no images of class fox",)
 
-    def test_a_class_unknown_to_the_experiment_is_named(self, tmp_path: Path) -> None:
+    def test_a_class_outside_the_given_ones_is_reported(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["cat", "dog", "fox"], 2)
-        with pytest.raises(DataError, match=r"fox: class 'fox' is not among .* cat, dog"):
+        with pytest.raises(DataError, match=r"fox: class 'fox' is not one of .* cat, dog"):
             opened("data=folder", f"data.root={tmp_path}", "data.classes=[cat,dog]")
 
 
 @contextmanager
 def as_ordinary_user(*places: Path) -> Iterator[None]:
-    """For root, whom nothing is forbidden, go on as somebody else."""
+    """Continue as an ordinary user if we are root, who may read everything."""
     if os.geteuid():
         yield
         return
@@ -186,7 +186,7 @@ def as_ordinary_user(*places: Path) -> Iterator[None]:
         ("", r"images: permission denied"),
     ],
 )
-def test_what_may_not_be_read_is_named(
+def test_unreadable_files_are_reported(
     forbidden: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""Batches of images and what augmentation does to them."""
+"""Batches of images, and their augmentation."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
 from task.data.augmentations.crop_flip import CropFlip
 from task.data.augmentations.none import NoAugmentation
-from task.data.batches import DeviceImages, epoch_batches, training_batches
+from task.data.batches import DeviceImages, epoch_batches, largest_batch, training_batches
+from task.data.image_store.store import open_dataset
 from task.data.sources.digits import Digits
-from task.data.store import open_dataset
 from task.seeding import derived_seed, torch_generator
-from task.worker import Worker
+from task.training.worker import Worker
 
 KEY = (0, "local", 1, 0)
 
@@ -25,14 +25,22 @@ def digits() -> DeviceImages:
 class TestBatches:
     @given(images=st.integers(1, 300), size=st.integers(2, 64))
     @example(images=127, size=2)
-    def test_leave_no_image_out_and_none_is_tiny(self, images: int, size: int) -> None:
+    def test_use_every_image_and_none_is_tiny(self, images: int, size: int) -> None:
         batches = training_batches(torch.arange(images), size)
         assert torch.equal(torch.cat(batches), torch.arange(images))
         if images >= size:
             assert all(size <= 2 * len(batch) <= 3 * size for batch in batches)
-            assert all(len(batch) > 1 for batch in batches)
+            assert all(1 < len(batch) <= largest_batch(size) for batch in batches)
 
-    def test_are_normalised_as_the_data_set_says(self) -> None:
+    @given(size=st.integers(2, 64))
+    def test_reach_the_largest_size(self, size: int) -> None:
+        lengths = [
+            len(training_batches(torch.arange(images), size)[-1])
+            for images in range(size, 2 * size + 1)
+        ]
+        assert max(lengths) == largest_batch(size)
+
+    def test_are_normalised_with_mean_and_std_of_the_data_set(self) -> None:
         """Grey 0 and 255 with mean 0.5 and std 0.5 become -1 and 1."""
         data = open_dataset(Digits(image_size=32))
         x, y = digits()[torch.arange(8)]
@@ -41,7 +49,7 @@ class TestBatches:
         assert y.tolist() == data.labels[:8].tolist()
         assert x.shape == (8, 1, 32, 32)
 
-    def test_an_epoch_is_every_image_once_in_an_order_of_its_own(self) -> None:
+    def test_each_epoch_has_every_image_once_in_its_own_order(self) -> None:
         images, positions = digits(), torch.arange(100, 177)
         seen = [
             torch.cat(
@@ -56,7 +64,7 @@ class TestBatches:
 
 
 def shifted(image: torch.Tensor, padding: int, top: int, left: int, flip: int) -> torch.Tensor:
-    """One image's crop as its definition has it: pad with black, cut out, mirror."""
+    """Return one image's crop by definition: pad with black, crop, flip."""
     height, width, channels = image.shape
     padded = torch.zeros(height + 2 * padding, width + 2 * padding, channels, dtype=torch.uint8)
     padded[padding : padding + height, padding : padding + width] = image
@@ -69,7 +77,7 @@ class TestCropFlip:
         images=st.integers(1, 9), height=st.integers(1, 12), width=st.integers(1, 12),
         channels=st.sampled_from([1, 3]), padding=st.integers(0, 5), seed=st.integers(0, 99),
     )  # fmt: skip
-    def test_whole_batches_are_what_single_images_are(
+    def test_a_batch_equals_its_images_one_by_one(
         self, images: int, height: int, width: int, channels: int, padding: int, seed: int
     ) -> None:
         generator = torch_generator(seed)
@@ -90,7 +98,7 @@ class TestCropFlip:
         assert 0.47 < changes[:, 2].double().mean() < 0.53
         assert abs(changes[:, :2].double().mean() - 4) < 0.1
 
-    def test_varies_images_between_epochs_and_repeats_them_with_the_seed(self) -> None:
+    def test_images_vary_between_epochs_and_repeat_with_the_seed(self) -> None:
         images, positions = digits(), torch.arange(40)
         runs = [
             torch.cat([x for x, _ in epoch_batches(images, positions, 16, CropFlip(4), KEY, e)])
@@ -104,7 +112,7 @@ class TestCropFlip:
         assert not torch.equal(runs[0], plain)
 
     @pytest.mark.parametrize("augmentation", ["none", "crop_flip"])
-    def test_training_uses_what_the_experiment_names(self, augmentation: str) -> None:
+    def test_training_uses_the_augmentation_of_the_experiment(self, augmentation: str) -> None:
         words = ["local_epochs=1", f"augmentation={augmentation}"]
         config = compose_experiment(words).local()
         worker = Worker(config)
@@ -115,7 +123,7 @@ class TestCropFlip:
         assert same == (augmentation == "none")
 
 
-def test_seeds_tell_their_purposes_apart() -> None:
+def test_derived_seeds_differ_by_purpose() -> None:
     keys: list[tuple[int | str, ...]] = [
         ("a", 1, 2),
         ("a", 2, 1),

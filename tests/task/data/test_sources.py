@@ -1,4 +1,4 @@
-"""Every data set's own files, made small: images, labels, domains and test sets."""
+"""Small copies of every data set's files: images, labels, domains and test sets."""
 
 import os
 import shutil
@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
 from task.data.dataset import ImageDataset
-from task.data.store import open_dataset
+from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
 from tests.task.data import making
 
@@ -31,11 +31,12 @@ def per_domain(data: ImageDataset) -> dict[str, int]:
 
 
 def colours(data: ImageDataset) -> list[tuple[int, ...]]:
-    """The colour in each image's corner."""
+    """Return the colour in the corner of each image."""
     return [tuple(image[-1, -1].tolist()) for image in data.images]
 
 
-def test_digits_are_the_real_ones_scaled_with_every_class_held_out() -> None:
+@pytest.mark.usefixtures("all_digits")
+def test_digits_are_the_real_ones_with_all_classes_in_the_test_set() -> None:
     data = opened("data=digits")
     assert data.images.shape == (1797, 32, 32, 1)
     assert data.images.dtype == np.uint8
@@ -44,7 +45,7 @@ def test_digits_are_the_real_ones_scaled_with_every_class_held_out() -> None:
     assert np.bincount(data.labels[data.test]).min() >= 34
 
 
-class TestPackaged:
+class TestTorchvision:
     def test_cifar10(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         labels = making.cifar10(tmp_path, monkeypatch)
         data = opened("data=cifar10", f"data.root={tmp_path}")
@@ -74,17 +75,15 @@ class TestPackaged:
         assert data.classes[2] == "car"
         assert np.array_equal(data.images, making.pixels(14, 96, 0))
 
-    def test_another_size_is_resized_to(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_images_are_resized(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         making.stl10(tmp_path, monkeypatch)
         data = opened("data=stl10", f"data.root={tmp_path}", "data.image_size=32")
         assert data.images.shape == (14, 32, 32, 3)
         assert colours(data) == [making.colour(index) for index in range(14)]
 
-    def test_files_that_are_not_there_are_named_with_the_cure(self, tmp_path: Path) -> None:
+    def test_missing_files_are_reported_with_a_cure(self, tmp_path: Path) -> None:
         with pytest.raises(
-            ConfigError, match=r"must hold cifar-10-batches-py; data\.download=true"
+            ConfigError, match=r"must contain cifar-10-batches-py; data\.download=true"
         ):
             opened("data=cifar10", f"data.root={tmp_path}")
 
@@ -96,15 +95,15 @@ class TestPackaged:
         with pytest.raises(DataError, match=r"cifar-10-batches-py: .*corrupted; remove the direc"):
             opened("data=cifar10", f"data.root={tmp_path}")
 
-    def test_a_missing_list_of_classes_is_named(
+    def test_a_missing_list_of_classes_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         making.stl10(tmp_path, monkeypatch)
         (tmp_path / "stl10_binary" / "class_names.txt").unlink()
-        with pytest.raises(DataError, match=r"stl10_binary: .* remove the directory and fetch"):
+        with pytest.raises(DataError, match=r"stl10_binary: .* remove the directory and add"):
             opened("data=stl10", f"data.root={tmp_path}")
 
-    def test_a_download_that_fails_says_so(
+    def test_a_failed_download_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from torchvision.datasets import CIFAR10
@@ -127,20 +126,20 @@ class TestTinyImagenet:
         first = data.train[data.labels[data.train] == 0]
         assert np.allclose(data.images[first[0], 5, 5], making.colour(0), atol=3)
 
-    def test_an_annotation_without_its_image_is_named(self, tmp_path: Path) -> None:
+    def test_an_annotation_without_its_image_is_reported(self, tmp_path: Path) -> None:
         making.tiny_imagenet(tmp_path)
         (tmp_path / "tiny-imagenet-200/val/images/val_3.JPEG").unlink()
         with pytest.raises(DataError, match=r"val_3\.JPEG: no such file"):
             opened("data=tiny_imagenet", f"data.root={tmp_path}")
 
-    def test_a_class_that_is_not_listed_is_named(self, tmp_path: Path) -> None:
+    def test_an_unlisted_class_is_reported(self, tmp_path: Path) -> None:
         making.tiny_imagenet(tmp_path)
         (tmp_path / "tiny-imagenet-200/wnids.txt").write_text("n02124075\nn04067472\n")
         with pytest.raises(DataError, match=r"class 'n01443537' is not in .*wnids.txt"):
             opened("data=tiny_imagenet", f"data.root={tmp_path}")
 
     def test_another_directory_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"data\.root=.*must hold tiny-imagenet-200"):
+        with pytest.raises(ConfigError, match=r"data\.root=.*must contain tiny-imagenet-200"):
             opened("data=tiny_imagenet", f"data.root={tmp_path}")
 
 
@@ -156,12 +155,14 @@ class TestImagenet200:
 
     def test_fewer_classes_are_refused(self, tmp_path: Path) -> None:
         making.imagenet(tmp_path, classes=3)
-        with pytest.raises(DataError, match="3 classes; 200 are drawn from all 1000"):
+        with pytest.raises(
+            DataError, match="3 classes; all 1000 of ImageNet-1k are needed to draw 200"
+        ):
             opened("data=imagenet200", f"data.root={tmp_path}")
 
 
 class TestDomainBenchmarks:
-    def test_pacs_holds_forty_of_each_class_and_domain_out(self, tmp_path: Path) -> None:
+    def test_pacs_tests_on_forty_images_of_each_class_and_domain(self, tmp_path: Path) -> None:
         making.pacs(tmp_path)
         data = opened("data=pacs", f"data.root={tmp_path}", "data.image_size=8")
         assert_split(data, 28 * 42, 1120)
@@ -170,31 +171,33 @@ class TestDomainBenchmarks:
         cells = data.labels[data.test] * 4 + data.domain_of[data.test]
         assert np.bincount(cells).tolist() == [40] * 28
 
-    def test_the_archives_own_directory_may_be_left_out(self, tmp_path: Path) -> None:
+    def test_the_root_may_be_the_parent_of_the_archives_directory(self, tmp_path: Path) -> None:
         making.pacs(tmp_path / "PACS", each=41)
         data = opened("data=pacs", f"data.root={tmp_path}", "data.image_size=8")
         assert len(data.train) == 28
 
-    def test_office_home_holds_seven_out(self, tmp_path: Path) -> None:
+    def test_office_home_tests_on_seven(self, tmp_path: Path) -> None:
         making.office_home(tmp_path)
         data = opened("data=office_home", f"data.root={tmp_path}", "data.image_size=8")
         assert_split(data, 4 * 65 * 8, 1820)
         assert per_domain(data) == dict.fromkeys(("Art", "Clipart", "Product", "Real World"), 520)
 
-    def test_a_half_unpacked_archive_is_noted(self, tmp_path: Path) -> None:
+    def test_missing_images_are_noted(self, tmp_path: Path) -> None:
         making.pacs(tmp_path, each=41)
         data = opened("data=pacs", f"data.root={tmp_path}", "data.image_size=8")
-        assert data.notes == ("1148 images, where the data set has 9991",)
+        assert data.notes == ("1148 images, but the data set has 9991",)
 
     def test_a_missing_domain_is_refused(self, tmp_path: Path) -> None:
         making.pacs(tmp_path, each=1)
         shutil.rmtree(tmp_path / "sketch")
-        with pytest.raises(ConfigError, match="must hold the directories art_painting, cartoon"):
+        with pytest.raises(ConfigError, match="must contain the directories art_painting, cartoon"):
             opened("data=pacs", f"data.root={tmp_path}")
 
-    def test_too_few_images_of_a_class_are_named(self, tmp_path: Path) -> None:
+    def test_too_few_images_of_a_class_are_reported(self, tmp_path: Path) -> None:
         making.pacs(tmp_path, each=40)
-        with pytest.raises(DataError, match=r"art_painting/dog: 40 images; 40 are the test set's"):
+        with pytest.raises(
+            DataError, match=r"art_painting/dog: 40 images; more than 40 are needed"
+        ):
             opened("data=pacs", f"data.root={tmp_path}")
 
 
@@ -212,27 +215,29 @@ class TestHam10000:
             assert data.classes[label] == row["dx"]
             assert data.domains[domain] == row["dataset"]
 
-    def test_no_lesion_is_on_both_sides(self, tmp_path: Path) -> None:
+    def test_no_lesion_is_in_both_training_and_test_set(self, tmp_path: Path) -> None:
         rows = making.ham10000(tmp_path)
         data = opened("data=ham10000", f"data.root={tmp_path}", "data.image_size=8")
         sides = [{rows[index]["lesion_id"] for index in part} for part in (data.train, data.test)]
         assert not sides[0] & sides[1]
         assert len(data.test) > len(sides[1])
 
-    def test_the_dataverses_tab_separated_file_is_read_too(self, tmp_path: Path) -> None:
+    def test_the_tab_separated_metadata_are_read(self, tmp_path: Path) -> None:
         rows = making.ham10000(tmp_path, tabs=True)
         data = opened("data=ham10000", f"data.root={tmp_path}", "data.image_size=8")
         assert len(data.images) == len(rows)
 
-    def test_a_row_without_its_image_is_named(self, tmp_path: Path) -> None:
+    def test_a_row_without_its_image_is_reported(self, tmp_path: Path) -> None:
         making.ham10000(tmp_path)
         (tmp_path / "HAM10000_images_part_2" / "ISIC_0024307.jpg").unlink()
         with pytest.raises(DataError, match=r"line 3: no image ISIC_0024307.jpg in any directory"):
             opened("data=ham10000", f"data.root={tmp_path}")
 
-    def test_metadata_without_the_domains_say_where_to_find_them(self, tmp_path: Path) -> None:
+    def test_metadata_without_domains_are_reported_with_a_cure(self, tmp_path: Path) -> None:
         making.ham10000(tmp_path, columns=())
-        with pytest.raises(DataError, match="no column dataset; take HAM10000 from the Harvard"):
+        with pytest.raises(
+            DataError, match="no column dataset; download HAM10000 from the Harvard"
+        ):
             opened("data=ham10000", f"data.root={tmp_path}")
 
 
@@ -270,44 +275,42 @@ class TestFolder:
         assert_split(data, 10 * len(splits), test)
         assert data.domains == ("",)
 
-    def test_a_validation_split_beside_a_test_split_is_trained_on_and_that_is_noted(
+    def test_with_a_test_split_the_validation_split_is_used_for_training(
         self, tmp_path: Path
     ) -> None:
         making.tree(tmp_path, [f"{s}/{n}" for s in ("train", "val", "test") for n in "ab"], 5)
         data = opened("data=folder", f"data.root={tmp_path}")
         assert len(data.train) == 20
-        assert data.notes[0].startswith("10 images of the validation split are trained on")
+        assert data.notes[0].startswith("10 images of the validation split are used for training")
 
-    def test_classes_may_be_told_and_one_may_be_missing(self, tmp_path: Path) -> None:
+    def test_classes_can_be_given_and_one_can_have_no_images(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["dog", "cat"], 10)
         data = opened("data=folder", f"data.root={tmp_path}", "data.classes=[dog,ant,cat]")
         assert data.classes == ("dog", "ant", "cat")
         assert np.bincount(data.labels, minlength=3).tolist() == [10, 0, 10]
         assert data.notes == ("no images of class ant",)
 
-    def test_other_files_are_left_out_and_noted(self, tmp_path: Path) -> None:
+    def test_other_files_are_ignored_and_noted(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["dog", "cat"], 10)
         (tmp_path / "cat" / "Thumbs.db").write_bytes(b"x")
         (tmp_path / ".DS_Store").write_bytes(b"x")
         data = opened("data=folder", f"data.root={tmp_path}")
         assert len(data.images) == 20
-        assert data.notes == (
-            "1 file not named as an image was not looked at, such as cat/Thumbs.db",
-        )
+        assert data.notes == ("1 file without an image extension ignored, such as cat/Thumbs.db",)
 
     @pytest.mark.parametrize(
         ("files", "message"),
         [
             (
                 ["cat/1.png", "dog/deep/2.png"],
-                r"dog/deep/2\.png: lies at another depth than .*cat/1",
+                r"dog/deep/2\.png: has another depth than .*cat/1",
             ),
-            (["1.png"], r"/1\.png: lies in data.root itself; put it into a directory named after"),
-            (["a/b/c/1.png"], r"a/b/c/1\.png: lies too deep; expected <class>"),
-            (["train/cat/1.png", "extra/cat/2.png"], "extra: stands beside splits"),
+            (["1.png"], r"/1\.png: is directly in data.root; move it to a directory named after"),
+            (["a/b/c/1.png"], r"a/b/c/1\.png: is too deep; expected <class>"),
+            (["train/cat/1.png", "extra/cat/2.png"], "extra: is beside directories of splits"),
         ],
     )
-    def test_a_layout_that_can_mean_nothing_is_refused_by_name(
+    def test_an_unknown_layout_is_refused(
         self, tmp_path: Path, files: list[str], message: str
     ) -> None:
         for index, file in enumerate(files):
@@ -320,19 +323,19 @@ class TestFolder:
         [
             (
                 ["sick/patient1", "sick/patient2", "well/patient3"],
-                "no class is both in sick and in",
+                "the domains have no class in common; if sick and well are",
             ),
-            (["pictures"], "one class alone, pictures"),
+            (["pictures"], "only one class, pictures"),
         ],
     )
-    def test_what_can_be_no_class_is_refused(
+    def test_directories_that_cannot_be_classes_are_refused(
         self, tmp_path: Path, places: list[str], message: str
     ) -> None:
         making.tree(tmp_path, places, 5)
         with pytest.raises(DataError, match=message):
             opened("data=folder", f"data.root={tmp_path}")
 
-    def test_classes_may_be_numbers_and_names_in_any_script(self, tmp_path: Path) -> None:
+    def test_class_names_can_be_numbers_or_any_text(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["0", "1", "Müll ß, =1"], 5)
         words = ["data=folder", f"data.root={tmp_path}"]
         assert opened(*words).classes == ("0", "1", "Müll ß, =1")
@@ -340,7 +343,7 @@ class TestFolder:
         assert data.classes == ("1", "0", "Müll ß, =1")
         assert np.bincount(data.labels).tolist() == [5, 5, 5]
 
-    def test_a_directorys_name_need_not_be_utf8(self, tmp_path: Path) -> None:
+    def test_a_directory_name_need_not_be_utf8(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["cat", os.fsdecode(b"h\xfcte")], 5)
         data = opened("data=folder", f"data.root={tmp_path}")
         assert data.classes == ("cat", "h\ufffdte")
@@ -349,22 +352,22 @@ class TestFolder:
     def test_a_directory_without_images_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "cat").mkdir()
         with pytest.raises(
-            ConfigError, match=r"data\.root=.*: holds no images; expected <class>/\*"
+            ConfigError, match=r"data\.root=.*: contains no images; expected <class>/\*"
         ):
             opened("data=folder", f"data.root={tmp_path}")
 
     @pytest.mark.parametrize(
         ("root", "message"),
         [
-            ("null", "data.root=None: say where it lies"),
-            ("/no/such", "must be a directory; is not there"),
+            ("null", "data.root=None: name the data set's directory"),
+            ("/no/such", "must be a directory; it does not exist"),
         ],
     )
-    def test_a_root_that_is_not_there_is_refused(self, root: str, message: str) -> None:
+    def test_a_missing_root_is_refused(self, root: str, message: str) -> None:
         with pytest.raises(ConfigError, match=message):
             opened("data=folder", f"data.root={root}")
 
-    def test_a_relative_root_is_the_persons_own_directory(
+    def test_a_relative_root_starts_at_the_working_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 3)
@@ -385,13 +388,13 @@ class TestHub:
         assert per_domain(data) == {"north": 10, "south": 6}
         assert colours(data) == [making.colour(index) for index in range(16)]
 
-    def test_a_label_may_be_any_column(self, tmp_path: Path) -> None:
+    def test_labels_can_come_from_any_column(self, tmp_path: Path) -> None:
         making.parquet(tmp_path)
         data = opened("data=hub", f"data.repo={tmp_path}", "data.label=site", "data.test_share=0.5")
         assert data.classes == ("north", "south")
         assert_split(data, 12, 6)
 
-    def test_a_local_directory_is_found_from_anywhere(
+    def test_a_local_directory_becomes_absolute(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         making.parquet(tmp_path / "mine")
@@ -403,14 +406,17 @@ class TestHub:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["data.image=picture"], "data.image=picture: it has the columns image, label, site"),
+            (
+                ["data.image=picture"],
+                "data.image=picture: no such column; there are image, label, site",
+            ),
             (["data.test_split=dev"], "split 'dev': "),
-            (["data.test_split=train"], r"data\.test_split=train: must be another split"),
-            (["data.repo=null"], "data.repo=None: say which data set"),
+            (["data.test_split=train"], r"data\.test_split=train: must differ from train_split"),
+            (["data.repo=null"], "data.repo=None: name the data set"),
             (["data.repo=/no/such"], "data.repo=/no/such: split 'train': "),
         ],
     )
-    def test_what_is_not_there_is_named(
+    def test_missing_columns_and_splits_are_reported(
         self, tmp_path: Path, words: list[str], message: str
     ) -> None:
         making.parquet(tmp_path)

@@ -1,4 +1,4 @@
-"""The store: built once, never half, never stale, never twice at once."""
+"""The image store: built once, complete, up to date, and by one process at a time."""
 
 import dataclasses
 import logging
@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from task.data.sources.base import Catalogue
+from task.data.image_store.files import IMAGES, INDEX
+from task.data.image_store.store import open_dataset, store_root
+from task.data.sources.base import DatasetIndex
 from task.data.sources.folder import Folder
-from task.data.store import open_dataset, store_root
-from task.data.store_files import IMAGES, INDEX
 from task.errors import DataError
 from tests.task.data import making
 
@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def builds(cache: Path, tmp_path: Path) -> Iterator[Path]:
-    """A file with a line for every store that any process begins to build."""
+    """Return a file with one line for each store that any process starts to build."""
     log = tmp_path / "builds.log"
     handler = logging.FileHandler(log)
     handler.addFilter(lambda record: "preparing" in record.getMessage())
@@ -64,16 +64,16 @@ def only_store(cache: Path) -> Path:
 
 
 class Slow(Folder):
-    """A folder whose images take a while to read, and which says when one is being read."""
+    """A folder whose images take 20 ms each to read."""
 
-    def catalogue(self) -> Catalogue:
-        plain = super().catalogue()
+    def dataset_index(self) -> DatasetIndex:
+        plain = super().dataset_index()
 
         def read(index: int) -> Image.Image:
             time.sleep(0.02)
             return plain.read(index)
 
-        return Catalogue(**{**vars(plain), "read": read})
+        return DatasetIndex(**{**vars(plain), "read": read})
 
 
 def slow(root: Path) -> Slow:
@@ -88,7 +88,9 @@ class TestReuse:
         assert np.array_equal(first.images, second.images)
         assert first.train.tolist() == second.train.tolist()
 
-    def test_it_is_mapped_and_cannot_be_written_to(self, tmp_path: Path, cache: Path) -> None:
+    def test_images_are_memory_mapped_and_writes_do_not_reach_the_store(
+        self, tmp_path: Path, cache: Path
+    ) -> None:
         data = open_dataset(folder(images(tmp_path)))
         assert isinstance(data.images, np.memmap)
         data.images[:] = 7
@@ -101,7 +103,7 @@ class TestReuse:
         assert count(builds) == 2
 
     @pytest.mark.parametrize("change", ["another image", "one less", "one more", "a new class"])
-    def test_a_change_of_the_files_is_seen(
+    def test_changed_files_are_decoded_again(
         self, tmp_path: Path, builds: Path, cache: Path, change: str
     ) -> None:
         root = images(tmp_path)
@@ -122,30 +124,26 @@ class TestReuse:
         if change == "another image":
             assert tuple(data.images[0, 0, 0]) == making.colour(99)
 
-    def test_a_change_that_cannot_be_read_leaves_the_old_store(
-        self, tmp_path: Path, cache: Path
-    ) -> None:
+    def test_unusable_new_files_leave_the_old_store(self, tmp_path: Path, cache: Path) -> None:
         root = images(tmp_path)
         open_dataset(folder(root))
         (root / "odd" / "deep").mkdir(parents=True)
         making.save(root / "odd" / "deep" / "image.png", 0)
-        with pytest.raises(DataError, match="lies at another depth than"):
+        with pytest.raises(DataError, match="has another depth than"):
             open_dataset(folder(root))
         assert (only_store(cache) / IMAGES).exists()
 
-    def test_a_store_that_is_there_needs_no_place_to_write(
-        self, tmp_path: Path, cache: Path
-    ) -> None:
+    def test_an_existing_store_is_opened_without_a_lock(self, tmp_path: Path, cache: Path) -> None:
         root = images(tmp_path)
         open_dataset(folder(root))
         (lock,) = cache.glob("*/lock")
         lock.unlink()
-        lock.mkdir()  # nobody could take it
+        lock.mkdir()  # so that it cannot be locked
         assert len(open_dataset(folder(root)).images) == 10
 
     @pytest.mark.parametrize("file", [IMAGES, INDEX, "store.json"])
     @pytest.mark.parametrize("damage", ["cut", "gone", "garbage"])
-    def test_a_damaged_store_is_built_anew(
+    def test_a_damaged_store_is_built_again(
         self, tmp_path: Path, builds: Path, cache: Path, file: str, damage: str
     ) -> None:
         root = images(tmp_path)
@@ -162,7 +160,9 @@ class TestReuse:
 
 
 class TestSeveralProcesses:
-    def test_two_that_need_one_store_build_it_once(self, tmp_path: Path, builds: Path) -> None:
+    def test_processes_that_need_the_same_store_build_it_once(
+        self, tmp_path: Path, builds: Path
+    ) -> None:
         root = images(tmp_path, each=30)
         results = FORK.Queue()
         barrier = FORK.Barrier(4)
@@ -180,7 +180,7 @@ class TestSeveralProcesses:
         assert len(sums) == 1
         assert count(builds) == 1
 
-    def test_one_killed_on_the_way_leaves_nothing_that_is_believed(
+    def test_a_killed_process_leaves_no_store(
         self, tmp_path: Path, builds: Path, cache: Path
     ) -> None:
         root = images(tmp_path, each=100)
@@ -201,28 +201,28 @@ class TestSeveralProcesses:
 
 
 class TestDisk:
-    def test_one_that_fills_is_named_with_the_cure_and_leaves_nothing_half(
-        self, tmp_path: Path, cache: Path
-    ) -> None:
-        """The kernel refuses to write more, here beyond a limit on the size of files."""
+    def test_a_full_disk_is_reported_and_leaves_no_store(self, tmp_path: Path, cache: Path) -> None:
+        """A limit on the size of files stands for a full disk."""
         root = images(tmp_path, each=50)
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
         try:
-            with pytest.raises(DataError, match=r"cannot be written: file too large; \$UNIVARFL_C"):
+            with pytest.raises(
+                DataError, match=r"cannot be written: file too large; set \$UNIVARFL_C"
+            ):
                 open_dataset(folder(root))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert [path for path in cache.glob("*/*") if path.is_dir()] == []
         assert len(open_dataset(folder(root)).images) == 100
 
-    def test_a_place_that_is_no_directory_is_named(self, tmp_path: Path, cache: Path) -> None:
+    def test_a_cache_that_is_a_file_is_reported(self, tmp_path: Path, cache: Path) -> None:
         cache.write_text("a file")
         with pytest.raises(DataError, match=r"cache/folder-.*: cannot be written: not a directory"):
             open_dataset(folder(images(tmp_path)))
 
 
-def test_the_users_cache_directory_is_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_is_the_users_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UNIVARFL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert store_root() == Path("/somewhere/univarfl")
@@ -230,14 +230,14 @@ def test_the_users_cache_directory_is_the_place(monkeypatch: pytest.MonkeyPatch)
     assert store_root() == Path.home() / ".cache" / "univarfl"
 
 
-def test_a_disk_without_room_for_the_images_is_said_before_they_are_decoded(
+def test_too_little_free_space_is_reported_before_decoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A million images of 1024x1024 are more than any disk here has."""
+    """A hundred million images of 1024x1024 need more space than any disk has."""
     root = images(tmp_path)
     source = folder(root, 1024)
-    catalogue = source.catalogue()
-    many = dataclasses.replace(catalogue, labels=np.zeros(10**8, np.int64))
-    monkeypatch.setattr(type(source), "catalogue", lambda _: many)
+    dataset_index = source.dataset_index()
+    many = dataclasses.replace(dataset_index, labels=np.zeros(10**8, np.int64))
+    monkeypatch.setattr(type(source), "dataset_index", lambda _: many)
     with pytest.raises(DataError, match=r"cannot be written: .* MB are needed and \d+ MB are free"):
         open_dataset(source)

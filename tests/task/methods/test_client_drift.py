@@ -1,8 +1,8 @@
-"""Two clients with quadratic objectives whose optima differ: who reaches the joint one?
+"""Two clients with quadratic objectives and different optima: which method finds the joint one?
 
-Client i minimises ``a_i / 2 * (w - b_i)^2``, by ten steps of plain gradient descent a round. With
-a = (1, 3) and b = (0, 4) the optimum of the mean is at (1 * 0 + 3 * 4) / (1 + 3) = 3. After local
-steps of rate 0.1, client i has gone a share r_i = 1 - (1 - 0.1 a_i)^10 of the way to b_i, so
+Client i minimises ``a_i / 2 * (w - b_i)^2`` by ten steps of plain gradient descent per round. With
+a = (1, 3) and b = (0, 4), the optimum of the mean is (1 * 0 + 3 * 4) / (1 + 3) = 3. With a learning
+rate of 0.1, client i moves by the share r_i = 1 - (1 - 0.1 a_i)^10 of the distance to b_i. So
 FedAvg's fixed point is the mean of the b_i weighted by r_i: 0.972 * 4 / (0.651 + 0.972) = 2.395.
 """
 
@@ -36,14 +36,14 @@ def local(method: Method, model: Point, client: int, this: LocalRound) -> Contri
         method.gradients(model)
         stepper.step()
     outcome = method.finish(model)
-    this.memory.clear()  # type: ignore[attr-defined]
-    this.memory.update(outcome.memory)  # type: ignore[attr-defined]
+    this.state.clear()  # type: ignore[attr-defined]
+    this.state.update(outcome.state)  # type: ignore[attr-defined]
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     return Contribution(0.5, weights, outcome.extra, 1.0)
 
 
 def together(given: Sequence[Contribution], known: int, before: int) -> Contribution:
-    """Clients that all have the same part in the objective, of those that are known."""
+    """Return the contribution of clients with equal shares in the objective."""
 
     def mean(values: Sequence[Tensors]) -> dict[str, Tensor]:
         return {name: torch.stack([v[name] for v in values]).mean(dim=0) for name in values[0]}
@@ -53,11 +53,14 @@ def together(given: Sequence[Contribution], known: int, before: int) -> Contribu
 
 
 def final(method: Method, rounds: int, absent: int = 0, late: int = 0) -> float:
-    """The global w; every `absent`-th round takes client 0 alone, and client 1 comes `late`."""
+    """Return the final global w.
+
+    Every `absent`-th round has only client 0, and client 1 joins in round `late`.
+    """
     model = Point()
     weights: dict[str, Tensor] = {"w": torch.zeros((), dtype=torch.float64)}
     half = method.server(weights)
-    memories: list[dict[str, Tensor]] = [{}, {}]
+    states: list[dict[str, Tensor]] = [{}, {}]
     before = 0
     for server_round in range(1, rounds + 1):
         known = 1 if server_round <= late else 2
@@ -66,7 +69,7 @@ def final(method: Method, rounds: int, absent: int = 0, late: int = 0) -> float:
         for client in everybody:
             model.load_state_dict(weights)
             broadcast = half.broadcast() if half else {}
-            this = LocalRound(server_round, client, torch.Generator(), memories[client], broadcast)
+            this = LocalRound(server_round, client, torch.Generator(), states[client], broadcast)
             given.append(local(method, model, client, this))
         everyone = together(given, known, before)
         before = known
@@ -85,7 +88,7 @@ def test_scaffold_and_feddyn_reach_the_joint_optimum(method: Method) -> None:
 
 
 def test_they_reach_it_when_a_client_is_absent_now_and_then() -> None:
-    """FedDyn leaves it in the very rounds that client 0 trains alone, and comes back."""
+    """FedDyn leaves the optimum in rounds with client 0 alone, and returns to it afterwards."""
     assert final(Scaffold(), 300, absent=7) == pytest.approx(3.0, abs=1e-2)
     assert final(FedDyn(dynamic_weight=1.0), 300, absent=7) == pytest.approx(3.0, abs=1e-2)
 

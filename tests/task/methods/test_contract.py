@@ -1,4 +1,4 @@
-"""What every method in ``conf/method`` must do, found by itself."""
+"""Properties of every method in ``conf/method``."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,19 +9,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from client_app.memory import ClientMemory
-from server_app.choices import choices
-from server_app.composition import compose_experiment
+from client_app.client_state import ClientState
+from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
-from task.methods.base import Contribution, Method, ServerHalf, trained_parameters
+from task.methods.base import Contribution, Method, ServerUpdate, trained_parameters
 from task.registry import component_class
-from task.training import LocalResult
-from task.worker import Worker
+from task.training.loop import LocalResult
+from task.training.worker import Worker
 from tests.conftest import model_for
 
 COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold", "stochdepth+feddyn"]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest
+
+pytestmark = pytest.mark.usefixtures("all_digits")
 
 
 def config(method: str, *overrides: str) -> LocalConfig:
@@ -38,12 +40,12 @@ def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def server_half(one: Worker) -> ServerHalf | None:
+def server_update(one: Worker) -> ServerUpdate | None:
     initial = one.initial_weights()
     return one.method.server({name: initial[name] for name in trained_parameters(one.model)})
 
 
-def updated(half: ServerHalf | None, before: Mapping[str, Tensor], result: LocalResult) -> None:
+def updated(half: ServerUpdate | None, before: Mapping[str, Tensor], result: LocalResult) -> None:
     if half is not None:
         half.update(before, result.weights, Contribution(0.5, result.weights, result.extra, 1.0))
 
@@ -64,7 +66,7 @@ class TestEveryMethod:
         assert result.examples == len(one.data.clients[CLIENT].train) == 36
         declared = [term for member in one.method.members() for term in member.terms]
         assert list(result.losses) == ["ce", *declared]
-        assert any(member.memory for member in one.method.members()) == bool(result.memory)
+        assert any(member.keeps_state for member in one.method.members()) == bool(result.state)
 
     def test_what_a_client_computes_does_not_depend_on_who_came_before(self, method: str) -> None:
         weights = worker(method).initial_weights()
@@ -88,27 +90,27 @@ class TestEveryMethod:
     def test_a_new_process_goes_on_from_the_memory_to_the_same_bits(
         self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Round 1 in one worker; round 2 in it, and in a new one that has only the files."""
+        """Round 1 in one worker; round 2 in the same worker, and in a new one with its state."""
         monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path))
         one, another = worker(method), Worker(config(method))
         weights = one.initial_weights()
         first = one.train(weights, 1, CLIENT)
-        ClientMemory("run", 2 * one.model_bytes).keep(CLIENT, 1, 0, first.memory)
-        loaded = ClientMemory("run", 2 * one.model_bytes).load(CLIENT, 1)
-        half = server_half(one)
+        ClientState("run", 2 * one.model_bytes).keep(CLIENT, 1, 0, first.state)
+        loaded = ClientState("run", 2 * one.model_bytes).load(CLIENT, 1)
+        half = server_update(one)
         updated(half, weights, first)
         broadcast = half.broadcast() if half else {}
-        stays = one.train(first.weights, 2, CLIENT, first.memory, broadcast)
+        stays = one.train(first.weights, 2, CLIENT, first.state, broadcast)
         moved = another.train(first.weights, 2, CLIENT, loaded, broadcast)
         assert same(stays.weights, moved.weights)
-        assert same(stays.memory, moved.memory)
+        assert same(stays.state, moved.state)
         assert same(stays.extra, moved.extra)
         assert stays.losses == moved.losses
 
     def test_a_server_half_goes_on_from_its_state_to_the_same_bits(self, method: str) -> None:
         one = worker(method)
-        half, restored = server_half(one), server_half(one)
-        assert (half is not None) == any(m.server_half for m in one.method.members())
+        half, restored = server_update(one), server_update(one)
+        assert (half is not None) == any(m.server_update for m in one.method.members())
         if half is None or restored is None:
             return
         weights = one.initial_weights()
@@ -136,21 +138,21 @@ OTHER_COEFFICIENTS = {
 
 
 def off(method: str) -> list[str]:
-    """Overrides that take away all a method adds: every setting named ``..weight`` at 0."""
+    """Return overrides that set every setting named ``..weight`` of a method to 0."""
     kind = component_class("task.methods", method, Method)
     weights = [field.name for field in dataclasses.fields(kind) if field.name.endswith("weight")]
     return OTHER_COEFFICIENTS.get(method, [f"method.{name}=0" for name in weights])
 
 
 def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
-    """One client's model after two rounds, with the memory and server half between them."""
+    """Return one client's model after two rounds, with state and server update in between."""
     one = Worker(config(method, *overrides))
     weights = one.initial_weights()
     first = one.train(weights, 1, CLIENT)
-    half = server_half(one)
+    half = server_update(one)
     updated(half, weights, first)
     broadcast = half.broadcast() if half else {}
-    return one.train(first.weights, 2, CLIENT, first.memory, broadcast).weights
+    return one.train(first.weights, 2, CLIENT, first.state, broadcast).weights
 
 
 def test_these_have_no_coefficient() -> None:

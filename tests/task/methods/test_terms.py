@@ -1,4 +1,4 @@
-"""Each method's own function, against values derived by hand."""
+"""Each method's function, compared with values derived by hand."""
 
 import copy
 import math
@@ -36,13 +36,13 @@ def grad(of: nn.Parameter) -> Tensor:
 
 class TestFedProx:
     def test_the_gradient_by_hand(self) -> None:
-        """w = (3, -1), anchor (1, 1), mu = 0.5: 0.5 * (2, -2) joins the gradient (10, 20)."""
+        """w = (3, -1), anchor (1, 1), mu = 0.5: 0.5 * (2, -2) is added to the gradient (10, 20)."""
         w = parameter([3.0, -1.0], [10.0, 20.0])
         add_proximal_gradient([w], [torch.tensor([1.0, 1.0])], 0.5)
         assert grad(w).tolist() == [11.0, 19.0]
 
     def test_steps_with_momentum_are_those_of_the_written_out_objective(self) -> None:
-        """The term must be squared, and must not be added to the momentum buffer a second time."""
+        """The term is squared, and enters the momentum buffer only once."""
         anchor = torch.tensor([1.0, 1.0])
         by_hook, by_autograd = parameter([3.0, -1.0]), parameter([3.0, -1.0])
         steppers = [torch.optim.SGD([w], lr=0.1, momentum=0.9) for w in (by_hook, by_autograd)]
@@ -90,7 +90,7 @@ class TestMoon:
         method.build(model, torch.Generator())
         previous = {name: value + 1 for name, value in model.state_dict().items()}
         before = copy.deepcopy(model.state_dict())
-        method.start(model, LocalRound(2, 0, torch.Generator(), memory=previous))
+        method.start(model, LocalRound(2, 0, torch.Generator(), state=previous))
         x, y = torch.rand(4, 1, 32, 32), torch.arange(4)
         stepper = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):
@@ -156,7 +156,7 @@ class TestFedUV:
             assert torch.isfinite(given.grad).all()
 
     def test_rows_that_lie_close_keep_their_gradient(self) -> None:
-        """1 % apart, where differences of float32 lengths are wrong by 4e-3."""
+        """1 % apart, where differences of float32 norms have an error of 4e-3."""
         generator = torch_generator(0)
         rows = 1 + 0.01 * torch.randn(8, 256, generator=generator)
         narrow, wide = rows.clone().requires_grad_(), rows.double().requires_grad_()
@@ -234,7 +234,7 @@ class TestGradAug:
 
 class TestFedAlign:
     def test_the_transmitting_matrix_by_hand(self) -> None:
-        """Channels (1, 2) and (3,) at one position: their products, 3 and 6."""
+        """Channels (1, 2) and (3,) at one position have the products 3 and 6."""
         before = torch.tensor([1.0, 2.0]).view(1, 2, 1, 1)
         after = torch.tensor([3.0]).view(1, 1, 1, 1)
         assert transmitting_matrix(before, after).tolist() == [[[3.0], [6.0]]]
@@ -249,7 +249,7 @@ class TestFedAlign:
         assert torch.allclose(spectral_norm(matrices, 10), expected, rtol=1e-4)
 
     def test_the_gap_by_hand(self) -> None:
-        """One channel each, one position: norms 2 * 3 and 2 * 5, their difference squared is 16."""
+        """One channel and one position: norms 2 * 3 and 2 * 5, whose squared difference is 16."""
         two, three, five = (torch.full((1, 1, 1, 1), v) for v in (2.0, 3.0, 5.0))
         assert lipschitz_gap(two, three, five, 10).item() == pytest.approx(16.0, rel=1e-5)
 
@@ -262,7 +262,7 @@ class TestFedAlign:
 
 class TestScaffold:
     def test_a_gradient_is_counted_then_corrected(self) -> None:
-        """Gradient 5, c_i - c = 2: 5 joins the sum 1, and 3 is stepped along."""
+        """Gradient 5, c_i - c = 2: the sum 1 becomes 6, and the step uses 3."""
         w, seen = parameter([0.0], [5.0]), [torch.tensor([1.0])]
         correct_gradients([w], seen, [torch.tensor([2.0])])
         assert seen[0].item() == 6

@@ -1,4 +1,4 @@
-"""UniVarFL's two terms against values derived by hand, and against Eq. 3 in float64."""
+"""UniVarFL's two terms, compared with values derived by hand and with Eq. 3 in float64."""
 
 import math
 
@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from server_app.composition import compose_experiment
+from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
 from task.methods.base import LocalRound
 from task.methods.univarfl import UniVarFL, classifier_variance, hyperspherical_energy
 from task.models.base import Output, projector
 from task.models.layers.norm import Norm
-from task.worker import Worker
+from task.training.worker import Worker
 
 HUGE = 1e4  # logits this large make softmax one-hot
 
 
 def energy_in_float64(features: Tensor, eps: float) -> Tensor:
-    """Eq. 3, pair by pair, with 1 - z_i.z_j as half the squared distance: exact for near rows."""
+    """Return Eq. 3 with 1 - z_i.z_j as half the squared distance, which is exact for close rows."""
     z = features / features.norm(dim=1, keepdim=True)
     n = len(z)
     total = torch.zeros((), dtype=z.dtype)
@@ -55,7 +55,7 @@ class TestClassifierVariance:
         assert classifier_variance(HUGE * torch.eye(4)).item() == pytest.approx(0, abs=1e-6)
 
     def test_equal_rows_cost_c(self) -> None:
-        """No column varies, so each hinge is c = 1/D: the most the term can be."""
+        """No column varies, so each hinge is c = 1/D, the maximum of the term."""
         assert classifier_variance(torch.zeros(5, 10)).item() == pytest.approx(1 / 10)
 
     def test_by_hand(self) -> None:
@@ -111,7 +111,7 @@ class TestHypersphericalEnergy:
     @pytest.mark.parametrize("distance", [1e-2, 1e-3, 1e-4])
     @pytest.mark.parametrize("eps", [1e-3, 1e-4])
     def test_gradient_of_near_duplicates_is_that_of_eq_3(self, eps: float, distance: float) -> None:
-        """The bound the docstring states: 1e-6 relative, where float32 would be off by 5e-4."""
+        """The relative error is 1e-6, as the card says; in float32 it would be 5e-4."""
         generator = torch.Generator().manual_seed(2)
         row = torch.nn.functional.normalize(torch.rand(1, 256, generator=generator))
         step = torch.randn(32, 256, generator=generator) / math.sqrt(256)
@@ -134,7 +134,7 @@ class TestHypersphericalEnergy:
         assert torch.isfinite(gradient(features, eps)).all()
 
     def test_exact_duplicates_are_left_where_they_are(self) -> None:
-        """By symmetry Eq. 3 has no gradient there; float32 would give one of 2e4 at eps 1e-6."""
+        """By symmetry the gradient of Eq. 3 is 0; in float32 it would be 2e4 at eps 1e-6."""
         assert gradient(torch.rand(1, 256).repeat(8, 1), 1e-6).norm() < 1e-3
 
     def test_a_zero_row_gets_no_gradient(self) -> None:
@@ -182,8 +182,9 @@ class TestMethod:
         found = method.loss(out, features, features)["l_he"].value
         assert torch.equal(found, hyperspherical_energy(features, eps))
 
+    @pytest.mark.usefixtures("all_digits")
     def test_without_batch_norm_it_learns(self) -> None:
-        """At 1e-3, where near parallel features repel each other, this is below chance's double."""
+        """With eps 1e-3, nearly parallel features would repel: below twice the chance level."""
         words = ["num_clients=1", "partition=iid", "local_epochs=2", "model.norm=group"]
         worker = Worker(compose_experiment(words).local())
         result = worker.train(worker.initial_weights(), 1, 0)

@@ -1,1 +1,1 @@
-"""What several data sets share."""
+"""What do several data sets share: directories, file trees, torchvision's readers, domains?"""

@@ -1,13 +1,17 @@
-"""Data sets that come in parts, such as training and test, which are numbered through."""
+"""Data sets stored in parts, such as training and test, whose images are numbered consecutively."""
 
 from collections.abc import Sequence
 
 
-def place_of(index: int, sizes: Sequence[int]) -> tuple[int, int]:
-    """Which part an image lies in, and at which place in it.
+def locate(index: int, sizes: Sequence[int]) -> tuple[int, int]:
+    """Return the part that contains an image, and the image's position in that part.
+
+    Args:
+        index: the image's number in the whole data set.
+        sizes: the number of images of each part.
 
     Raises:
-        IndexError: the parts have fewer images.
+        IndexError: there are fewer images.
     """
     for part, size in enumerate(sizes):
         if index < size:

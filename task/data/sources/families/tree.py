@@ -1,4 +1,4 @@
-"""Directories of image files: the walk through one, and the catalogue of what it holds."""
+"""Directory trees of image files: how one is listed, and the index of its images."""
 
 import os
 import stat
@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from task.data.sources.base import Catalogue
-from task.data.sources.families.rooted import state_of
+from task.data.sources.base import DatasetIndex
+from task.data.sources.families.directory_source import hash_of_states
 from task.seeding import numpy_generator
 
 TEST_SEED = 0
 
-# Those that torchvision's ImageFolder looks at. Importing it for them would cost a site's every
-# message three seconds.
+# The extensions of torchvision's ImageFolder. Importing them from torchvision takes three seconds,
+# which a site would wait for at each message.
 IMG_EXTENSIONS = (
     ".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
 )  # fmt: skip
 
 
 class ImageFile(NamedTuple):
-    """One file, by the names on the way to it from the root."""
+    """A file: the names of its path below the root, and its state."""
 
     parts: tuple[str, ...]
     stat: os.stat_result
@@ -33,13 +33,13 @@ class ImageFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """What lies under a root, sorted by name.
+    """The contents of a directory, sorted by name.
 
     Attributes:
         root: the directory.
-        files: those named as images are.
-        directories: every directory, by the names on the way to it.
-        others: files named otherwise, which are not looked at.
+        files: the files with an image extension.
+        directories: all directories, each as the names of its path below the root.
+        others: the paths of all other files, which are ignored.
     """
 
     root: Path
@@ -49,25 +49,23 @@ class Tree:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when a file or a directory comes, goes or is written again."""
-        names = ["/".join(parts) for parts in self.directories]
-        return state_of([("/".join(file.parts), file.stat) for file in self.files]) + "/".join(
-            names
-        )
+        """A hash that changes when a file or directory is added, removed or written."""
+        files = hash_of_states(("/".join(file.parts), file.stat) for file in self.files)
+        return files + "/".join("/".join(parts) for parts in self.directories)
 
 
-def walk(root: Path, deepest: int = 4) -> Tree:
-    """List a directory to a depth; names that begin with a dot are passed over.
+def walk(root: Path, max_depth: int = 4) -> Tree:
+    """List a directory down to a depth, without names that begin with a dot.
 
     Raises:
-        OSError: a directory cannot be read, or a link leads nowhere.
+        OSError: a directory cannot be read, or the target of a link is missing.
     """
     tree = Tree(root, [], [], [])
-    _walk(tree, root, (), deepest)
+    _walk(tree, root, (), max_depth)
     return tree
 
 
-def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], deepest: int) -> None:
+def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], max_depth: int) -> None:
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
@@ -77,8 +75,8 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], deepest: int) -> 
         status = entry.stat()
         if stat.S_ISDIR(status.st_mode):
             tree.directories.append(here)
-            if len(here) < deepest:
-                _walk(tree, Path(entry.path), here, deepest)
+            if len(here) < max_depth:
+                _walk(tree, Path(entry.path), here, max_depth)
         elif entry.name.lower().endswith(IMG_EXTENSIONS):
             tree.files.append(ImageFile(here, status))
         else:
@@ -86,11 +84,11 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], deepest: int) -> 
 
 
 def readable(name: str) -> str:
-    """A file's name as text that can be printed, also where it is not UTF-8."""
+    """Return a file name as printable text, even if it is not valid UTF-8."""
     return os.fsencode(name).decode(errors="replace")
 
 
-def file_catalogue(
+def index_of_files(
     root: Path,
     paths: Sequence[Path],
     classes: Sequence[str],
@@ -98,23 +96,23 @@ def file_catalogue(
     test: NDArray[np.bool_],
     domain_names: Sequence[str] = (),
     notes: Sequence[str] = (),
-) -> Catalogue:
-    """A catalogue of image files.
+) -> DatasetIndex:
+    """Return the index of a data set of image files.
 
     Args:
-        root: what `paths` start from.
-        paths: one an image.
-        classes: the experiment's classes, in their order.
+        root: the directory that `paths` are relative to.
+        paths: one for each image.
+        classes: the class names in the order of their labels.
         class_names: each image's class.
-        test: which images are held out.
-        domain_names: each image's domain; "" for each, or nothing, where there are none.
-        notes: for the record.
+        test: [N] bool, true for images of the test set.
+        domain_names: each image's domain; empty, or all "", if there are no domains.
+        notes: messages for the user and the record.
     """
     number = {name: index for index, name in enumerate(classes)}
     of_domain = domain_names or [""] * len(paths)
     domains = sorted(set(of_domain)) or [""]
     place = {name: index for index, name in enumerate(domains)}
-    return Catalogue(
+    return DatasetIndex(
         classes=tuple(classes),
         labels=np.array([number[name] for name in class_names], dtype=np.int64),
         test=test,
@@ -126,27 +124,27 @@ def file_catalogue(
     )
 
 
-def missing_note(images: int, whole: int) -> list[str]:
-    """What to say of a benchmark that has not the number of images that it should have."""
-    return [] if images == whole else [f"{images} images, where the data set has {whole}"]
+def count_note(images: int, expected: int) -> list[str]:
+    """Return a note if a benchmark does not have the expected number of images."""
+    return [] if images == expected else [f"{images} images, but the data set has {expected}"]
 
 
-def share(of_each: float) -> Callable[[tuple[str, ...], int], int]:
-    """A share of every group, to the nearest image, for `sample_test`."""
-    return lambda _, images: int(images * of_each + 0.5)
+def share_of_group(share: float) -> Callable[[tuple[str, ...], int], int]:
+    """Return a function for `sample_test` that gives a share of each group, rounded."""
+    return lambda _, images: int(images * share + 0.5)
 
 
 def sample_test(
     groups: Sequence[tuple[str, ...]], wanted: Callable[[tuple[str, ...], int], int]
 ) -> NDArray[np.bool_]:
-    """Hold out a test set that is the same whatever the experiment's seed.
+    """Draw a test set that does not depend on the experiment's seed.
 
     Args:
         groups: each image's group, such as its domain and class.
-        wanted: from a group and its size, how many of it are held out.
+        wanted: returns the number of test images of a group, given the group and its size.
 
     Returns:
-        [N] bool, true in the test set.
+        [N] bool, true for images of the test set.
     """
     members: dict[tuple[str, ...], list[int]] = {}
     for index, group in enumerate(groups):

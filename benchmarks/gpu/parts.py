@@ -1,0 +1,15 @@
+"""The parts of the checklist, in the order in which they are run."""
+
+from benchmarks.gpu import bits, chip, memory, pacs, rounds, steps
+from benchmarks.gpu.unit import Unit
+
+PARTS: dict[str, list[Unit]] = {
+    "chip": chip.units(),
+    "bits": bits.units(),
+    "eager": steps.units("eager"),
+    "rounds": rounds.units(),
+    "memory": memory.units(),
+    "pacs": pacs.units(),
+    "graph": steps.units("graph"),
+    "compiled": steps.units("compiled"),
+}

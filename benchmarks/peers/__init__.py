@@ -1,0 +1,1 @@
+"""Other simulators of federated learning, doing the work of the bare loop."""

@@ -1,0 +1,1 @@
+"""Federated averaging in the style of Flower's quickstarts."""

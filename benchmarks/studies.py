@@ -1,0 +1,194 @@
+"""The studies of RESULTS.md: their sweeps, and the tables made from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from server_app.config.composition import compose_experiment
+from server_app.config.override_text import flat
+from server_app.report.statistics import mean_and_sd
+from server_app.report.summary import BEST, Summary
+from server_app.runs.records.reader import Run
+
+CHOSEN = (
+    "method.",
+    "batch_size",
+    "strategy.",
+    "optim.",
+    "model.norm",
+)  # the keys that studies of defaults vary
+SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
+PACS = "experiment=pacs data.image_size=32 batch_size=32"
+SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
+SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 watch.models_every=10"
+POOLED_PACS = f"{PACS} partition=dirichlet num_clients=10 rounds=20 local_epochs=2"
+SMALL_DIGITS = "rounds=20 local_epochs=2"
+SKEWED = "alpha=0.05 rounds=12 seed=0,1,2,3,4,5,6,7,8,9"
+PARTS = (
+    "method=univarfl method.energy_weight=0",
+    "method=univarfl method.variance_weight=0",
+)
+MANY = "num_clients=50 partition=iid rounds=15 local_epochs=2"
+NOISE = "strategy=dp_fixed strategy.noise_multiplier=0,0.1,0.3,1"
+OTHER_SEEDS, GROUP_NORM = "seed=10,11", "model.norm=group"
+CLIPPED = "method=univarfl method.energy_eps=1e-3 optim.max_gradient_norm=10"
+WEIGHED = f"{SMALL_DIGITS} alpha=0.05 seed=10,11,12,13,14,15"
+WEIGHTS = "method=univarfl method.variance_weight=2.5,10"
+PAPERS_WEIGHT = "univarfl (variance_weight=2.5)"
+EPSILONS = f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl method.energy_eps=1e-3,0.03,0.1,0.3,1"
+SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
+
+
+def accuracies(summary: Summary) -> list[pd.DataFrame]:
+    """Return each method's accuracy, and its differences from FedAvg's on the same seeds."""
+    settings = {setting for setting, _ in summary.counted}
+    first = summary.glance() if len(settings) > 1 else summary.accuracies()
+    return [first, summary.differences()]
+
+
+def by_weight(summary: Summary) -> list[pd.DataFrame]:
+    """Return validation accuracies by weight, and differences from the paper's weight."""
+    judged = Summary([without_test(run) for run in summary.runs])
+    tables = judged.accuracies(), judged.differences(PAPERS_WEIGHT)
+    return [table.drop(columns=BEST) for table in tables]
+
+
+def without_test(run: Run) -> Run:
+    """Return the run without its test scores, so that validation decides."""
+    kept = {key: values for key, values in run.series.items() if key[0] != "test"}
+    return replace(run, series=kept)
+
+
+def by_validation(summary: Summary) -> list[pd.DataFrame]:
+    """Return the validation accuracy in % after the last round, by which settings are chosen."""
+    rows = []
+    usual = flat(compose_experiment([]).model_dump())
+    for runs in summary.counted.values():
+        changed = [
+            f"{key}={value}"
+            for key, value in flat(runs[0].config).items()
+            if key.startswith(CHOSEN) and value != usual.get(key)
+        ]
+        found = [run.series["validation", "accuracy"][run.config["rounds"]] for run in runs]
+        mean = mean_and_sd(100 * pd.Series(found))
+        rows.append({"setting": ", ".join(changed) or "the defaults", "validation": mean})
+    return [pd.DataFrame(rows).sort_values("setting", kind="stable")]
+
+
+def by_noise(summary: Summary) -> list[pd.DataFrame]:
+    """Return accuracies in % by noise multiplier, with the epsilon of each."""
+    rows: dict[float, dict[str, str]] = {}
+    for (_, method), runs in summary.counted.items():
+        noise = runs[0].config["strategy"]["noise_multiplier"]
+        privacy = runs[0].record["privacy"]
+        epsilon = privacy["epsilon"] if "why" in privacy else f"{privacy['epsilon']:.1f}"
+        row = rows.setdefault(noise, {"noise multiplier": f"{noise:g}", "epsilon": epsilon})
+        row[method] = mean_and_sd(
+            pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
+        )
+    return [pd.DataFrame([rows[noise] for noise in sorted(rows)])]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs that are reported together.
+
+    Attributes:
+        sweeps: the overrides of each sweep.
+        measures: the measures of ``univarfl analyse``.
+        needs: the environment variable with the data set's directory, if one is needed.
+        tables: makes the tables.
+        pictures: the pictures of a report that are kept, by the starts of their names.
+    """
+
+    sweeps: tuple[str, ...]
+    measures: tuple[str, ...] = ()
+    needs: str = ""
+    tables: Callable[[Summary], list[pd.DataFrame]] = accuracies
+    pictures: tuple[str, ...] = ()
+
+
+STUDIES = {  # with the time of each on two cores
+    # Three hours on two cores.
+    "pacs": Study(
+        (
+            f"{SMALL_PACS} {SIX} seed=0,1,2",
+            f"{SMALL_PACS} method=fedavg,univarfl seed=3,4,5,6,7,8,9",
+        ),
+        ("singular_values", "spread", "drift", "features", "cost"),
+        needs="PACS",
+        pictures=(
+            "accuracy",
+            "spread-feature-uniformity-clients",
+            "spread-probability-variance-clients",
+            "drift-cosine",
+            "features-by-domain-fedavg",
+            "features-by-domain-univarfl",
+        ),
+    ),
+    # Three quarters of an hour.
+    "pacs-short": Study((f"{SHORT_PACS} {SIX} seed=0,1,2",), needs="PACS"),
+    # Two hours.
+    "pacs-labels": Study(
+        (
+            f"{POOLED_PACS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} seed=0,1,2",
+            f"{POOLED_PACS} alpha=1.0 rho=0.1 method=fedavg,univarfl,feduv seed=3,4,5,6,7,8,9",
+        ),
+        needs="PACS",
+    ),
+    # Half an hour.
+    "labels": Study(
+        (f"{SMALL_DIGITS} alpha=0.01,1.0 rho=0.1,0.5,1.0 {SIX} watch.models_every=5 seed=0,1,2",),
+        ("singular_values",),
+    ),
+    # Half an hour.
+    "seeds": Study(
+        (f"{SKEWED} {SIX},scaffold", *(f"{SKEWED} {part}" for part in PARTS)),
+        pictures=("accuracy",),
+    ),
+    # A minute.
+    "iid": Study(
+        (f"{SMALL_DIGITS} partition=iid method=fedavg,univarfl watch.models_every=5 seed=0,1,2",),
+        ("singular_values",),
+    ),
+    # Ten minutes.
+    "curvature": Study(
+        (f"{SMALL_RESNET} method=fedavg,fedprox,moon,univarfl,fedalign seed=0",),
+        ("curvature", "cost"),
+    ),
+    # A quarter of an hour.
+    "sensitivity": Study(
+        tuple(
+            f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl alpha=0.05 {one}"
+            for one in (
+                "method.energy_eps=1e-4,1e-3,1e-2,1e-1,1",
+                "method.energy_weight=0.1,2",
+                "method.variance_weight=0.5,10",
+                "batch_size=16,64",
+                "strategy.weighting=uniform",
+            )
+        ),
+        tables=by_validation,
+    ),
+    # A quarter of an hour.
+    "variance-weight": Study(
+        (f"{WEIGHED} method=fedavg", f"{WEIGHED} {WEIGHTS}"),
+        tables=by_weight,
+    ),
+    # Five minutes.
+    "group": Study(
+        (
+            f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} method=fedavg",
+            f"{GROUP_NORM} {EPSILONS}",
+            f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} {CLIPPED}",
+            f"{SMALL_DIGITS} {OTHER_SEEDS} method=fedavg,univarfl",
+        ),
+        tables=by_validation,
+    ),
+    # Five minutes.
+    "privacy": Study(
+        (f"{GROUP_NORM} {MANY} method=fedavg,univarfl {NOISE} seed=0,1,2",),
+        tables=by_noise,
+    ),
+}

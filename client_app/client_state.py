@@ -1,0 +1,122 @@
+"""The state that a method keeps for each client between rounds, in files on the client's machine.
+
+A file is named after its client and round. A client loads exactly the round of its last accepted
+update, which the server names. So a refused reply, a crash before the server's checkpoint, or a
+change of worker never leaves a client one step ahead of the federation.
+"""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
+from torch import Tensor
+
+from task.files import create_whole, from_home, write_whole
+from task.site import Site, user_state_directory
+
+HEADER_BYTES = 1_000_000
+STARTED_FROM = "started_from"  # the metadata entry with the round whose state a round started from
+
+
+class StateLostError(RuntimeError):
+    """A client's state of the round that the server names is missing or cannot be used."""
+
+
+def state_root(site: Site | None = None) -> Path:
+    """Return the directory of all states.
+
+    For a site it is the one that its own settings name. Otherwise it is ``$UNIVARFL_MEMORY`` or,
+    if that is not set, the user's directory for state.
+
+    Raises:
+        StateLostError: the path is relative, so that workers would resolve it differently.
+    """
+    if site:
+        return site.state_directory
+    root = from_home(os.environ.get("UNIVARFL_MEMORY") or user_state_directory())
+    if not root.is_absolute():
+        raise StateLostError(f"UNIVARFL_MEMORY={root} must be an absolute path")
+    return root
+
+
+class ClientState:
+    """The states of one run's clients.
+
+    Args:
+        run: the run's id. The directory is named after its hash only, so that text from the server
+            never becomes a path.
+        max_bytes: a file larger than this, without its header, is not loaded.
+        site: the site, if this machine is one.
+    """
+
+    def __init__(self, run: str, max_bytes: int = 0, site: Site | None = None) -> None:
+        self.directory = state_root(site) / hashlib.sha256(run.encode()).hexdigest()[:32]
+        self._max_bytes = max_bytes + HEADER_BYTES
+
+    def load(self, client: int, server_round: int) -> dict[str, Tensor]:
+        """Return the state that a client kept in a round; empty for round 0.
+
+        Raises:
+            StateLostError: it is missing, damaged or too large.
+        """
+        if not server_round:
+            return {}
+        path = self._path(client, server_round)
+        try:
+            if path.stat().st_size > self._max_bytes:
+                raise StateLostError(f"{path} is larger than {self._max_bytes} bytes")
+            return load(path.read_bytes())
+        except FileNotFoundError:
+            raise StateLostError(
+                f"this client's last accepted round is {server_round}, and {path} is missing; "
+                "$UNIVARFL_MEMORY must name a directory that is kept, and that every worker of the "
+                "client shares"
+            ) from None
+        except (OSError, SafetensorError) as error:
+            raise StateLostError(f"{path} cannot be read: {error}") from None
+
+    def keep(self, client: int, server_round: int, accepted: int, state: dict[str, Tensor]) -> None:
+        """Keep a client's state of a round, and delete those that are not needed any more.
+
+        Three kinds stay: the state of the last accepted round; the one that this round started
+        from, because the server may return to the checkpoint before its last; and later ones,
+        because this worker may be late and the client may have continued on another one.
+
+        Args:
+            client: the client's number.
+            server_round: the round.
+            accepted: the round of its last accepted update; 0 for none.
+            state: what the method keeps.
+        """
+        path = self._path(client, server_round)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, save(state, {STARTED_FROM: str(accepted)}))
+        needed = {accepted, self._started_from(client, accepted)}
+        for old in path.parent.glob("round-*.safetensors"):
+            kept = int(old.stem.removeprefix("round-"))
+            if kept < server_round and kept not in needed:
+                old.unlink(missing_ok=True)
+
+    def first(self, name: str, value: str) -> str:
+        """Return the value stored under `name` for this run, storing `value` if there is none."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return value if create_whole(path, value.encode()) else path.read_text()
+
+    def delete(self) -> None:
+        """Delete the states of the run, because it is completed."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _started_from(self, client: int, server_round: int) -> int:
+        """Return the round whose state a round started from; 0 if that is not known."""
+        try:
+            with safe_open(self._path(client, server_round), "pt") as file:
+                return int((file.metadata() or {})[STARTED_FROM])
+        except (OSError, SafetensorError, KeyError, ValueError):
+            return 0
+
+    def _path(self, client: int, server_round: int) -> Path:
+        return self.directory / f"client-{client}" / f"round-{server_round}.safetensors"

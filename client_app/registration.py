@@ -1,0 +1,82 @@
+"""A worker's description of itself, sent before the first round."""
+
+import logging
+import platform
+import secrets
+
+import numpy as np
+import torch
+from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
+
+from client_app.client_state import ClientState, StateLostError
+from client_app.mods.error_redaction import reason_for_server
+from client_app.node import runtime, simulated
+from client_app.session import CodeMismatchError, Session
+from task.errors import ConfigError, DataError, DeviceError, SiteError
+from task.fingerprint import code_directories
+from task.protocol.base import one_line
+from task.protocol.messages import RegistrationReply, RegistrationRequest
+from task.site import Site, site_name
+from task.training.worker import Worker
+
+Facts = dict[str, str | int | list[int]]
+
+STORAGE = "storage"  # the entry with the random name of the place where clients' states are kept
+CANNOT_TRAIN = (
+    CodeMismatchError, ConfigError, DataError, DeviceError, StateLostError, SiteError, OSError,
+)  # fmt: skip
+
+logger = logging.getLogger("univarfl.client")
+
+
+def register(session: Session[RegistrationRequest]) -> RegistrationReply:
+    """Describe this worker, and build its trainer so that it is ready for the first round.
+
+    A worker that cannot train gives the reason in ``error`` instead of failing, so that the server
+    can show what to do.
+    """
+    node = session.node_config
+    on_site = not simulated(node)  # a site keeps its host and its directories to itself
+    facts: Facts = {
+        "index": int(str(node.get(PARTITION_ID_KEY, 0))),
+        "nodes": int(str(node.get(NUM_PARTITIONS_KEY, 1))),
+        "device": "none", "site": "", "train": 0, "validation": 0, "labels": [], "error": "",
+        "compiled": False, "state": "",
+    }  # fmt: skip
+    if on_site and "data-dir" in node:
+        facts["site"] = one_line(site_name(node))
+    try:
+        facts["device"] = session.worker.device.type
+        facts["compiled"] = session.worker.trainer.forward.compiled
+        if session.site is not None:
+            facts |= describe_site(session.worker, session.site)
+        elif any(member.keeps_state for member in session.worker.method.members()):
+            facts["state"] = ClientState(session.request.run).first(STORAGE, secrets.token_hex(8))
+    except CANNOT_TRAIN as error:
+        logger.error("%s", error)
+        facts["error"] = reason_for_server(error, node)
+    return RegistrationReply.to(
+        session.request,
+        **facts,
+        code="" if on_site else one_line(str(code_directories()["task"].parent)),
+        cuda=torch.cuda.is_available(),
+        runtime=runtime(),
+        host="" if on_site else one_line(platform.node()),
+    )
+
+
+def describe_site(worker: Worker, site: Site) -> Facts:
+    """Return what the server must know of a site: its client's number and its image counts."""
+    for note in worker.data.notes:
+        logger.warning("%s", note)
+    ((client, split),) = worker.data.clients.items()
+    dataset = worker.data.dataset
+    counts = np.bincount(dataset.labels[dataset.train], minlength=len(dataset.classes))
+    return {
+        "index": client,
+        "nodes": worker.config.num_clients,
+        "site": site.name,
+        "train": len(split.train),
+        "validation": len(split.validation),
+        "labels": counts.tolist() if site.tell_labels else [],
+    }

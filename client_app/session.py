@@ -1,0 +1,88 @@
+"""What a worker needs to answer a request: its data and model, its site, its deadline."""
+
+import math
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from client_app.client_state import ClientState
+from client_app.node import site_of
+from task.config import read_local_config
+from task.errors import SiteError
+from task.fingerprint import code_directories, fingerprint
+from task.protocol.messages import Request
+from task.site import NodeConfig, Site
+from task.training.worker import Worker, shared_worker
+
+DATA_VERSION = "data-version"  # the entry with the version of a site's images at the run's start
+
+Asked = TypeVar("Asked", bound=Request)
+
+
+class CodeMismatchError(RuntimeError):
+    """The server and this worker run different code, so nothing may be trained."""
+
+
+@dataclass
+class Session(Generic[Asked]):
+    """One request on one node.
+
+    Attributes:
+        request: what the server asks.
+        node_config: the node's own settings.
+        started: when the request arrived, on the monotonic clock.
+    """
+
+    request: Asked
+    node_config: NodeConfig
+    started: float = field(default_factory=time.monotonic)
+
+    @cached_property
+    def site(self) -> Site | None:
+        """The site that this node is; None for a simulated worker.
+
+        Raises:
+            SiteError: the experiment and this node disagree on whose data are trained on.
+        """
+        sites = read_local_config(self.request.experiment).partitioner().sites
+        return site_of(self.node_config, sites)
+
+    @cached_property
+    def worker(self) -> Worker:
+        """This process's worker for the experiment.
+
+        Raises:
+            CodeMismatchError: it would run other code than the server.
+            SiteError: the experiment and this node disagree on whose data are trained on, or the
+                site's images changed since the run began.
+        """
+        request = self.request
+        if fingerprint() != request.fingerprint:
+            raise CodeMismatchError(
+                f"this worker would train with {code_directories()['task'].parent} "
+                f"({fingerprint()[:12]}), the server runs other code ({request.fingerprint[:12]})"
+            )
+        worker = shared_worker(request.experiment, self.site)
+        if self.site is not None:
+            version = worker.data.dataset.version
+            if ClientState(request.run, site=self.site).first(DATA_VERSION, version) != version:
+                raise SiteError(
+                    "its images have changed since the run began, and with them the split into "
+                    "training and validation; start a new run"
+                )
+        return worker
+
+    @property
+    def deadline(self) -> float:
+        """When the server stops waiting for the reply, on this machine's monotonic clock."""
+        return self.started + (self.request.seconds or math.inf)
+
+    def max_norm(self, requested: float) -> float:
+        """Return the largest update norm: the smaller of the server's and the site's bound.
+
+        Args:
+            requested: the server's bound; 0 for none.
+        """
+        own = self.site.max_norm if self.site else None
+        return min(requested or math.inf, math.inf if own is None else own)

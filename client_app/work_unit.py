@@ -1,0 +1,161 @@
+"""A work unit: the clients that one message names, trained or scored one after another.
+
+A client that fails is reported in its own row; the other clients of the unit continue.
+"""
+
+import logging
+import time
+from functools import partial
+
+from client_app.client_state import ClientState
+from client_app.mods.error_redaction import reason_for_server
+from client_app.norm_clipping import clip_result
+from client_app.session import Session
+from task.exact_sum import ExactSum
+from task.methods.base import Tensors
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import (
+    SUM,
+    EvaluateReply,
+    EvaluateRequest,
+    EvaluateRow,
+    TrainReply,
+    TrainRequest,
+    TrainRow,
+)
+from task.protocol.tensors import PackedTensors
+from task.training.loop import LocalResult
+
+logger = logging.getLogger("univarfl.client")
+
+
+def train_clients(session: Session[TrainRequest]) -> TrainReply:
+    """Train each client of the unit; return a row for each, and the models or their sum."""
+    request = session.request
+    weights, broadcast = request.weights.unpack(), request.broadcast.unpack()
+    outbox = ModelSum(request, weights, broadcast) if request.shares else SeparateModels()
+    rows = []
+    for client, accepted in zip(request.clients, request.accepted, strict=True):
+        started = time.perf_counter()
+        device = session.worker.device.type
+        try:
+            result = train_client(session, client, accepted, weights, broadcast)
+            outbox.add(client, clip_result(result, weights, session.max_norm(request.max_norm)))
+        except Exception as error:
+            logger.exception("client %d failed in round %d", client, request.round)
+            reason = reason_for_server(error, session.node_config) or "no reason given"
+            row = TrainRow(client=client, device=device, reason=reason)
+        else:
+            seconds = time.perf_counter() - started
+            row = TrainRow(
+                client=client, device=device, examples=result.examples, seconds=seconds,
+                losses=result.losses,
+            )  # fmt: skip
+            logger.info(
+                "round %d: trained on %d images in %.1f s", request.round, row.examples, seconds
+            )
+        rows.append(row.model_dump())
+    return TrainReply.to(request, rows=rows, weights=outbox.weights(), extra=outbox.extra())
+
+
+class SeparateModels:
+    """The trained models, each by itself."""
+
+    def __init__(self) -> None:
+        self._weights: dict[str, PackedTensors] = {}
+        self._extra: dict[str, PackedTensors] = {}
+
+    def add(self, client: int, result: LocalResult) -> None:
+        """Add a client's result."""
+        self._weights[str(client)] = PackedTensors.of(result.weights)
+        if result.extra:
+            self._extra[str(client)] = PackedTensors.of(result.extra)
+
+    def weights(self) -> dict[str, PackedTensors]:
+        """Return the models by client."""
+        return self._weights
+
+    def extra(self) -> dict[str, PackedTensors]:
+        """Return what the method sends in addition, by client."""
+        return self._extra
+
+
+class ModelSum:
+    """The weighted sum of the trained models.
+
+    Args:
+        request: names the clients and their shares.
+        weights: the global weights.
+        broadcast: what the method's server update sent.
+    """
+
+    def __init__(self, request: TrainRequest, weights: Tensors, broadcast: Tensors) -> None:
+        self._shares = dict(zip(request.clients, request.shares, strict=True))
+        self._weights, self._extra = ExactSum(weights), ExactSum(broadcast)
+
+    def add(self, client: int, result: LocalResult) -> None:
+        """Add a client's result.
+
+        Raises:
+            TrainingError: a number is too large for the sum; nothing was added.
+        """
+        share = self._shares[client]
+        weights = self._weights.to_fixed_point(result.weights, share)
+        extra = self._extra.to_fixed_point(result.extra, share)
+        self._weights.add(weights)
+        self._extra.add(extra)
+
+    def weights(self) -> dict[str, PackedTensors]:
+        """Return the sum of the models; empty if every client failed."""
+        return packed_sum(self._weights)
+
+    def extra(self) -> dict[str, PackedTensors]:
+        """Return the sum of what the method sends in addition; empty if there is nothing."""
+        return packed_sum(self._extra)
+
+
+def packed_sum(total: ExactSum) -> dict[str, PackedTensors]:
+    """Pack a sum under the key `SUM`; empty if nothing was added."""
+    return {SUM: PackedTensors.of(total.totals)} if total.totals else {}
+
+
+def train_client(
+    session: Session[TrainRequest],
+    client: int,
+    accepted: int,
+    weights: Tensors,
+    broadcast: Tensors,
+) -> LocalResult:
+    """Train one client, with its state of the round of its last accepted update.
+
+    Raises:
+        ProtocolError: this worker does not train that client.
+        StateLostError, TrainingError: its state is missing, or training failed.
+    """
+    request, worker = session.request, session.worker
+    if client not in worker.data.clients:
+        raise ProtocolError(f"client {client} is not trained here")
+    train = partial(worker.train, weights, request.round, client)
+    stateful = [member for member in worker.method.members() if member.keeps_state]
+    if not stateful:
+        return train(broadcast=broadcast, deadline=session.deadline)
+    max_bytes = len(stateful) * worker.model_bytes  # at most a model for each method
+    state = ClientState(request.run, max_bytes, session.site)
+    result = train(state.load(client, accepted), broadcast, session.deadline)
+    state.keep(client, request.round, accepted, result.state)
+    return result
+
+
+def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
+    """Score the global weights on each client's validation images."""
+    request = session.request
+    scores = session.worker.validate(request.weights.unpack(), request.clients)
+    rows = []
+    for client, score in zip(request.clients, scores, strict=True):
+        rows.append(
+            EvaluateRow(
+                client=client, examples=score.examples, correct=score.correct, loss=score.loss
+            ).model_dump()
+        )
+        logger.info("round %d: validated on %d images", request.round, score.examples)
+    return EvaluateReply.to(request, rows=rows)

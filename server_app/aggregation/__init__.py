@@ -1,0 +1,1 @@
+"""How do the clients' updates become the next global model?"""

@@ -1,0 +1,151 @@
+"""A round's updates, added up as they arrive."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from server_app.aggregation.client_update import ClientUpdate
+from server_app.aggregation.guards.base import Guard
+from server_app.aggregation.update_filter import FilterDecision, UpdateFilter
+from task.errors import TrainingError
+from task.exact_sum import ExactSum
+from task.methods.base import Tensors
+
+
+class UpdateAccumulator:
+    """One round's updates: the outcome of each, and the sum of those that count.
+
+    Args:
+        before: the global weights that the clients started from.
+        broadcast: what the method's server update sent.
+        shares: each participant's weight in the round's mean.
+        examples: the number of images that each participant trains on.
+        guard: filters the updates.
+        trained: the names of the parameters that training changes; the others are statistics.
+        each: whether the strategy needs each update.
+        mean: whether the mean is needed.
+        keep: whether each accepted model is kept.
+
+    Attributes:
+        before: the global weights that the clients started from.
+        broadcast: what the method's server update sent.
+        shares: by participant; they sum to 1.
+        examples: by participant.
+        updates: each participant's outcome so far. This is the only place that says which updates
+            count.
+        moved: by client, its weights minus `before`, float32, if the strategy needs each update.
+            Differences keep the precision that the distance between two clients' weights needs.
+        models: by client, its model as it was sent, if each is kept.
+        adds_up: whether the sum of the updates is enough, so that workers may add up their clients.
+    """
+
+    def __init__(
+        self,
+        before: Tensors,
+        broadcast: Tensors,
+        shares: Mapping[int, float],
+        examples: Mapping[int, int],
+        guard: Guard,
+        trained: Collection[str],
+        each: bool,
+        mean: bool,
+        keep: bool = False,
+    ) -> None:
+        self.before, self.broadcast = before, broadcast
+        self.shares, self.examples = shares, examples
+        self.updates: dict[int, ClientUpdate] = {}
+        self.moved: dict[int, Tensors] = {}
+        self.models: dict[int, Tensors] = {}
+        self.adds_up = not (each or keep or guard.needs_each_update)
+        self._each, self._keep = each, keep
+        self._filter = UpdateFilter(guard, before, trained) if guard.needs_each_update else None
+        # Without a mean, numbers may be of any size; the sum bounds how far they grow.
+        self._summed = [
+            name for name, value in before.items() if mean or not value.is_floating_point()
+        ]
+        self._weights = ExactSum({name: before[name] for name in self._summed})
+        self._extra = ExactSum(broadcast)
+
+    @property
+    def accepted(self) -> list[int]:
+        """The clients whose updates count so far."""
+        return [client for client, update in self.updates.items() if update.accepted]
+
+    def refuse(self, updates: Iterable[ClientUpdate], reason: str) -> None:
+        """Record updates that do not count."""
+        for update in updates:
+            self.updates[update.client] = replace(update, reason=reason)
+
+    def add(self, update: ClientUpdate, weights: Tensors, extra: Tensors) -> None:
+        """Add one client's model. If the guard needs each update, `apply_filter` decides later.
+
+        Raises:
+            TrainingError: a number is too large for the sum; nothing was added.
+        """
+        if self._filter:
+            self._filter.hold(update.client, weights, extra)
+        else:
+            self._add(update.client, weights, extra, weights)
+        self.updates[update.client] = update
+
+    def add_sum(self, updates: Sequence[ClientUpdate], weights: Tensors, extra: Tensors) -> None:
+        """Add the sum of several clients' models, as `ExactSum.totals`.
+
+        Raises:
+            TrainingError: no models can have this sum; nothing was added.
+        """
+        self._weights.check_totals(weights)
+        self._extra.check_totals(extra)
+        self._weights.add(weights)
+        self._extra.add(extra)
+        self.updates |= {update.client: update for update in updates}
+
+    def apply_filter(self) -> list[FilterDecision]:
+        """Have the guard decide on the updates that are held; return those that it scaled down."""
+        scaled = []
+        for decision in self._filter.decisions() if self._filter else ():
+            client, reason = decision.client, decision.reason
+            if decision.scale > 0:
+                try:
+                    self._add(client, decision.weights, decision.extra, decision.sent)
+                except TrainingError as error:
+                    self.refuse([self.updates[client]], str(error))
+                else:
+                    scaled += [decision] if reason else []
+            else:
+                self.refuse([self.updates[client]], reason)
+        return scaled
+
+    def mean(self) -> dict[str, Tensor]:
+        """Return the weighted mean, float64, if it is needed, and the largest of integers."""
+        return self._weights.mean(self._accepted_share())
+
+    def mean_extra(self) -> dict[str, Tensor]:
+        """Return the weighted mean of what the method sent in addition, float64."""
+        return self._extra.mean(self._accepted_share())
+
+    def _add(self, client: int, weights: Tensors, extra: Tensors, sent: Tensors) -> None:
+        share = self.shares[client]
+        summed = {name: weights[name] for name in self._summed}
+        part = self._weights.to_fixed_point(summed, share)
+        part_extra = self._extra.to_fixed_point(extra, share)
+        if self._each:
+            self.moved[client] = {
+                name: difference(weights[name], start)
+                for name, start in self.before.items()
+                if start.is_floating_point()
+            }
+        if self._keep:
+            self.models[client] = sent
+        self._weights.add(part)
+        self._extra.add(part_extra)
+
+    def _accepted_share(self) -> float:
+        return math.fsum(self.shares[client] for client in self.accepted)
+
+
+def difference(value: Tensor, start: Tensor) -> Tensor:
+    """Return ``value - start`` in the type of `value`, rounded once."""
+    return (value.double() - start.double()).to(value.dtype)

@@ -1,0 +1,173 @@
+"""The next global weights, computed from a round's updates by a Flower strategy."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from torch import Tensor, nn
+
+from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.aggregation.strategies.base import WEIGHT, StrategySettings
+from server_app.aggregation.weights import (
+    Weights,
+    from_record,
+    from_tensors,
+    to_record,
+    to_tensors,
+)
+from task.methods.base import trained_parameters
+from task.seeding import derived_seed
+
+ARRAYS, METRICS, ALIKE = "arrays", "metrics", MetricRecord({WEIGHT: 1.0})
+
+
+class Aggregator:
+    """Passes a round's updates to a Flower strategy, and rounds its answer once.
+
+    A strategy that needs each update gets one message for each client, ordered by client, with the
+    difference between its weights and the global ones. Any other strategy gets one message with
+    the clients' weighted mean, float64. The parts of a model are treated differently:
+
+    * trained parameters pass through the strategy;
+    * batch-norm statistics pass through it, too, if it needs each update, because a client is
+      accepted with both or with neither; otherwise they are averaged. Variances stay at least 0;
+    * frozen parameters do not change;
+    * of integers, such as batch norm's counters, the largest is kept.
+
+    Args:
+        settings: the strategy.
+        model: defines which weights are parameters and which are buffers.
+        participants: the number of clients that a round samples.
+        seed: the experiment's; the strategy's random numbers follow from it and the round.
+
+    Attributes:
+        settings: the strategy.
+    """
+
+    def __init__(
+        self, settings: StrategySettings, model: nn.Module, participants: int, seed: int
+    ) -> None:
+        self.settings = settings
+        with without_sampling_warning():
+            self._strategy: Strategy = settings.build(participants)
+        self._trained = list(trained_parameters(model))
+        buffers = dict(model.named_buffers())
+        self._statistics = [name for name, v in buffers.items() if v.is_floating_point()]
+        self._counters = [name for name, v in buffers.items() if not v.is_floating_point()]
+        self._seed = seed
+
+    def state(self) -> Weights:
+        """Return the strategy's state, by attribute or ``attribute/key`` of its entries."""
+        found: Weights = {}
+        for name in self.settings.state_attributes:
+            value = getattr(self._strategy, name)
+            if isinstance(value, dict | list):
+                items = value.items() if isinstance(value, dict) else enumerate(value)
+                found |= {f"{name}/{key}": np.asarray(part) for key, part in items}
+            elif value is not None:
+                found[name] = np.asarray(value)
+        return found
+
+    def restore(self, state: Weights) -> None:
+        """Continue from what `state` returned."""
+        for name in self.settings.state_attributes:
+            parts = {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(name)}
+            if name in parts:
+                setattr(self._strategy, name, float(parts[name]))
+            elif all(key.isdigit() for key in parts):
+                listed = [parts[key] for key in sorted(parts, key=int)]
+                setattr(self._strategy, name, listed or None)
+            else:
+                setattr(self._strategy, name, parts)
+
+    def aggregate(
+        self, server_round: int, accumulator: UpdateAccumulator, grid: Grid
+    ) -> dict[str, Tensor]:
+        """Return the new global weights, in the names, order and types of the current ones.
+
+        Args:
+            server_round: the round, from 1.
+            accumulator: the accepted updates, at least as many as the strategy needs.
+            grid: the run's.
+        """
+        before, mean = from_tensors(accumulator.before), from_tensors(accumulator.mean())
+        ask = partial(self._ask, server_round, grid)
+        if not self.settings.needs_each_update:
+            start: Weights = {name: before[name].astype(np.float64) for name in self._trained}
+            new = {name: mean[name] for name in self._statistics}
+            new |= ask(start, [to_record({name: mean[name] for name in self._trained})])
+        else:
+            names = self._trained + self._statistics
+            start = {name: np.zeros_like(before[name]) for name in names}
+            each = []
+            for client in sorted(accumulator.accepted):
+                moved = from_tensors(accumulator.moved[client])
+                each.append(to_record({name: moved[name] for name in names}))
+            new = {
+                name: before[name] + value.astype(np.float64)
+                for name, value in ask(start, each).items()
+            }
+        for name in self._statistics:
+            if name.endswith("running_var"):
+                new[name] = np.maximum(new[name], 0)
+        new |= {name: mean[name] for name in self._counters}
+        return to_tensors(
+            {
+                name: np.array(new.get(name, value), dtype=value.dtype)
+                for name, value in before.items()
+            }
+        )
+
+    def _ask(
+        self, server_round: int, grid: Grid, start: Weights, updates: Sequence[ArrayRecord]
+    ) -> Weights:
+        """Return the strategy's result for a round's updates, which have equal weights."""
+        self.settings.prepare_round(self._strategy, len(updates))
+        list(self._strategy.configure_train(server_round, to_record(start), ConfigRecord(), grid))
+        messages = [
+            Message(
+                RecordDict({ARRAYS: self.settings.prepare_update(update), METRICS: ALIKE}),
+                dst_node_id=place,
+                message_type=MessageType.TRAIN,
+            )
+            for place, update in enumerate(updates)
+        ]
+        with seeded_global_generator(self._seed, server_round):
+            arrays, _ = self._strategy.aggregate_train(server_round, messages)
+        if arrays is None:
+            raise RuntimeError(f"{type(self._strategy).__name__} returned no weights")
+        return from_record(arrays)
+
+
+@contextmanager
+def without_sampling_warning() -> Iterator[None]:
+    """Silence Flower's warning that the strategy will not sample clients, which we do."""
+    logger = logging.getLogger("flwr")
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = False
+
+
+@contextmanager
+def seeded_global_generator(seed: int, server_round: int) -> Iterator[None]:
+    """Seed NumPy's global generator, which Flower's DP noise uses, by (seed, round)."""
+    state_before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(derived_seed(seed, "aggregation", server_round) % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(state_before)  # noqa: NPY002

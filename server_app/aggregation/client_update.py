@@ -1,0 +1,32 @@
+"""One participant's outcome in a round, and whether it counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ClientUpdate:
+    """One participant's round.
+
+    Attributes:
+        client: its number in the experiment.
+        site: where it was trained.
+        device: what it was trained on; empty if that is not known.
+        reason: why it does not count; empty if it does.
+        examples: the number of images it was trained on.
+        seconds: the duration of its training.
+        losses: the mean of each loss term, unweighted.
+    """
+
+    client: int
+    site: str
+    device: str = ""
+    reason: str = ""
+    examples: int = 0
+    seconds: float = 0.0
+    losses: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it counts in the aggregation."""
+        return not self.reason

@@ -1,0 +1,180 @@
+"""The global model: its weights, and what changes them from round to round."""
+
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.aggregation.aggregator import Aggregator
+from server_app.aggregation.weights import Weights, from_tensors, to_tensors
+from server_app.config.experiment import Experiment
+from server_app.rounds.errors import RunFailedError
+from server_app.runs.checkpoint import ModelState
+from task.exact_sum import normalise_weights
+from task.methods.base import Contribution, Tensors, trained_parameters
+from task.protocol.tensors import PackedTensors
+from task.training.worker import Worker
+
+# A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
+# each update (`python -m benchmarks.scale memory`; Krum needs the most).
+ROUND_MODELS, MODELS_PER_HELD_UPDATE, MODELS_PER_STRATEGY_UPDATE = 8.0, 1.5, 4.2
+WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
+
+logger = logging.getLogger("univarfl")
+
+
+class GlobalModel:
+    """The global weights, changed by the aggregation and the method's server update.
+
+    Args:
+        experiment: the experiment.
+        worker: the server's.
+        sizes: by client, its training images. They are read each round, because sites may come
+            late, and `restore` fills in those of sites that are not back yet.
+
+    Attributes:
+        version: the round whose update made the current weights; 0 for the initial ones.
+        last_accepted: by client, the round of its last accepted update; 0 for none.
+        min_updates: the number of accepted updates that a round needs to change the weights.
+    """
+
+    def __init__(self, experiment: Experiment, worker: Worker, sizes: list[int]) -> None:
+        strategy = experiment.aggregation()
+        self._strategy_name = experiment.strategy["name"]
+        self._aggregator = Aggregator(
+            strategy, worker.model, experiment.participants, experiment.seed
+        )
+        self.min_updates = strategy.min_updates()
+        self._weights = worker.initial_weights()
+        self._trained = frozenset(trained_parameters(worker.model))
+        trained = {name: value for name, value in self._weights.items() if name in self._trained}
+        self._server_update = worker.method.server(trained)
+        self.version = 0
+        self.last_accepted = [0] * experiment.num_clients
+        self._guard = experiment.update_guard()
+        self._needs_each_update = strategy.needs_each_update
+        self._participants = experiment.participants
+        self._keeps_models = experiment.watch.models_every is not None
+        self._sizes, self._weight = sizes, strategy.weight
+        self._sizes_before = [0] * experiment.num_clients
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The current weights, on the CPU."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: dict[str, Tensor]) -> None:
+        self._weights = weights
+        self.__dict__.pop("packed_weights", None)
+
+    @cached_property
+    def packed_weights(self) -> PackedTensors:
+        """The current weights as they are sent."""
+        return PackedTensors.of(self._weights)
+
+    @property
+    def broadcast(self) -> Tensors:
+        """What the method's server update sends to every client; empty if there is none."""
+        return self._server_update.broadcast() if self._server_update else {}
+
+    def accumulator(self, sampled: Sequence[int], keep: bool) -> UpdateAccumulator:
+        """Return an empty accumulator for a round of these clients.
+
+        Args:
+            sampled: the clients.
+            keep: whether it keeps each client's model.
+        """
+        return UpdateAccumulator(
+            self.weights,
+            self.broadcast,
+            normalise_weights({client: self._weight(self._sizes[client]) for client in sampled}),
+            {client: self._sizes[client] for client in sampled},
+            self._guard,
+            self._trained,
+            each=self._needs_each_update,
+            mean=not self._needs_each_update or self._server_update is not None,
+            keep=keep,
+        )
+
+    @property
+    def bytes_per_round(self) -> int:
+        """Estimated memory that a round needs in this process, in bytes."""
+        model = sum(value.nbytes for value in self.weights.values())
+        holds = self._guard.needs_each_update or self._keeps_models
+        per_update = MODELS_PER_HELD_UPDATE if holds else 0.0
+        if self._needs_each_update:
+            per_update = MODELS_PER_STRATEGY_UPDATE
+        return int(model * (ROUND_MODELS + per_update * self._participants))
+
+    @property
+    def reply_bytes(self) -> int:
+        """The size of one client's reply: a model, and an answer as large as the broadcast."""
+        sent = [*self.weights.values(), *self.broadcast.values()]
+        return sum(value.nbytes for value in sent)
+
+    def state(self) -> ModelState:
+        """Return all that the next round needs, for a checkpoint."""
+        own = from_tensors(self._server_update.state) if self._server_update else {}
+        kinds = {
+            WEIGHTS: from_tensors(self.weights),
+            STRATEGY: self._aggregator.state(),
+            SERVER_UPDATE: own,
+        }
+        arrays = {f"{kind}/{name}": v for kind, found in kinds.items() for name, v in found.items()}
+        return ModelState(arrays, list(self.last_accepted), list(self._sizes_before))
+
+    def restore(self, state: ModelState) -> None:
+        """Continue from what `state` returned."""
+        kinds: dict[str, Weights] = {WEIGHTS: {}, STRATEGY: {}, SERVER_UPDATE: {}}
+        for key, value in state.arrays.items():
+            kind, _, name = key.partition("/")
+            kinds[kind][name] = value
+        stored = to_tensors(kinds[WEIGHTS])
+        self.weights = {name: stored[name] for name in self.weights}
+        self._aggregator.restore(kinds[STRATEGY])
+        if self._server_update:
+            for name, tensor in to_tensors(kinds[SERVER_UPDATE]).items():
+                self._server_update.state[name].copy_(tensor)
+        self.last_accepted = list(state.last_accepted)
+        self.version = max(self.last_accepted)
+        self._sizes_before = list(state.train_sizes)
+        pairs = zip(self._sizes, state.train_sizes, strict=True)
+        self._sizes[:] = [now or before for now, before in pairs]
+
+    def update(self, server_round: int, accumulator: UpdateAccumulator, grid: Grid) -> None:
+        """Change the weights by a round's accepted updates, if there are enough of them.
+
+        Raises:
+            RunFailedError: the new weights would not be finite; the weights are unchanged.
+        """
+        accepted = accumulator.accepted
+        if len(accepted) < self.min_updates:
+            if accepted:
+                logger.warning(
+                    "round %d: strategy=%s needs %d updates and got %d; the global model is "
+                    "unchanged",
+                    server_round, self._strategy_name, self.min_updates, len(accepted),
+                )  # fmt: skip
+            return
+        before = self.weights
+        after = self._aggregator.aggregate(server_round, accumulator, grid)
+        if self._server_update:
+            counts = list(map(self._weight, self._sizes))
+            share = sum(counts[client] for client in sorted(accepted)) / sum(counts)
+            known = sum(map(self._weight, self._sizes_before)) / sum(counts)
+            clients = Contribution(share, accumulator.mean(), accumulator.mean_extra(), known)
+            after = self._server_update.update(before, after, clients)
+        for name, value in after.items():
+            if not value.isfinite().all():
+                raise RunFailedError(
+                    f"round {server_round}: strategy={self._strategy_name} made {name} infinite "
+                    "or NaN; the checkpoint holds the model of the round before"
+                )
+        self.weights, self._sizes_before = dict(after), list(self._sizes)
+        self.version = server_round
+        for client in accepted:
+            self.last_accepted[client] = server_round

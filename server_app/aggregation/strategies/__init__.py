@@ -1,0 +1,1 @@
+"""Which rule turns a round's updates into the next global model?"""

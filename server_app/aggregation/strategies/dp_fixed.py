@@ -1,0 +1,51 @@
+"""DP with server-side clipping at a fixed norm (McMahan et al., ICLR 2018)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Strategy,
+)
+
+from server_app.aggregation.strategies.base import COMMON_ARGUMENTS
+from server_app.aggregation.strategies.families.accounting import ACCOUNTANT, gaussian_epsilon
+from server_app.aggregation.strategies.families.private import NOT_ACCOUNTED, FixedNormSettings
+from task.errors import refuse
+
+
+@dataclass
+class DpFixedSettings(FixedNormSettings):
+    """Settings of differential privacy with fixed clipping on the server.
+
+    Attributes:
+        delta: the delta of the reported epsilon, above 0 and below 1 / num_clients.
+    """
+
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.delta < 1:
+            refuse(self, "delta", "must be above 0 and below 1")
+
+    def check_participants(self, participants: int, num_clients: int) -> None:
+        if self.delta >= 1 / num_clients:
+            refuse(self, "delta", f"must be below 1 / num_clients, here 1 / {num_clients}")
+
+    def account_privacy(self, rounds: int) -> dict[str, Any]:
+        """Return epsilon, delta and the accountant.
+
+        Every round counts for every client, since the sample of clients is not secret and gives no
+        amplification. A round without accepted updates releases nothing, but is counted too.
+        """
+        if not self.noise_multiplier:
+            return {"epsilon": NOT_ACCOUNTED, "why": "without noise, epsilon is infinite"}
+        epsilon = gaussian_epsilon(self.noise_multiplier, rounds, self.delta)
+        return {"epsilon": epsilon, "delta": self.delta, "accountant": ACCOUNTANT}
+
+    def build(self, participants: int) -> Strategy:
+        return DifferentialPrivacyServerSideFixedClipping(
+            FedAvg(**COMMON_ARGUMENTS), self.noise_multiplier, self.clipping_norm, participants
+        )

@@ -1,0 +1,1 @@
+"""Which settings and checks do several strategies share?"""

@@ -1,0 +1,45 @@
+"""FedTrimmedAvg: the coordinate-wise trimmed mean of the models (Yin et al., ICML 2018)."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flwr.serverapp.strategy import FedTrimmedAvg, Strategy
+
+from server_app.aggregation.strategies.base import COMMON_ARGUMENTS, StrategySettings
+from task.errors import refuse
+
+
+@dataclass
+class FedTrimmedAvgSettings(StrategySettings):
+    """Settings of FedTrimmedAvg; all clients have equal weight.
+
+    A method's server update (SCAFFOLD, FedDyn) still uses the untrimmed mean.
+
+    Attributes:
+        trimmed: the share of clients removed at each end, in [0, 0.5); their number is rounded
+            down.
+    """
+
+    moves_to_mean: ClassVar = True
+
+    trimmed: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trimmed < 0.5:
+            refuse(self, "trimmed", "must be from 0 to below 0.5")
+
+    def min_updates(self) -> int:
+        return 1 if not self.trimmed else math.ceil(1 / self.trimmed)
+
+    def check_participants(self, participants: int, num_clients: int) -> None:
+        if participants < self.min_updates():
+            refuse(
+                self,
+                "trimmed",
+                f"trims no client of {participants} participants per round; must be 0 or at least "
+                f"{1 / participants:g}",
+            )
+
+    def build(self, participants: int) -> Strategy:
+        return FedTrimmedAvg(**COMMON_ARGUMENTS, beta=self.trimmed)

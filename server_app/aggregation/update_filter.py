@@ -1,0 +1,81 @@
+"""Updates that are held until a guard has compared all of them."""
+
+from collections.abc import Collection, Iterator
+from statistics import median
+from typing import NamedTuple
+
+from server_app.aggregation.guards.base import Guard
+from task.methods.base import Tensors
+from task.update_norm import scale_update, update_norm
+
+
+class FilterDecision(NamedTuple):
+    """A guard's decision on one client's update.
+
+    Attributes:
+        client: the client.
+        scale: the factor of its update, in [0, 1]; see `Guard.scales`.
+        reason: why it is below 1; empty otherwise.
+        weights: the weights that count, unless the scale is 0.
+        extra: what the method sent in addition, likewise.
+        sent: the weights as the client sent them.
+    """
+
+    client: int
+    scale: float
+    reason: str
+    weights: Tensors
+    extra: Tensors
+    sent: Tensors
+
+
+class UpdateFilter:
+    """Holds updates for a guard.
+
+    Parameters and statistics are compared separately: batch norm's statistics change much in the
+    first round, and would hide the change of the parameters.
+
+    Args:
+        guard: decides on the updates.
+        before: the global weights that the clients started from.
+        trained: the names of the parameters that training changes; the others are statistics.
+    """
+
+    def __init__(self, guard: Guard, before: Tensors, trained: Collection[str]) -> None:
+        self._guard, self._before = guard, before
+        names = [name for name, value in before.items() if value.is_floating_point()]
+        self._kinds = {
+            "parameters": [name for name in names if name in trained],
+            "statistics": [name for name in names if name not in trained],
+        }
+        self._norms: dict[str, dict[int, float]] = {kind: {} for kind in self._kinds}
+        self._held: dict[int, tuple[Tensors, Tensors]] = {}
+
+    def hold(self, client: int, weights: Tensors, extra: Tensors) -> None:
+        """Hold an update, and compute its norms; `extra` counts with the parameters."""
+        extra_of = {"parameters": extra}
+        for kind, names in self._kinds.items():
+            part = {name: weights[name] for name in names}
+            self._norms[kind][client] = update_norm(part, extra_of.get(kind, {}), self._before)
+        self._held[client] = weights, extra
+
+    def decisions(self) -> Iterator[FilterDecision]:
+        """Decide on the held updates and release them.
+
+        Updates that were decided on earlier in this round are compared as well.
+        """
+        scales = {kind: self._guard.scales(norms) for kind, norms in self._norms.items()}
+        held, self._held = self._held, {}
+        for client, (weights, extra) in held.items():
+            kind = min(scales, key=lambda kind: scales[kind][client])
+            scale, reason = scales[kind][client], ""
+            counted = weights, extra
+            if scale < 1:
+                norms = self._norms[kind]
+                reason = (
+                    f"the norm of its {kind} update is {norms[client]:.4g}, "
+                    f"the median is {median(norms.values()):.4g}"
+                )
+            if 0 < scale < 1:
+                counted = scale_update(weights, extra, self._before, scale)
+            yield FilterDecision(client, scale, reason, *counted, weights)

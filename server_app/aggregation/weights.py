@@ -1,0 +1,38 @@
+"""Weights as NumPy arrays by name, for Flower's strategies and for files."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+from safetensors.numpy import save
+from torch import Tensor
+
+Weights = dict[str, NDArray[np.generic]]
+Readable = Mapping[str, NDArray[np.generic]]  # weights that are only read
+
+
+def to_record(weights: Readable) -> ArrayRecord:
+    """Return weights as the record that Flower's strategies take."""
+    return ArrayRecord({name: Array(value) for name, value in weights.items()})
+
+
+def from_record(record: ArrayRecord) -> Weights:
+    """Return the arrays of a record, by name."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def as_bytes(weights: Weights, metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a safetensors file; equal weights give equal bytes."""
+    return save({name: np.asarray(value, order="C") for name, value in weights.items()}, metadata)
+
+
+def to_tensors(weights: Readable) -> dict[str, Tensor]:
+    """Return tensors that share the memory of the arrays."""
+    return {name: torch.from_numpy(value) for name, value in weights.items()}
+
+
+def from_tensors(tensors: Mapping[str, Tensor]) -> Weights:
+    """Return arrays that share the memory of the tensors, which are on the CPU."""
+    return {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -1,0 +1,138 @@
+"""A completed run with its models, and the samples of images that measures use."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from server_app.aggregation.weights import Readable, Weights, to_tensors
+from server_app.runs.records.reader import Run
+from server_app.runs.records.trained import final_weights, layers_differ, local_config_of
+from server_app.runs.round_models import RoundModels, kept_rounds, load_models
+from task.analysis.curvature import Eigenpairs, Hessian, top_eigenpairs
+from task.config import LocalConfig
+from task.errors import ConfigError
+from task.seeding import numpy_generator, torch_generator
+from task.training.worker import Worker, shared_worker
+
+LEAST_IMAGES = 2
+KEPT_MODELS = "the models of single rounds (train with watch.models_every=N)"
+TOLERANCE = 1e-2  # relative error of eigenvalues
+
+
+@dataclass(frozen=True)
+class AnalysedRun:
+    """A run to be measured.
+
+    Attributes:
+        run: its record.
+        images: the largest number of images to sample from each client and from the test set.
+    """
+
+    run: Run
+    images: int
+
+    @cached_property
+    def config(self) -> LocalConfig:
+        """The settings of its local training."""
+        return local_config_of(self.run)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The weights of the final global model."""
+        return final_weights(self.run)
+
+    @cached_property
+    def kept(self) -> Mapping[int, Path]:
+        """By round, the file of the models that were kept."""
+        return kept_rounds(self.run.directory)
+
+    def rounds(self) -> Iterator[tuple[int, RoundModels]]:
+        """Yield each kept round and its models."""
+        for server_round, path in self.kept.items():
+            yield server_round, load_models(path)
+
+    @property
+    def last_round(self) -> int:
+        """The run's number of rounds."""
+        return int(self.run.config["rounds"])
+
+    @property
+    def worker(self) -> Worker:
+        """The run's data and network, in this process.
+
+        Raises:
+            ConfigError: the data set or its split has changed since the run.
+        """
+        worker = shared_worker(self.config.model_dump_json())
+        sizes = [len(train) + len(rest) for train, rest in worker.data.clients.values()]
+        if (
+            sizes
+            and not worker.config.partitioner().sites
+            and sizes != self.run.record["data"]["clients"]
+        ):
+            problem = (
+                "its clients now have other numbers of images; restore the images of the run, or "
+                "use the version of univarfl that made it"
+            )
+            raise ConfigError("run", self.run.directory, problem)
+        return worker
+
+    @cached_property
+    def clients(self) -> dict[int, Tensor]:
+        """By client, the indices of a sample of its training images, [n] on the device.
+
+        Without clients that have fewer than two images, and without real sites, whose images are
+        on other machines.
+        """
+        return {
+            client: self._sample(split.train, "client", client)
+            for client, split in self.worker.data.clients.items()
+            if len(split.train) >= LEAST_IMAGES
+        }
+
+    @cached_property
+    def test(self) -> Tensor:
+        """The indices of a sample of the test images, [n] on the device; may be empty."""
+        return self._sample(self.worker.data.dataset.test, "test", 0)
+
+    @property
+    def shares(self) -> list[float]:
+        """Each client's share of the training images of all `clients`, in their order."""
+        sizes = [len(self.worker.data.clients[client].train) for client in self.clients]
+        return [size / sum(sizes) for size in sizes]
+
+    def model(self, weights: Readable | None = None) -> nn.Module:
+        """Return the network with these weights, by default the final ones, in eval mode.
+
+        Every call loads them into the same network.
+
+        Raises:
+            ConfigError: the weights do not fit the network of this version.
+        """
+        model = self.worker.model
+        try:
+            model.load_state_dict(to_tensors(weights or self.weights))
+        except RuntimeError:
+            raise layers_differ(self.run) from None
+        return model.eval()
+
+    @cached_property
+    def eigenpairs(self) -> Eigenpairs:
+        """The two largest eigenvalues of the federation's Hessian, with their eigenvectors."""
+        parts = zip(self.clients.values(), self.shares, strict=True)
+        shares = torch.cat([torch.full((len(of),), share / len(of)) for of, share in parts])
+        positions = torch.cat(list(self.clients.values()))
+        hessian = Hessian(self.model(), self.worker.images, positions, shares)
+        generator = torch_generator(self.config.seed, "analysis", "eigenvectors")
+        return top_eigenpairs(hessian, 2, generator, TOLERANCE)
+
+    def _sample(self, positions: NDArray[np.int64], what: str, client: int) -> Tensor:
+        generator = numpy_generator(self.config.seed, "analysis", what, client)
+        chosen = generator.permutation(positions)[: self.images]
+        return torch.from_numpy(np.sort(chosen)).to(self.worker.device)

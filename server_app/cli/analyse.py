@@ -1,0 +1,55 @@
+"""``univarfl analyse``: measures of the models of runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from task.errors import ConfigError
+
+ANALYSE_HELP = """Measure the models of runs: curvature, spread, drift, features, cost.
+
+\b
+  univarfl train method=univarfl watch.models_every=2
+  univarfl analyse runs
+  univarfl analyse runs/RUN --only curvature --only landscape
+\b
+Measures (--only):
+  singular_values  of the classifier: the global model's and, where kept, the clients'
+  spread           of class probabilities and features, before and after aggregation *
+  drift            norm, cosine and distance of the clients' updates *
+  curvature        top Hessian eigenvalue and trace, H_N and H_D between clients
+  landscape        loss along the two top eigenvectors
+  features         t-SNE by client, class and domain
+  cost             FLOPs, numbers kept in memory, and seconds
+\b
+* These need rounds whose models were kept. watch.models_every=5 keeps those of every fifth round in
+the run directory: one model for each participant and two more. It changes no result.
+\b
+Each measure writes a CSV file and pictures into RUN/analysis; 'univarfl report' compares them with
+those of other runs. Exit codes: 0 all that the runs allow was measured, 1 a measure failed, 2 bad
+input.
+"""
+
+
+def analyse(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs, or directories of runs.", show_default=False),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MEASURE", help="Measure only this; may be repeated."),
+    ] = None,
+    images: Annotated[
+        int, typer.Option(help="The most images of each client and of the test set.")
+    ] = 100,
+) -> None:
+    """Measure runs."""
+    from server_app.analysis.analyse import analyse as measure  # noqa: PLC0415
+    from server_app.tracking.console import show_progress  # noqa: PLC0415
+
+    if images < 2:
+        raise ConfigError("--images", images, "must be at least 2")
+    show_progress()
+    measure(runs, only or [], images)

@@ -1,0 +1,180 @@
+"""``univarfl deploy``: training across machines that keep their data."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from server_app.cli.arguments import Words
+from server_app.deploy.places import (
+    DEFAULT_PORT,
+    CoordinatorPlace,
+    SitePlace,
+    address_of,
+    host_and_port,
+    require_port,
+)
+from task.errors import ConfigError, RunError
+
+deploy = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Train across machines that keep their data: one coordinator, and sites.
+
+\b
+At the coordinator, which the sites can reach as fl.example.org:
+  univarfl deploy keys federation --host fl.example.org
+  univarfl deploy coordinator federation
+At each site, with the coordinator's ca.crt in clinic_a/:
+  univarfl deploy keys clinic_a --site clinic_a --data /data/skin
+  univarfl deploy check clinic_a --coordinator fl.example.org:8000
+  univarfl deploy site clinic_a --coordinator fl.example.org:8000
+At the coordinator again, with each site's NAME.pub in federation/sites/:
+  univarfl deploy run federation partition=sites partition.names=[clinic_a,clinic_b] \\
+    data=folder data.classes=[benign,malignant]
+""",
+)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]
+Address = Annotated[
+    str, typer.Option("--coordinator", metavar="HOST[:PORT]", help="The coordinator.")
+]
+Expect = Annotated[
+    str,
+    typer.Option(
+        metavar="HASH", help="The hash of the coordinator's code, as its command prints it."
+    ),
+]
+Printed = Annotated[bool, typer.Option("--print", help="Only print Flower's command.")]
+Systemd = Annotated[bool, typer.Option("--systemd", help="Only print a systemd unit.")]
+
+
+@deploy.command()
+def keys(
+    directory: Directory,
+    host: Annotated[
+        list[str] | None, typer.Option(help="At the coordinator: its host name or IP address.")
+    ] = None,
+    site: Annotated[str | None, typer.Option(help="At a site: its name.")] = None,
+    data: Annotated[Path | None, typer.Option(help="At a site: its images.")] = None,
+) -> None:
+    """Make the coordinator's certificates, or a site's key and settings."""
+    from server_app.deploy.keys import make_coordinator, make_site  # noqa: PLC0415
+
+    if host and not site and data is None:
+        place = CoordinatorPlace(directory)
+        make_coordinator(place, host)
+        print(
+            f"send to every site   {place.authority}\n"
+            f"put their keys into  {place.sites}/NAME.pub\n"
+            f"keep secret          {place.authority_key.name} and {place.key.name}\n"
+            f"then run             univarfl deploy coordinator {directory}"
+        )
+    elif site and data is not None and not host:
+        own = SitePlace(directory)
+        make_site(own, site, data)
+        print(
+            f"send the coordinator {own.public_key(site)}\n"
+            f"put their ca.crt at  {own.authority}\n"
+            f"keep secret          {own.key(site).name}\n"
+            f"edit your settings   {own.settings}\n"
+            f"then run             univarfl deploy check {directory} --coordinator HOST:PORT"
+        )
+    else:
+        allowed = "give --host NAME at the coordinator, or --site NAME --data DIRECTORY at a site"
+        raise ConfigError("keys", directory, allowed)
+
+
+@deploy.command()
+def coordinator(
+    directory: Directory,
+    listen: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",  # noqa: S104
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = DEFAULT_PORT,
+    printed: Printed = False,
+    systemd: Systemd = False,
+) -> None:
+    """Run the SuperLink; it admits the sites whose public keys are in sites/, now or later."""
+    from server_app.deploy.coordinator import Coordinator, superlink_command  # noqa: PLC0415
+    from server_app.deploy.systemd import unit  # noqa: PLC0415
+    from task.fingerprint import fingerprint  # noqa: PLC0415
+
+    place = CoordinatorPlace(directory)
+    require_port("--port", port)
+    place.require_keys()
+    if printed:
+        print(shlex.join(superlink_command(place, listen, port)))
+    elif systemd:
+        words = ["coordinator", str(place.directory), "--listen", listen, "--port", str(port)]
+        print(unit("coordinator", words, place.directory, []))
+    else:
+        hash_ = fingerprint()[:12]
+        print(f"code {hash_}; sites can compare theirs with: --expect {hash_}")
+        with Coordinator(place, listen, port) as running:
+            log = place.directory / "superlink.log"
+            print(f"SuperLink ready at {address_of(listen, port)}, log in {log}")
+            running.serve()
+
+
+def require_passed_checks(directory: Path, address: str, expect: str, words: list[str]) -> None:
+    """Make a site's checks and print a line about each.
+
+    Raises:
+        RunError: a check failed.
+    """
+    from server_app.deploy.check import Inspection  # noqa: PLC0415
+
+    inspection = Inspection(
+        SitePlace(directory), address_of(*host_and_port(address)), expect, words
+    )
+    results = []
+    for passed, line in inspection.lines():
+        print(f"{'ok  ' if passed else 'FAIL'}  {line}", flush=True)
+        results.append(passed)
+    if not all(results):
+        raise RunError(f"{results.count(False)} of {len(results)} checks failed")
+
+
+@deploy.command()
+def check(directory: Directory, address: Address, words: Words = None, expect: Expect = "") -> None:
+    """Check whether a site can join: settings, key, coordinator, code, memory, device, data.
+
+    With the experiment's overrides, the images are read too and their classes are compared.
+    """
+    require_passed_checks(directory, address, expect, words or [])
+
+
+@deploy.command()
+def site(
+    directory: Directory,
+    address: Address,
+    words: Words = None,
+    expect: Expect = "",
+    printed: Printed = False,
+    systemd: Systemd = False,
+) -> None:
+    """Make the checks, then run a site's SuperNode until Ctrl-C or SIGTERM."""
+    from server_app.deploy.check import read_site  # noqa: PLC0415
+    from server_app.deploy.site import run_supernode, supernode_command  # noqa: PLC0415
+    from server_app.deploy.systemd import unit  # noqa: PLC0415
+
+    place = SitePlace(directory)
+    own = read_site(place)
+    reached = address_of(*host_and_port(address))
+    if printed:
+        print(shlex.join(supernode_command(place, own, reached)))
+    elif systemd:
+        named = ["site", str(place.directory), "--coordinator", address]
+        named += ["--expect", expect] if expect else []
+        print(unit(own.name, named, place.directory, [Path(own.directory)]))
+    else:
+        require_passed_checks(directory, address, expect, words or [])
+        run_supernode(place, own, reached)
+
+
+@deploy.command()
+def run(directory: Directory, words: Words = None) -> None:
+    """Train on the sites, print progress and keep a record; resume=RUN continues a run."""
+    from server_app.deploy.run import run_on_sites  # noqa: PLC0415
+
+    run_on_sites(CoordinatorPlace(directory), words or [])

@@ -1,0 +1,115 @@
+"""The ``univarfl`` command: its subcommands, error messages and exit codes.
+
+A subcommand imports what it needs when it runs, so that ``--help`` answers at once.
+"""
+
+import functools
+import signal
+import sys
+import traceback
+import warnings
+
+import click
+import typer
+
+from server_app.cli.analyse import ANALYSE_HELP, analyse
+from server_app.cli.data import DATA_HELP, data
+from server_app.cli.deploy import deploy
+from server_app.cli.export import EXPORT_HELP, export
+from server_app.cli.papers import PAPERS_HELP, papers
+from server_app.cli.plain_help import use_plain_help
+from server_app.cli.predict import PREDICT_HELP, predict
+from server_app.cli.report import REPORT_HELP, report
+from server_app.cli.sweep import sweep, sweep_help
+from server_app.cli.train import train, train_help
+from server_app.rounds.errors import InterruptedRunError
+from server_app.tracking.console import discard_output, output_closed
+from task.errors import ConfigError, DataError, DeviceError, RunError
+
+BAD_INPUT = 2
+FAILED = 1
+INTERRUPTED = 130
+OUTPUT_CLOSED = 141  # as shells report a program that SIGPIPE ended
+
+use_plain_help()
+application = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@application.callback()
+def univarfl() -> None:
+    """Federated learning on non-IID data: UniVarFL and related methods, with Flower."""
+
+
+application.command(help=train_help())(train)
+application.command(help=sweep_help())(sweep)
+application.command(help=REPORT_HELP)(report)
+application.command(help=ANALYSE_HELP)(analyse)
+application.command(help=PAPERS_HELP)(papers)
+application.command(help=DATA_HELP)(data)
+application.command(help=PREDICT_HELP)(predict)
+application.command(help=EXPORT_HELP)(export)
+application.add_typer(deploy, name="deploy")
+
+
+@functools.cache
+def warn(text: str) -> None:
+    """Print a warning; each text is printed once."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def main() -> None:
+    """Run the command; print an error that the user can fix as one line, and set the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
+    warnings.showwarning = lambda message, *_: warn(str(message))
+    try:
+        if (
+            application(prog_name="univarfl", standalone_mode=False) == INTERRUPTED
+        ):  # typer returns it after Ctrl-C
+            raise InterruptedRunError
+        print(end="", flush=True)
+    except (ConfigError, DataError, DeviceError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        print(f"univarfl: {text}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except RunError as error:
+        print(f"univarfl: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+    except (InterruptedRunError, KeyboardInterrupt, click.Abort) as error:
+        print(f"univarfl: interrupted{error}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except SystemExit:  # click exits so when the reader of its output is gone
+        end_if_output_closed()
+        raise
+    except Exception as error:
+        if isinstance(error, BrokenPipeError):
+            end_if_output_closed()
+        print(f"univarfl: {unexpected(error)}", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+def end_if_output_closed() -> None:
+    """Exit quietly if the reader of standard output, such as ``head``, has closed the pipe."""
+    if output_closed():
+        discard_output()
+        sys.exit(OUTPUT_CLOSED)
+
+
+def unexpected(error: Exception) -> str:
+    """Return the message for an error that we did not foresee; append its traceback to a file."""
+    from task.error_messages import describe_error  # noqa: PLC0415
+    from task.site import user_state_directory  # noqa: PLC0415
+
+    log = user_state_directory() / "errors.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        traceback.print_exception(error)
+        return describe_error(error)
+    return f"{describe_error(error)} (the traceback is in {log})"

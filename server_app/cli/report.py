@@ -1,0 +1,60 @@
+"""``univarfl report``: tables and pictures of runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from task.errors import ConfigError
+
+REPORT_HELP = """Write tables, pictures and a page about the runs in a directory.
+
+\b
+  univarfl report runs
+  univarfl report runs/digits --target 0.9 --target 0.95 --baseline fedprox
+\b
+From the records alone, it computes accuracy as mean ± standard deviation over seeds (last round,
+mean of the last five, best by validation), the papers' numbers for the same settings, other
+metrics, rounds to a target, and paired differences on the same seeds. It writes CSV, Markdown and
+LaTeX, pictures as PNG and SVG, and an index.html with everything, which needs no network. Records
+that cannot be read and runs without a result are named and left out.
+"""
+
+
+def report(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIRECTORY]",
+            help="The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs.",
+            envvar="UNIVARFL_RUNS",
+            show_envvar=False,
+            show_default=False,
+        ),
+    ] = Path("runs"),
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Where to write; without it, DIRECTORY/report.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(help="An accuracy to reach, as 0.9; may be repeated.", show_default=False),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The method to compare with; without it, fedavg.", show_default=False),
+    ] = None,
+) -> None:
+    """Report on runs."""
+    from server_app.report.write import report as write_report  # noqa: PLC0415
+    from server_app.tracking.console import show_progress  # noqa: PLC0415
+
+    for accuracy in target or []:
+        if not 0 < accuracy <= 1:
+            raise ConfigError("--target", accuracy, "must be above 0 and at most 1, as 0.9")
+    show_progress()
+    write_report(directory, to or directory / "report", target or [], baseline)

@@ -1,0 +1,71 @@
+"""``univarfl sweep``: a run for each combination of values."""
+
+from typing import Annotated
+
+import typer
+
+from server_app.config.choices import SWEEPS, names_in
+from task.errors import ConfigError
+
+
+def sweep_help() -> str:
+    """Return the help of ``univarfl sweep``, with the tables that ``conf/sweep/`` offers."""
+    return f"""Run an experiment for every combination of values that has no result yet.
+
+\b
+A key may have several values, in the grammar of Hydra's multirun:
+  univarfl sweep method=fedavg,univarfl alpha=0.05,1.0 seed=0,1,2
+  univarfl sweep method=univarfl rho=0.1,0.5,1.0 'seed=range(5)' output_dir=runs/rho
+  univarfl sweep sweep=univarfl_table1 seed=0 --dry-run
+\b
+The same command again runs what is missing, and resumes runs that were interrupted or failed after
+their last full round. A cell is done if output_dir holds a completed run with the same settings,
+code and images. So you can interrupt a sweep, add seeds, or start it twice at the same time. Runs
+are in-process unless you add engine=flower; the results are the same, bit for bit.
+\b
+Tables of the papers ('univarfl papers' lists what they cost). DATA=DIRECTORY, else ./data, has a
+directory with the name of each data set:
+  sweep={" | ".join(names_in(SWEEPS))}
+\b
+In addition to the runs it writes sweeps/TIME.csv, with the status of each cell, and a log of what
+the runs printed.
+Exit codes: 0 every cell is done, 1 a cell failed or cannot be run, 2 bad input, 130 interrupted.
+"""
+
+
+def sweep(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE[,VALUE...]]...", show_default=False)
+    ] = None,
+    multirun: Annotated[bool, typer.Option("-m", "--multirun", hidden=True)] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            show_default=False,
+            help="Runs at the same time; without it, as many as cores and memory allow.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", show_default=False, help="Check and list the cells; run none."),
+    ] = False,
+) -> None:
+    """Run every cell that is not done."""
+    if jobs is not None and jobs < 1:
+        raise ConfigError("--jobs", jobs, "must be at least 1")
+
+    from server_app.sweep.cells import cells_of  # noqa: PLC0415
+
+    cells = cells_of(overrides or [])
+    if dry_run:
+        for cell in cells:
+            print(cell.label + (f"  refused: {reason}" if (reason := cell.reason()) else ""))
+        return
+
+    from server_app.sweep.forking import warm_up  # noqa: PLC0415
+
+    warm_up("univarfl.application", "server_app.sweep.job")
+
+    from server_app.sweep.schedule import Sweep  # noqa: PLC0415
+
+    Sweep(cells, jobs).run()

@@ -1,0 +1,130 @@
+"""Composition of an experiment from ``conf/`` and the words that a person types."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+from pydantic import ValidationError
+
+from server_app.config.choices import CONF, choices
+from server_app.config.experiment import Experiment
+from server_app.config.overrides import Override, read_override
+from task.errors import ConfigError
+from task.files import from_home
+from task.registry import PLUS, first_error
+
+PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
+
+
+def compose_experiment(words: Sequence[str]) -> Experiment:
+    """Compose ``conf/config.yaml`` with Hydra overrides, and check every value.
+
+    Raises:
+        ConfigError: an override cannot be read, or a key, choice or value is not allowed.
+    """
+    try:
+        return Experiment.model_validate(compose_settings(words))
+    except ValidationError as error:
+        raise first_error(error) from None
+
+
+def compose_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Compose ``conf/config.yaml`` with Hydra overrides, and resolve every reference.
+
+    Keys and choices are checked, values are not.
+
+    Raises:
+        ConfigError: an override cannot be read, or a key or choice is not allowed.
+    """
+    overrides = [read_override(word) for word in words]
+    values = {override.key: override.value for override in overrides}
+    try:
+        settings = OmegaConf.to_container(_composed(overrides), resolve=True)
+    except MissingConfigException as error:
+        raise _unknown_choice(error, values) from None
+    except InterpolationResolutionError as error:
+        raise _unresolved(error, values) from None
+    except (ConfigCompositionException, OmegaConfBaseException) as error:
+        raise _unknown_key(error, values) from None
+    except ConfigError:
+        raise
+    except Exception as error:  # Hydra raises errors of many types for words that it cannot use
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {reason}") from None
+    assert isinstance(settings, dict)
+    return {str(key): value for key, value in settings.items()}
+
+
+def _composed(overrides: Sequence[Override]) -> DictConfig:
+    """Compose with Hydra; ``method=b+a`` takes both files and gets the one name ``a+b``."""
+    words = [override.text for override in overrides if override.key != "method"]
+    chosen = [override.value for override in overrides if override.key == "method"]
+    names = sorted(part.strip(" '\"") for part in chosen[-1].split(PLUS)) if chosen else []
+    for name in names:
+        if name not in choices()["method"]:
+            allowed = f"choose one of {', '.join(choices()['method'])}"
+            raise ConfigError("method", chosen[-1], allowed + ", or join several by +")
+    if names:
+        words.append(f"method=[{','.join(names)}]")
+    # For partition=sites; without names the partition itself says what is missing.
+    OmegaConf.register_new_resolver("count", lambda names: max(1, len(names or ())), replace=True)
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose("config", words)
+    if len(names) > 1:
+        config.method.name = PLUS.join(names)
+    for key, path in local_paths(config.data).items():
+        config.data[key] = path
+    return config
+
+
+def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of a data set that lie on this machine, absolute, by their key."""
+    typed = {key: from_home(str(data[key])) for key in PATHS if data.get(key)}
+    return {
+        key: str(path.absolute()) for key, path in typed.items() if key == "root" or path.is_dir()
+    }
+
+
+def _unknown_choice(error: MissingConfigException, values: Mapping[str, str]) -> ConfigError:
+    group, _, choice = str(error.missing_cfg_file).partition("/")
+    options = ", ".join(choices()[group])
+    return ConfigError(group, values.get(group, choice), f"choose one of {options}")
+
+
+def _unresolved(error: InterpolationResolutionError, values: Mapping[str, str]) -> ConfigError:
+    key = str(error.full_key or "overrides")
+    reason = str(error).splitlines()[0]
+    return ConfigError(key, values.get(key, ""), f"its reference has no value: {reason}")
+
+
+def _unknown_key(error: Exception, values: Mapping[str, str]) -> ConfigError:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if added := re.search(r"already at '([^']+)'", lines[0]):
+        key = added[1]
+        allowed = f"has a value already; write {key}={values.get(key, '')}, without '+'"
+        return ConfigError(key, values.get(key, ""), allowed)
+    unknown = re.search(r"Could not override '([^']+)'", lines[0])
+    if unknown is None:
+        return ConfigError("overrides", " ".join(values), " ".join(lines))
+    key = unknown[1]
+    return ConfigError(key, values.get(key, ""), f"unknown key; {_hint(key, values)}")
+
+
+def _hint(key: str, values: Mapping[str, str]) -> str:
+    """Say which keys there are instead of an unknown one."""
+    chosen = [f"{group}={values[group]}" for group in choices() if group in values]
+    config = _composed([read_override(word) for word in chosen])
+    group = key.partition(".")[0]
+    if group != key and OmegaConf.is_config(config.get(group)):
+        choice = config[group].get("name")
+        keys = ", ".join(name for name in config[group] if name != "name")
+        return f"{f'{group}={choice}' if choice else group} has {keys or 'no settings'}"
+    if close := difflib.get_close_matches(key, list(config), n=1, cutoff=0.5):
+        return f"did you mean {close[0]}?"
+    return "'univarfl train --help' lists the keys"

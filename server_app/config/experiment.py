@@ -1,0 +1,156 @@
+"""The configuration of a run: every value that ``conf/config.yaml`` has, checked."""
+
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from server_app.config.published import Table
+from task.config import LocalConfig, Settings, Strict
+from task.errors import ConfigError
+from task.registry import first_error
+
+if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
+    from server_app.aggregation.guards.base import Guard
+    from server_app.aggregation.strategies.base import StrategySettings
+
+
+class FederationConfig(Strict):
+    """The workers that train clients, and how long the server waits for them."""
+
+    workers: Annotated[int, Field(ge=1)] | None
+    round_timeout: Annotated[float, Field(gt=0)]
+    message_megabytes: Annotated[float, Field(gt=0, le=2000)]
+    join_timeout: Annotated[float, Field(gt=0)]
+    quorum: Annotated[float, Field(ge=0, le=1)]
+    attempts: Annotated[int, Field(ge=1)]
+
+
+class Watch(Strict):
+    """The logs and models that are kept in addition to the record."""
+
+    tensorboard: bool
+    mlflow: str | None
+    models_every: Annotated[int, Field(ge=1)] | None
+
+    @model_validator(mode="after")
+    def _check_mlflow_is_installed(self) -> "Watch":
+        if self.mlflow is not None and find_spec("mlflow") is None:
+            raise ConfigError("watch.mlflow", self.mlflow, "needs MLflow: uv sync --extra mlflow")
+        return self
+
+
+class Experiment(LocalConfig):
+    """The settings of a run: those of local training, and those that only the server uses."""
+
+    alpha: Annotated[float, Field(gt=0)]
+    rho: Annotated[float, Field(gt=0, le=1)]
+    rounds: Annotated[int, Field(ge=1)]
+    evaluate_every: Annotated[int, Field(ge=1)]
+    engine: Literal["flower", "inprocess"]
+    output_dir: str | None
+    run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")] | None
+    resume: str | None
+    watch: Watch
+    published: list[Table]
+    strategy: Settings
+    guard: Settings
+    federation: FederationConfig
+
+    @model_validator(mode="after")
+    def _check_server_settings(self) -> "Experiment":
+        """Refuse a strategy, guard or watch setting that does not fit the other settings."""
+        self._check_kept_models()
+        guard, strategy, name = self.update_guard(), self.aggregation(), self.strategy["name"]
+        try:
+            strategy.check_participants(self.participants, self.num_clients)
+        except ConfigError as error:
+            raise error.under("strategy") from None
+        for member, method in zip(self.local_method().members(), self.methods(), strict=True):
+            if member.server_update and not strategy.moves_to_mean:
+                allowed = (
+                    f"method={method} corrects the mean of the clients' models, and this strategy "
+                    "computes no mean; choose strategy=fedavg or another mean"
+                )
+                raise ConfigError("strategy", name, allowed)
+            if member.server_update and guard.clips:
+                allowed = (
+                    f"with method={method} each client remembers the whole update that it sent, "
+                    "and this guard would use a part of it; choose guard=drop"
+                )
+                raise ConfigError("guard", self.guard["name"], allowed)
+        if strategy.private:
+            self._check_privacy(guard)
+        return self
+
+    def _check_kept_models(self) -> None:
+        every = self.watch.models_every or 0
+        if every > self.rounds:
+            allowed = f"is more than the {self.rounds} rounds, so no model would be kept"
+            raise ConfigError("watch.models_every", every, allowed)
+
+    def _check_privacy(self, guard: "Guard") -> None:
+        """Refuse what reveals the data although the strategy is differentially private."""
+        name = self.strategy["name"]
+        if self.network().norm == "batch":
+            allowed = "the statistics of batch norm reveal the data; add model.norm=group"
+            raise ConfigError("strategy", name, allowed)
+        if guard.needs_each_update:
+            allowed = "which client is dropped reveals its data; add guard=none"
+            raise ConfigError("guard", self.guard["name"], allowed)
+        if self.watch.models_every:
+            allowed = f"a client's own model has no noise; not allowed with strategy={name}"
+            raise ConfigError("watch.models_every", self.watch.models_every, allowed)
+
+    @property
+    def participants(self) -> int:
+        """The number of clients that a round samples."""
+        from server_app.rounds.sampling import participant_count  # noqa: PLC0415
+
+        return participant_count(self.num_clients, self.rho)
+
+    def aggregation(self) -> "StrategySettings":
+        """Return the aggregation strategy."""
+        from server_app.aggregation.strategies.base import StrategySettings  # noqa: PLC0415
+
+        package = "server_app.aggregation.strategies"
+        return self._component("strategy", package, StrategySettings)
+
+    def update_guard(self) -> "Guard":
+        """Return the guard, which decides what counts of each update before aggregation."""
+        from server_app.aggregation.guards.base import Guard  # noqa: PLC0415
+
+        return self._component("guard", "server_app.aggregation.guards", Guard)
+
+    def local(self) -> LocalConfig:
+        """Return the settings of local training, which are sent to the clients."""
+        return self._local
+
+    @cached_property
+    def _local(self) -> LocalConfig:
+        fields: dict[str, Any] = {name: getattr(self, name) for name in LocalConfig.model_fields}
+        return LocalConfig.model_construct(**fields)  # every value has been checked here
+
+    def placed(self, directory: Path, *, resume: bool = False) -> "Experiment":
+        """Return the same experiment for a given run directory.
+
+        Args:
+            directory: the run's, absolute.
+            resume: whether the run exists and is to be resumed.
+        """
+        place = {"output_dir": str(directory.parent), "run_id": directory.name}
+        return self.model_copy(update={**place, "resume": str(directory) if resume else None})
+
+
+def read_experiment(text: str) -> Experiment:
+    """Read a resolved experiment from JSON.
+
+    Raises:
+        ConfigError: a key or value is not allowed.
+    """
+    try:
+        return Experiment.model_validate_json(text)
+    except ValidationError as error:
+        raise first_error(error) from None

@@ -1,0 +1,102 @@
+"""The words that people type, ``key=value`` in the grammar of Hydra.
+
+This is the only module that uses Hydra's parser of overrides. Hydra documents the parser for
+plugins alone, and offers no other way to read an override without composing a configuration.
+``tests/server_app/config/test_overrides.py`` fails when the parser changes.
+"""
+
+from dataclasses import dataclass
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override as ParsedOverride
+from hydra.errors import HydraException
+
+from server_app.config.choices import choices
+from server_app.config.override_text import quoted
+from task.errors import ConfigError
+
+HYDRA = "hydra"  # the group of Hydra's own settings
+EXAMPLE = "write key=value, as in alpha=0.05"
+
+
+@dataclass(frozen=True)
+class Override:
+    """A word that sets one value.
+
+    Attributes:
+        text: the word as Hydra reads it.
+        key: the dotted key, or the name of a configuration group.
+        value: the value as typed.
+    """
+
+    text: str
+    key: str
+    value: str
+
+
+def read_override(word: str) -> Override:
+    """Read a word that sets one value.
+
+    Raises:
+        ConfigError: it cannot be read, or it does something else than set one value.
+    """
+    text = legible(word)
+    parsed = parse(text)
+    override = Override(text, parsed.key_or_group, text.partition("=")[2])
+    if override.key.split(".")[0].split("/")[0] == HYDRA:
+        allowed = "unknown key; the settings of Hydra itself cannot be changed"
+        raise ConfigError(override.key, override.value, allowed)
+    if parsed.is_delete():
+        raise ConfigError("override", word, f"a setting cannot be removed; {EXAMPLE}")
+    if parsed.package is not None:
+        raise ConfigError("override", word, f"'@' is not allowed in a key; {EXAMPLE}")
+    if parsed.is_sweep_override():
+        raise ConfigError(override.key, override.value, "must be one value, not several")
+    if not override.key:
+        raise ConfigError("override", word, f"has no key; {EXAMPLE}")
+    if override.key in choices():
+        _check_choice(parsed, override)
+    return override
+
+
+def _check_choice(parsed: ParsedOverride, override: Override) -> None:
+    """Refuse a choice of a configuration group in a form that Hydra cannot use."""
+    if parsed.is_add() or parsed.is_force_add():
+        allowed = f"write {override.key}={override.value}, without '+'"
+        raise ConfigError(override.key, override.value, allowed)
+    if override.key != "method" and not isinstance(parsed.value(), str):
+        allowed = f"choose one of {', '.join(choices()[override.key])}"
+        raise ConfigError(override.key, override.value, allowed)
+
+
+def parse(text: str) -> ParsedOverride:
+    """Parse an override with Hydra's own parser.
+
+    Raises:
+        HydraException: the text is not an override.
+    """
+    return OverridesParser.create().parse_override(text)
+
+
+def legible(word: str) -> str:
+    """Return a word that Hydra can read: the value is quoted if Hydra cannot read it as typed.
+
+    Raises:
+        ConfigError: the word cannot be read in either form.
+    """
+    key, _, value = word.partition("=")
+    for attempt in (word, f"{key}={quoted(value)}"):
+        try:
+            parse(attempt)
+        except HydraException:
+            if not value:
+                break
+            if value[0] in "[{'\"":
+                allowed = (
+                    "cannot be read; leave no space after a comma, or quote the whole word; quote "
+                    "a name with a space separately, as in data.classes=['a b','c']"
+                )
+                raise ConfigError("override", word, allowed) from None
+        else:
+            return attempt
+    raise ConfigError("override", word, f"cannot be read; {EXAMPLE}")

@@ -1,0 +1,104 @@
+"""The published numbers in ``conf/experiment/``, and which of them a run can be compared with."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+from omegaconf import OmegaConf
+from pydantic import Field
+
+from server_app.config.choices import CONF, names_in
+from server_app.config.override_text import flat
+from task.config import Strict
+
+# The groups that decide a result. A table need not name their usual values.
+GROUPS = ("method", "model", "partition", "augmentation", "strategy", "guard", "optim")
+
+Settings = Mapping[str, str | int | float | bool | None]
+
+
+class Cell(Strict):
+    """One number of a table.
+
+    Attributes:
+        at: the settings of this cell, by dotted key of the configuration; ``method`` means
+            ``method.name``.
+        mean: test accuracy of the global model in percent.
+        sd: the standard deviation over seeds in percent, if the paper gives one.
+    """
+
+    at: Settings
+    mean: Annotated[float, Field(ge=0, le=100)]
+    sd: Annotated[float, Field(ge=0)] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f}" + (f" ± {self.sd:.1f}" if self.sd is not None else "")
+
+
+class Table(Strict):
+    """A table of a paper, or the part of it for one data set.
+
+    Attributes:
+        name: the name, as it is cited.
+        at: the settings that all cells share.
+        cells: the numbers.
+    """
+
+    name: str
+    at: Settings
+    cells: list[Cell]
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a dotted key in a configuration; None if there is none."""
+    value: Any = config
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value["name"] if isinstance(value, Mapping) and "name" in value else value
+
+
+def published_numbers(config: Mapping[str, Any], tables: list[Table]) -> list[tuple[str, Cell]]:
+    """Return the published numbers for the settings of `config`, each with its table's name.
+
+    Settings that a table does not name must have their usual values in ``conf/``.
+    """
+    matching = [
+        (table.name, cell, settings)
+        for table in tables
+        for cell in table.cells
+        for settings in [{**table.at, **cell.at}]
+        if all(value_at(config, key) == value for key, value in settings.items())
+    ]
+    changed = {key for group in GROUPS for key in changes(config, group)} if matching else set()
+    return [(name, cell) for name, cell, settings in matching if changed <= settings.keys()]
+
+
+def changes(config: Mapping[str, Any], group: str) -> set[str]:
+    """Return the dotted keys of a group whose values differ from the chosen file of ``conf/``."""
+    own, names = config.get(group), names_in(group)
+    if not isinstance(own, Mapping):
+        return set()
+    name = own.get("name", names[0])
+    usual = settings_in_conf(group, name) if name in names else {}
+    return {
+        f"{group}.{key}"
+        for key, value in flat(own).items()
+        if key in usual and value != resolved(usual[key], config)
+    }
+
+
+def resolved(value: Any, config: Mapping[str, Any]) -> Any:
+    """Return a value of ``conf/``; for a reference such as ``${alpha}``, its value in `config`."""
+    reference = re.fullmatch(r"\$\{([\w.]+)\}", str(value))
+    return value_at(config, reference[1]) if reference else value
+
+
+@cache
+def settings_in_conf(group: str, name: str) -> dict[str, Any]:
+    """Return the settings in a file of ``conf/`` by dotted key; references stay as they are."""
+    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"), resolve=False)
+    assert isinstance(values, dict)
+    return flat({str(key): value for key, value in values.items()})

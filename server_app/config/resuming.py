@@ -1,0 +1,51 @@
+"""The words that a record keeps of its run, and from which the run is resumed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from server_app.config.composition import local_paths
+from server_app.config.experiment import Experiment
+from server_app.config.override_text import quoted
+from server_app.runs.records.record import read_record
+from task.errors import ConfigError
+from task.files import from_home
+
+RESUME = "resume="
+
+
+def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
+    """Return words that compose the experiment again, in whatever directory they are used.
+
+    Args:
+        words: the words that were typed.
+        experiment: the experiment, with its run directory.
+    """
+    assert experiment.output_dir
+    assert experiment.run_id
+    paths = local_paths(experiment.data).items()
+    place = _place(Path(experiment.output_dir, experiment.run_id))
+    return [*words, *place, *(f"data.{key}={quoted(path)}" for key, path in paths)]
+
+
+def whole_words(words: Sequence[str]) -> list[str]:
+    """Replace ``resume=DIRECTORY`` by the words of that run; other words stay as they are.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    resumed = [word.removeprefix(RESUME) for word in words if word.startswith(RESUME)]
+    if not resumed:
+        return list(words)
+    directory = from_home(resumed[-1].strip("'\"")).absolute()
+    try:
+        recorded = read_record(directory)["overrides"]
+    except (OSError, ValueError, KeyError):
+        allowed = "must be the directory of a run, with its run.json"
+        raise ConfigError("resume", directory, allowed) from None
+    first = [word for word in recorded if not word.startswith(RESUME)]
+    rest = [word for word in words if not word.startswith(RESUME)]
+    return [*first, *rest, *_place(directory), f"{RESUME}{quoted(str(directory))}"]
+
+
+def _place(directory: Path) -> list[str]:
+    return [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]

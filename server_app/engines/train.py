@@ -1,0 +1,107 @@
+"""``univarfl train``: one run by either engine, from checked settings to a closed record."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from server_app.config.experiment import Experiment
+from server_app.engines.cluster import (
+    machines,
+    require_allowed_workers,
+    require_reachable_cluster,
+    this_machine,
+)
+from server_app.engines.flower import run_flower
+from server_app.engines.inprocess import run_inprocess
+from server_app.engines.superlink import superlink_of
+from server_app.runs.checkpoint import checkpoints
+from server_app.runs.directory import plan_run_directory
+from server_app.runs.records.record import (
+    close_record,
+    mark_interrupted,
+    read_record,
+    reopen_record,
+)
+from server_app.tracking.console import show_progress
+from task.data.federated import federate
+from task.error_messages import describe_error
+from task.errors import ConfigError, RunError
+from task.training.device import choose_device
+from task.training.worker import build_model_for
+
+
+def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
+    """Run an experiment, and return its run directory.
+
+    Args:
+        experiment: the experiment.
+        words: the words it was composed from; the record keeps them.
+
+    Raises:
+        ConfigError, DataError, DeviceError: the settings do not fit together, or the data cannot
+            be used; nothing was run.
+        RunError: the run failed; its record, if there is one, has status ``failed``.
+    """
+    show_progress()
+    check_machine_and_data(experiment)
+    directory = plan_run_directory(experiment)
+    placed = experiment.placed(directory, resume=bool(experiment.resume))
+    record = attempt(placed, words, directory)
+    if record.get("worker_lost"):
+        print(f"{record['reason']}; Flower is restarted to resume the run", flush=True)
+        record = attempt(experiment.placed(directory, resume=True), words, directory)
+    if record["status"] != "completed":
+        raise RunError(_failure(record["reason"], directory))
+    return directory
+
+
+def attempt(experiment: Experiment, words: Sequence[str], directory: Path) -> dict[str, Any]:
+    """Run or resume an experiment once, and return its closed record.
+
+    Raises:
+        RunError: the run ended before the ServerApp wrote how.
+    """
+    try:
+        with superlink_of(experiment.engine) as superlink:
+            if experiment.resume:
+                reopen_record(directory)
+            if superlink is None:
+                run_inprocess(experiment, words)
+            else:
+                run_flower(experiment, words, directory, superlink)
+    except KeyboardInterrupt:
+        mark_interrupted(directory)
+        raise
+    except Exception as error:
+        reason = describe_error(error)
+        close_record(directory, reason)
+        raise RunError(_failure(reason, directory)) from error
+    close_record(directory, "its process ended without writing a reason")
+    return read_record(directory)
+
+
+def check_machine_and_data(experiment: Experiment) -> None:
+    """Refuse an experiment that this machine cannot run, or that does not fit its data.
+
+    Raises:
+        ConfigError, DataError, DeviceError: the text says what is missing or does not fit.
+    """
+    local = experiment.local()
+    if local.partitioner().sites:
+        allowed = "sites are real machines; see 'univarfl deploy --help'"
+        raise ConfigError("partition", "sites", allowed)
+    if experiment.engine == "flower":
+        require_reachable_cluster()
+    if workers := experiment.federation.workers:
+        available = machines() if experiment.engine == "flower" else this_machine()
+        require_allowed_workers(workers, available.cpus)
+    choose_device(local.device)
+    build_model_for(local, federate(local).dataset)
+
+
+def _failure(reason: str, directory: Path) -> str:
+    log = directory / "run.log"
+    where = f"; see {log}" if log.exists() else ""
+    kept = bool(checkpoints(directory))
+    onward = f"; resume it with: univarfl train resume={directory}" if kept else ""
+    return f"the run failed: {reason}{where}{onward}"

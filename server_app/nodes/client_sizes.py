@@ -1,0 +1,30 @@
+"""How many images each client has."""
+
+from collections.abc import Sequence
+
+from server_app.nodes.registration import NodeInfo
+from task.data.federated import FederatedData
+
+
+class ClientSizes:
+    """The clients' image counts: from the split in a simulation, else from the sites.
+
+    Args:
+        data: the server's data set and split; sites' clients are empty in it.
+
+    Attributes:
+        train: by client, its training images; 0 for a site that has not come yet.
+        validation: by client, its validation images, likewise.
+    """
+
+    def __init__(self, data: FederatedData) -> None:
+        splits = [data.clients[client] for client in sorted(data.clients)]
+        self.train = [len(split.train) for split in splits]
+        self.validation = [len(split.validation) for split in splits]
+
+    def update(self, nodes: Sequence[NodeInfo]) -> None:
+        """Take over the counts that sites report."""
+        for node in nodes:
+            if node.site:
+                self.train[node.index] = node.train
+                self.validation[node.index] = node.validation

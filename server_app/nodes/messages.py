@@ -1,0 +1,187 @@
+"""Sending requests over a Flower grid, and waiting for the replies."""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from server_app.rounds.errors import WorkerLostError
+from task.protocol.base import DATA, HEADER, JSON, Packed, one_line
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import Kind, Reply, Request
+
+RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
+CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
+LIFETIME = 2.0  # of a message, in timeouts: a site that returns later finds no outdated work
+MIN_PAUSE, MAX_PAUSE = 0.01, 0.1  # seconds between two looks for replies
+
+Asked = TypeVar("Asked", bound=Request)
+Answer = TypeVar("Answer", bound=Reply)
+
+
+class RunIdentity(NamedTuple):
+    """What every message of a run says about it.
+
+    Attributes:
+        id: unique to the run; clients keep the states of different runs apart by it.
+        experiment: the `LocalConfig` as JSON.
+    """
+
+    id: str
+    experiment: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A request without a usable reply.
+
+    Attributes:
+        reason: why, for a person.
+    """
+
+    reason: str
+
+
+@dataclass
+class Letter(Generic[Asked]):
+    """A request with its address.
+
+    Attributes:
+        node_id: the SuperNode that it goes to.
+        request: what is asked.
+    """
+
+    node_id: int
+    request: Asked
+
+
+@dataclass
+class RecordWriter:
+    """Writes requests as Flower's records. Equal arrays share one record, which Flower sends once.
+
+    Attributes:
+        records: the array records so far, by the identity of their bytes.
+    """
+
+    records: dict[int, ArrayRecord] = field(default_factory=dict)
+
+    def message(self, kind: Kind[Any, Any], letter: Letter[Any]) -> Message:
+        """Write one request."""
+        request = letter.request
+        packed = request.pack()
+        content = RecordDict({HEADER: ConfigRecord({JSON: packed.header})})
+        for name, data in packed.arrays.items():
+            if id(data) not in self.records:
+                array = Array("uint8", (len(data),), "bytes", data)
+                self.records[id(data)] = ArrayRecord({DATA: array})
+            content[name] = self.records[id(data)]
+        return Message(
+            content, letter.node_id, kind.message_type,
+            ttl=LIFETIME * request.seconds or None, group_id=str(request.round),
+        )  # fmt: skip
+
+
+class Exchange(Generic[Asked, Answer]):
+    """Requests on their way. The server is free to work until it asks for the replies.
+
+    Args:
+        grid: the grid.
+        kind: the kind of message.
+        letters: the requests.
+        timeout: how many seconds the replies are waited for.
+        simulated: whether the SuperNodes are Ray's; a site could only pretend to be one.
+
+    Attributes:
+        unanswered: by message id, the places of the requests without an answer so far.
+        too_late: the places of those whose reply arrived after the deadline and was dropped.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        kind: Kind[Asked, Answer],
+        letters: Sequence[Letter[Asked]],
+        timeout: float,
+        simulated: bool = False,
+    ) -> None:
+        self._grid, self._kind, self._simulated = grid, kind, simulated
+        self._requests = [letter.request for letter in letters]
+        self._deadline = time.monotonic() + timeout
+        writer = RecordWriter()
+        messages = [writer.message(kind, letter) for letter in letters]
+        pushed = set(grid.push_messages(messages))
+        self.unanswered = {
+            message.metadata.message_id: place for place, message in enumerate(messages)
+        }
+        self.too_late: list[int] = []
+        self._waiting = self.unanswered.keys() & pushed
+
+    def arrivals(self) -> Iterator[tuple[int, Answer | Failure]]:
+        """Yield each request's place and its reply, as replies arrive; at last the failures.
+
+        Raises:
+            WorkerLostError: a simulated worker has died.
+        """
+        pause = MIN_PAUSE
+        while self._waiting:
+            pulled = list(self._grid.pull_messages(sorted(self._waiting)))
+            arrived = time.monotonic()
+            for message in pulled:
+                message_id = message.metadata.reply_to_message_id
+                if message_id not in self._waiting:
+                    continue
+                if self._simulated:
+                    check_worker_alive(message)
+                self._waiting.discard(message_id)
+                if arrived < self._deadline:
+                    place = self.unanswered.pop(message_id)
+                    yield place, self._read(message, self._requests[place])
+                elif not message.has_error():
+                    self.too_late.append(self.unanswered[message_id])
+            if arrived >= self._deadline:
+                break
+            # The server's own work since then does not count against the clients.
+            self._deadline += time.monotonic() - arrived
+            if not pulled:
+                time.sleep(pause)
+                pause = min(pause * 1.2, MAX_PAUSE)
+        for place in self.unanswered.values():
+            yield place, Failure("no answer before the round's timeout")
+
+    def replies(self) -> list[Answer | Failure]:
+        """Wait for all replies; return them in the order of the requests."""
+        found = dict(self.arrivals())
+        return [found[place] for place in sorted(found)]
+
+    def _read(self, message: Message, request: Asked) -> Answer | Failure:
+        if message.has_error():
+            return Failure(f"the worker failed: {last_line(message.error.reason or '')}")
+        try:
+            reply = self._kind.reply.unpack(Packed.of(message.content))
+            reply.check_answers(request)
+        except ProtocolError as error:
+            return Failure(f"its reply cannot be used: {error}")
+        return reply
+
+
+def check_worker_alive(reply: Message) -> None:
+    """Notice that Ray has lost a worker: every further message to it would fail.
+
+    Raises:
+        WorkerLostError: it has.
+    """
+    reason = reply.error.reason or "" if reply.has_error() else ""
+    if found := RAY_ERROR.match(reason):
+        raise WorkerLostError(f"a worker's process has ended ({found[1]})")
+
+
+def last_line(reason: str) -> str:
+    """Return the message of an error reply; Ray puts it below a traceback."""
+    lines = [line for line in reason.splitlines() if line.strip()]
+    if not lines:
+        return "no reason given"
+    return one_line(lines[-1].removeprefix(CLIENT_APP_ERROR).rstrip("'>"))

@@ -1,0 +1,163 @@
+"""What a SuperNode says about itself, and whether it can serve the run."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from task.config import Device
+from task.fingerprint import code_directories, fingerprint
+from task.protocol.messages import RegistrationReply
+
+
+class RegistrationError(RuntimeError):
+    """The workers cannot serve this run; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """One registered SuperNode.
+
+    Attributes:
+        node_id: Flower's id, random in each run.
+        index: its place among the SuperNodes, from 0; for a site, its client's number.
+        device: what its clients are trained on.
+        runtime: ``ray`` or ``process``.
+        host: its machine's name; empty for a site.
+        compiled: whether it trains through the compiler.
+        nodes: how many SuperNodes there are, or sites in the experiment.
+        site: the site's name; empty for a simulated worker, which serves any client.
+        train: the number of images that the site trains on.
+        validation: the number of images that it validates on.
+        labels: its training images by class; empty if it does not share them.
+        state: names the storage of its clients' states; empty if there is none, and for a site.
+    """
+
+    node_id: int
+    index: int
+    device: str
+    runtime: str
+    host: str
+    compiled: bool = False
+    nodes: int = 1
+    site: str = ""
+    train: int = 0
+    validation: int = 0
+    labels: tuple[int, ...] = ()
+    state: str = ""
+
+    @classmethod
+    def of(cls, node_id: int, reply: RegistrationReply) -> Self:
+        """Return the node that a registration describes."""
+        return cls(
+            node_id=node_id,
+            index=reply.index,
+            device=reply.device,
+            runtime=reply.runtime,
+            host=reply.host,
+            compiled=reply.compiled,
+            nodes=reply.nodes,
+            site=reply.site,
+            train=reply.train,
+            validation=reply.validation,
+            labels=tuple(reply.labels),
+            state=reply.state,
+        )
+
+    @property
+    def name(self) -> str:
+        """Its name in the record."""
+        return self.site or f"supernode-{self.index}"
+
+    def serves(self, client: int) -> bool:
+        """Return whether it can train the client."""
+        return not self.site or self.index == client
+
+
+def check_registration(reply: RegistrationReply, device: Device, max_images: int) -> None:
+    """Refuse a SuperNode that cannot serve the run.
+
+    Args:
+        reply: its registration.
+        device: what the experiment asks for.
+        max_images: a site that claims more images is refused.
+
+    Raises:
+        RegistrationError: it runs other code, sees no GPU although one was asked for, cannot
+            train, or claims an impossible number of images.
+    """
+    if reply.fingerprint != fingerprint():
+        raise RegistrationError(other_code_message(reply))
+    if device == "cuda" and not reply.cuda and not reply.site:
+        raise RegistrationError(
+            "device=cuda, but the clients see no GPU, because Flower hides it by default. "
+            f"Add {federation_advice(reply.nodes)}, or use 'univarfl train', which adds it"
+        )
+    if reply.error:
+        cure = "; run 'univarfl deploy check' there with this experiment's words"
+        raise RegistrationError(
+            f"a SuperNode cannot train: {reply.error}{cure if reply.site else ''}"
+        )
+    if reply.site and not (2 <= reply.train <= max_images and reply.validation <= max_images):
+        raise RegistrationError(
+            f"site {reply.site} claims {reply.train} training images and {reply.validation} "
+            f"validation images; between 2 and guard.most_images={max_images} are allowed"
+        )
+
+
+def check_shared_state(nodes: Sequence[NodeInfo]) -> None:
+    """Refuse workers that do not share the storage of their clients' states.
+
+    Raises:
+        RegistrationError: there are several storages.
+    """
+    storages = {node.state: node for node in nodes if node.state}
+    if len(storages) > 1:
+        names = ", ".join(f"{node.name} on {node.host}" for node in storages.values())
+        raise RegistrationError(
+            f"the clients' states are kept in {len(storages)} places ({names}), and a client may "
+            "be trained by any worker: set UNIVARFL_MEMORY to a directory that all machines share, "
+            "before 'ray start' on each of them"
+        )
+
+
+def other_code_message(reply: RegistrationReply) -> str:
+    """Return what to do if a client runs other code than the server."""
+    if reply.site:
+        return (
+            f"site {reply.site} runs other code ({reply.fingerprint[:12]}) than the coordinator "
+            f"({fingerprint()[:12]}): install the same version there, and look into the site's log "
+            "for the directory that its code comes from"
+        )
+    return (
+        f"the clients import their code from {reply.code!r}, the server from "
+        f"'{code_directories()['task'].parent}', and the two differ. Flower's local "
+        "SuperLink lets its workers import from the directory that it was first started in. End "
+        f"it (kill {os.getppid()}) and start it from an empty directory, or use "
+        "'univarfl train', which does that"
+    )
+
+
+def federation_advice(supernodes: int) -> str:
+    """Return the option of ``flwr run`` that gives each SuperNode a share of the GPU."""
+    share = math.floor(1000 / supernodes) / 1000  # rounded down, so that the shares fit on one GPU
+    return (
+        f'--federation-config "num-supernodes={supernodes} client-resources-num-cpus=1 '
+        f'client-resources-num-gpus={share:g}"'
+    )
+
+
+def hidden_gpu_warning(nodes: Sequence[NodeInfo], device: Device, server_sees_gpu: bool) -> str:
+    """Return a warning if the server sees a GPU that its clients do not; empty if all is well.
+
+    Clients that were told to use the CPU, and sites, which are other machines, need no warning.
+    """
+    if device != "auto" or not server_sees_gpu:
+        return ""
+    if any(node.device != "cpu" or node.site for node in nodes):
+        return ""
+    return (
+        "the clients train on the CPU although this machine has a GPU, because Flower hides it by "
+        f"default: add {federation_advice(len(nodes))}"
+    )

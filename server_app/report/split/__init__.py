@@ -1,0 +1,1 @@
+"""How is a data set split among the clients?"""

@@ -1,0 +1,137 @@
+"""Pictures of a split: how many images of each class every client holds, and examples of them."""
+
+import io
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from task.data.federated import FederatedData
+from task.seeding import numpy_generator
+
+MAX_NUMBERED_CELLS = 200  # with more cells, a colour bar replaces the numbers in them
+MAX_NAMED = 40  # with more classes or clients, their names are left out
+SHEET_ROWS, SHEET_COLUMNS = 12, 14
+DOMAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+
+
+def draw_split(data: FederatedData, table: NDArray[np.int64], title: str) -> bytes:
+    """Draw images per client and class as a heat map, and per client and domain as bars.
+
+    Args:
+        data: the split.
+        table: images per client, class and domain: [K, classes, domains].
+        title: the picture's title.
+
+    Returns:
+        The content of a PNG file.
+    """
+    clients, classes, _ = table.shape
+    height = min(max(0.3 * clients + 1.8, 3.5), 14)
+    figure = Figure(figsize=(min(max(0.5 * classes + 5, 8), 18), height), layout="constrained")
+    cells, bars = figure.subplots(1, 2, sharey=True, width_ratios=(2.2, 1))
+    draw_classes(cells, data, table.sum(axis=2))
+    draw_domains(bars, data.dataset.domains, table.sum(axis=1))
+    figure.suptitle(title)
+    return png(figure)
+
+
+def draw_classes(cells: Axes, data: FederatedData, by_class: NDArray[np.int64]) -> None:
+    """Draw images per client and class, [K, classes], as a heat map."""
+    clients, classes = by_class.shape
+    shades = PowerNorm(0.5, vmin=0, vmax=by_class.max())  # so that small counts show too
+    present = np.ma.masked_equal(by_class, 0)
+    image = cells.imshow(present, aspect="auto", cmap="Blues", norm=shades)
+    if clients * classes > MAX_NUMBERED_CELLS:
+        figure = cells.get_figure()
+        assert isinstance(figure, Figure)
+        whole = MaxNLocator(6, integer=True)
+        figure.colorbar(
+            image, ax=cells, location="left", label="images (root scale)", shrink=0.5, ticks=whole
+        )
+    else:
+        for client, label in np.argwhere(by_class > 0):
+            dark = by_class[client, label] > 0.3 * by_class.max()
+            cells.text(
+                label, client, by_class[client, label], ha="center", va="center", fontsize=8,
+                color="white" if dark else "black",
+            )  # fmt: skip
+    if classes <= MAX_NAMED:
+        names = [shortened(name, 24) for name in data.dataset.classes]
+        cells.set_xticks(range(classes), names, rotation=45, ha="right")
+    if clients <= MAX_NAMED:
+        cells.set_yticks(range(clients), [client_label(data, client) for client in data.clients])
+    cells.set(xlabel="class", ylabel="client")
+
+
+def draw_domains(bars: Axes, domains: tuple[str, ...], by_domain: NDArray[np.int64]) -> None:
+    """Draw images per client and domain, [K, domains], as stacked bars."""
+    clients = len(by_domain)
+    left = np.zeros(clients)
+    for domain, name in enumerate(domains):
+        colour = DOMAIN_COLOURS[domain % len(DOMAIN_COLOURS)]
+        images = by_domain[:, domain]
+        bars.barh(range(clients), images, left=left, color=colour, label=name or None)
+        left += images
+    bars.set(xlabel="images per client")
+    bars.grid(axis="x", alpha=0.3)
+    if len(domains) > 1:
+        bars.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
+
+
+def draw_images(data: FederatedData, seed: int, title: str) -> bytes:
+    """Draw a contact sheet: one row per client, with random images of its training set.
+
+    Returns:
+        The content of a PNG file.
+    """
+    dataset = data.dataset
+    shown = sorted(data.clients)[:SHEET_ROWS]
+    size = dataset.images.shape[1]
+    across, down = round(1.03 * size), round(1.2 * size)  # the class is written below each image
+    sheet = np.full((len(shown) * down, SHEET_COLUMNS * across, 3), 255, dtype=np.uint8)
+    figure = Figure(figsize=(12, 0.96 * len(shown) + 0.5), layout="constrained")
+    axes = figure.subplots()
+    for row, client in enumerate(shown):
+        train = data.clients[client].train
+        chosen = numpy_generator(seed, "contact sheet", client).permutation(train)[:SHEET_COLUMNS]
+        for column, position in enumerate(chosen):
+            top, left = row * down, column * across
+            # A grey image fills all three channels.
+            sheet[top : top + size, left : left + size] = dataset.images[position]
+            name = shortened(dataset.classes[dataset.labels[position]], 14)
+            axes.text(left + size / 2, top + size, name, ha="center", va="top", fontsize=7)
+    axes.imshow(sheet, interpolation="nearest" if size < 64 else "antialiased")
+    labels = [client_label(data, client) for client in shown]
+    axes.set_yticks([row * down + size / 2 for row in range(len(shown))], labels)
+    axes.set_xticks([])
+    axes.set_ylabel("client")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    some = f", the first {len(shown)} of {len(data.clients)}"
+    more = some if len(shown) < len(data.clients) else ""
+    figure.suptitle(f"{title}: training images by client{more}")
+    return png(figure)
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as the content of a PNG file."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=110)
+    return content.getvalue()
+
+
+def client_label(data: FederatedData, client: int) -> str:
+    """Return a client's number, followed by its domain if all of its images are of one."""
+    dataset = data.dataset
+    domains = np.unique(dataset.domain_of[np.concatenate(data.clients[client])])
+    domain = shortened(dataset.domains[domains[0]], 20) if len(domains) == 1 else ""
+    return f"{client} {domain}".strip()
+
+
+def shortened(name: str, length: int) -> str:
+    """Return the name, cut to `length` characters if it is longer."""
+    return name if len(name) <= length else f"{name[: length - 1]}…"

@@ -1,0 +1,133 @@
+"""What is done with a round's result: it is recorded, shown and checkpointed."""
+
+import logging
+from collections.abc import Callable
+
+from server_app.aggregation.global_model import GlobalModel
+from server_app.aggregation.weights import from_tensors
+from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.result import Callback, RoundResult
+from server_app.runs.checkpoint import Checkpoint, save_checkpoint
+from server_app.runs.recorder import Recorder
+from server_app.runs.round_models import RoundModels, save_models
+from server_app.tracking.console import round_line
+from server_app.tracking.loggers import MetricLoggers
+
+logger = logging.getLogger("univarfl")
+
+
+class RecordRounds(Callback):
+    """Writes each round into the run's record.
+
+    Args:
+        recorder: the run's.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def after_round(self, result: RoundResult) -> None:
+        """Write the round's tables and, if they are kept, its models."""
+        if result.models:
+            clients = {c: from_tensors(model) for c, model in result.models.clients.items()}
+            received = from_tensors(result.models.received)
+            models = RoundModels(received, clients, from_tensors(result.models.aggregated))
+            save_models(self._recorder.directory, result.round, models)
+        self._recorder.round(result.round, result.scores, result.updates, result.test.recall)
+        if result.privacy:
+            self._recorder.update(privacy=dict(result.privacy))
+
+
+class TrackRounds(Callback):
+    """Passes each round's metrics to the metric loggers, such as TensorBoard.
+
+    Args:
+        loggers: the run's.
+    """
+
+    def __init__(self, loggers: MetricLoggers) -> None:
+        self._loggers = loggers
+
+    def after_round(self, result: RoundResult) -> None:
+        """Pass on the metrics."""
+        self._loggers.round(result.round, result.scores)
+
+
+class ShowRounds(Callback):
+    """Prints each round as one line, after a warning for each client that failed.
+
+    Args:
+        names_sites: whether clients are called by their site's name.
+    """
+
+    def __init__(self, names_sites: bool) -> None:
+        self._names_sites = names_sites
+
+    def after_round(self, result: RoundResult) -> None:
+        """Print the round."""
+        for update in result.updates:
+            if not update.accepted:
+                name = update.site if self._names_sites else f"client {update.client}"
+                logger.warning("round %d, %s: %s", result.round, name, update.reason)
+        logger.info(round_line(result.round, result.rounds, result.scores, len(result.updates)))
+
+
+class RecordResults(Callback):
+    """Writes the final model and its scores into the record, after the last round.
+
+    It comes before `SaveCheckpoints`: a run that is resumed after its last checkpoint has them.
+
+    Args:
+        recorder: the run's.
+        model: the global model.
+        connect_seconds: how long the SuperNodes took to register.
+        record_nodes: writes the SuperNodes and their image counts, those that came late included.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        model: GlobalModel,
+        connect_seconds: float,
+        record_nodes: Callable[[], None],
+    ) -> None:
+        self._recorder, self._model = recorder, model
+        self._connect, self._record_nodes = connect_seconds, record_nodes
+
+    def after_round(self, result: RoundResult) -> None:
+        """Write the results, if this was the last round."""
+        if result.round < result.rounds:
+            return
+        self._recorder.save_model(from_tensors(self._model.weights))
+        seconds = {
+            "connect": self._connect,
+            "rounds": result.seconds,
+            "total": self._connect + result.seconds,
+        }
+        self._recorder.update(
+            seconds={name: round(value, 3) for name, value in seconds.items()},
+            results={split: dict(result.scores[split]) for split in ("test", "validation")},
+        )
+        self._record_nodes()
+
+
+class SaveCheckpoints(Callback):
+    """Writes a checkpoint after each round.
+
+    Args:
+        recorder: the run's.
+        model: the global model.
+        failure_policy: counts the rounds without an update.
+    """
+
+    def __init__(
+        self, recorder: Recorder, model: GlobalModel, failure_policy: FailurePolicy
+    ) -> None:
+        self._recorder, self._model, self._failure_policy = recorder, model, failure_policy
+
+    def after_round(self, result: RoundResult) -> None:
+        """Write the state after this round."""
+        checkpoint = Checkpoint(
+            result.round, result.seconds, self._model.state(), self._failure_policy.state()
+        )
+        save_checkpoint(self._recorder.directory, checkpoint)

@@ -1,0 +1,83 @@
+"""Scoring the global model: on the clients' validation images, and on the server's test images."""
+
+import logging
+from collections.abc import Sequence
+
+from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
+from server_app.nodes.messages import Failure, Letter
+from server_app.rounds.context import RoundContext
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import EVALUATE, EvaluateReply, EvaluateRequest, EvaluateRow
+from task.training.evaluation import Metrics, Score
+
+logger = logging.getLogger("univarfl")
+
+
+def score_model(
+    context: RoundContext, server_round: int, clients: Sequence[int]
+) -> tuple[dict[str, float], Metrics]:
+    """Score the global model; the server tests it while the clients validate it.
+
+    Returns:
+        Accuracy and loss over the clients' validation images, with the number of clients that
+        answered; and every metric on the test set.
+    """
+    model, nodes = context.model, context.nodes.connected()
+    here = served_clients(clients, nodes)
+    units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
+    letters = [
+        Letter(
+            unit.node.node_id,
+            EvaluateRequest(
+                **context.request_fields(server_round),
+                clients=unit.clients,
+                weights=model.packed_weights,
+            ),
+        )
+        for unit in units
+    ]
+    exchange = context.exchange(EVALUATE, letters)
+    metrics = context.worker.test(model.weights)
+    scores, failures = read_scores(units, exchange.replies(), context.sizes.validation)
+    context.late_replies.expect(exchange, units, f"validation of round {server_round}")
+    for failure in failures:
+        logger.warning("round %d, %s", server_round, failure)
+    total = sum(scores.values(), start=Score(0, 0, 0.0))
+    return {**total.means(), "clients": len(scores)}, metrics
+
+
+def read_scores(
+    units: Sequence[WorkUnit],
+    replies: Sequence[EvaluateReply | Failure],
+    sizes: Sequence[int],
+) -> tuple[dict[int, Score], list[str]]:
+    """Return each client's validation score, by client, and why others have none.
+
+    Args:
+        units: what was asked.
+        replies: each unit's answer.
+        sizes: by client, its validation images.
+    """
+    found: dict[int, Score] = {}
+    failures = []
+    for unit, reply in zip(units, replies, strict=True):
+        if isinstance(reply, Failure):
+            failures.append(f"validation on {unit.node.name}: {reply.reason}")
+            continue
+        for client in unit.clients:
+            try:
+                found[client] = checked_score(reply.row(client), sizes[client])
+            except ProtocolError as error:
+                failures.append(f"validation of client {client}: {error}")
+    return dict(sorted(found.items())), failures
+
+
+def checked_score(row: EvaluateRow, size: int) -> Score:
+    """Return the score that a row holds.
+
+    Raises:
+        ProtocolError: it is of another number of images than the client has.
+    """
+    if row.examples != size:
+        raise ProtocolError(f"it reports {row.examples} validation images and has {size}")
+    return Score(row.examples, row.correct, row.loss)

@@ -1,0 +1,190 @@
+"""A run from the first registration to the final model."""
+
+import logging
+import time
+from typing import Any
+
+import torch
+from flwr.serverapp import Grid
+
+from server_app.aggregation.global_model import GlobalModel
+from server_app.config.experiment import Experiment
+from server_app.nodes.client_sizes import ClientSizes
+from server_app.nodes.late_replies import LateReplies
+from server_app.nodes.manager import NodeManager
+from server_app.nodes.messages import Exchange, Letter, RunIdentity
+from server_app.nodes.registration import NodeInfo, check_shared_state, hidden_gpu_warning
+from server_app.rounds.callbacks import (
+    RecordResults,
+    RecordRounds,
+    SaveCheckpoints,
+    ShowRounds,
+    TrackRounds,
+)
+from server_app.rounds.context import RoundContext
+from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.result import Callback
+from server_app.rounds.round import run_round
+from server_app.runs.checkpoint import Checkpoint
+from server_app.runs.recorder import Recorder
+from server_app.tracking.loggers import MetricLoggers
+from task.fingerprint import fingerprint
+from task.protocol.messages import FORGET, ForgetRequest
+from task.training.worker import shared_worker
+
+FORGET_SECONDS = 60.0
+
+logger = logging.getLogger("univarfl")
+
+
+class Federation:
+    """One run over one grid.
+
+    Args:
+        grid: the grid of the SuperNodes.
+        experiment: what is run.
+        recorder: keeps the record.
+        loggers: receive the metrics of each round.
+        checkpoint: the state to continue from, if the run is resumed.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        experiment: Experiment,
+        recorder: Recorder,
+        loggers: MetricLoggers,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.grid, self.experiment = grid, experiment
+        self.recorder, self.loggers, self.checkpoint = recorder, loggers, checkpoint
+        self._round = checkpoint.round if checkpoint else 0
+        self._run = RunIdentity(recorder.summary["key"], experiment.local().model_dump_json())
+        self._worker = shared_worker(self._run.experiment)
+        self._nodes = NodeManager(grid, self._run, experiment, self._note)
+        self._sizes = ClientSizes(self._worker.data)
+
+    def run(self) -> None:
+        """Run every round, and keep the model.
+
+        Raises:
+            RegistrationError: the workers cannot serve this run.
+            RunFailedError: no client can be trained.
+        """
+        started = time.perf_counter()
+        self._register_nodes()
+        self._describe_data()
+        model = GlobalModel(self.experiment, self._worker, self._sizes.train)
+        connect_seconds = time.perf_counter() - started
+        policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
+        callbacks: list[Callback] = [
+            RecordRounds(self.recorder),
+            TrackRounds(self.loggers),
+            ShowRounds(names_sites=bool(self.experiment.partitioner().sites)),
+            policy,
+            RecordResults(self.recorder, model, connect_seconds, self._record_nodes_and_data),
+            SaveCheckpoints(self.recorder, model, policy),
+        ]
+        seconds_before = 0.0
+        if self.checkpoint:
+            model.restore(self.checkpoint.model)
+            policy.restore(self.checkpoint.failure_policy)
+            seconds_before = self.checkpoint.seconds
+        else:
+            untrained = self._worker.test(model.weights)
+            self.recorder.round(0, {"test": untrained.means}, recall=untrained.recall)
+            self.loggers.round(0, {"test": untrained.means})
+        context = RoundContext(
+            self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
+            LateReplies(self.grid, self._note), self._note, seconds_before,
+        )  # fmt: skip
+        for server_round in range(self._round + 1, self.experiment.rounds + 1):
+            self._round = server_round
+            result = run_round(context, server_round)
+            for callback in callbacks:
+                callback.after_round(result)
+        context.late_replies.drop_arrived()
+        # After the last checkpoint, because a resumed run needs the clients' states.
+        self._delete_client_states()
+
+    def _note(self, site: str, what: str) -> None:
+        """Record what happened to a site."""
+        self.recorder.event(self._round, site, what)
+
+    def _register_nodes(self) -> None:
+        experiment = self.experiment
+        nodes = self._nodes.wait_for_all()
+        check_shared_state(nodes)
+        self._sizes.update(nodes)
+        self._record_nodes(nodes)
+        kinds = sorted({f"{node.runtime}, {node.device}" for node in nodes})
+        count = f"{len(nodes)} SuperNode{'' if len(nodes) == 1 else 's'}"
+        logger.info("%s ready (%s)", count, "; ".join(kinds))
+        warning = hidden_gpu_warning(nodes, experiment.device, torch.cuda.is_available())
+        if warning:
+            logger.warning(warning)
+        eager = sum(not node.compiled for node in nodes)
+        if experiment.runtime.compiled and eager:
+            logger.warning(
+                "runtime.compiled: the compiler failed on %d of %d workers; see their logs",
+                eager, len(nodes),
+            )  # fmt: skip
+
+    def _record_nodes(self, nodes: list[NodeInfo]) -> None:
+        workers = [
+            {
+                "site": node.name,
+                "device": node.device,
+                "runtime": node.runtime,
+                "compiled": node.compiled,
+                "host": node.host,
+                **({"labels": list(node.labels)} if node.labels else {}),
+            }
+            for node in nodes
+        ]
+        self.recorder.update(workers=workers)
+
+    def _record_nodes_and_data(self) -> None:
+        """Record the SuperNodes and the image counts, with those of sites that came late."""
+        self._record_nodes(self._nodes.nodes)
+        self.recorder.update(data=self._data())
+
+    def _data(self) -> dict[str, Any]:
+        """Return the image counts: from the split in a simulation, else from the sites."""
+        data = self._worker.data
+        train, validation = self._sizes.train, self._sizes.validation
+        return {
+            "classes": list(data.dataset.classes),
+            "domains": [name for name in data.dataset.domains if name],
+            "train": sum(train),
+            "validation": sum(validation),
+            "test": len(data.dataset.test),
+            "clients": list(map(sum, zip(train, validation, strict=True))),
+            "skipped": len(data.dataset.skipped),
+            "notes": list(data.notes),
+        }
+
+    def _describe_data(self) -> None:
+        data = self._data()
+        self.recorder.update(data=data)
+        sizes = data["clients"]
+        logger.info(
+            "%s: %d clients with %d to %d images, %d test images",
+            self.experiment.data["name"], len(sizes), min(sizes), max(sizes), data["test"],
+        )  # fmt: skip
+        for note in data["notes"]:
+            logger.warning("data: %s", note)
+
+    def _delete_client_states(self) -> None:
+        """Have the workers delete what they keep for the run; every site keeps something."""
+        simulated = not self.experiment.partitioner().sites
+        keeps_state = any(member.keeps_state for member in self._worker.method.members())
+        if simulated and not keeps_state:
+            return
+        request = ForgetRequest(
+            run=self._run.id, experiment=self._run.experiment, fingerprint=fingerprint(),
+            round=self.experiment.rounds, seconds=FORGET_SECONDS,
+        )  # fmt: skip
+        nodes = self._nodes.connected()
+        letters = [Letter(node.node_id, request) for node in nodes]
+        Exchange(self.grid, FORGET, letters, FORGET_SECONDS, simulated).replies()

@@ -1,0 +1,177 @@
+"""One round: sample, train, filter, aggregate, score."""
+
+import time
+from collections.abc import Sequence
+
+from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.aggregation.client_update import ClientUpdate
+from server_app.aggregation.training_replies import add_reply
+from server_app.nodes.assignment import WorkUnit, assign_clients
+from server_app.nodes.messages import Letter
+from server_app.nodes.registration import NodeInfo
+from server_app.rounds.context import RoundContext
+from server_app.rounds.errors import RunFailedError
+from server_app.rounds.evaluation import score_model
+from server_app.rounds.memory_check import check_memory
+from server_app.rounds.result import RoundModels, RoundResult
+from server_app.rounds.sampling import quorum_count, sample_clients
+from task.protocol.messages import TRAIN, TrainRequest
+from task.protocol.tensors import PackedTensors
+from task.training.evaluation import Metrics
+
+MEGABYTE = 1_000_000
+ABSENT = "absent: its SuperNode is not connected"
+
+
+def run_round(context: RoundContext, server_round: int) -> RoundResult:
+    """Run one round.
+
+    Args:
+        context: the run.
+        server_round: the round, from 1.
+
+    Raises:
+        RunFailedError: memory is short, too few clients succeeded in every attempt, or the new
+            weights are not finite.
+        WorkerLostError: a simulated worker has died.
+    """
+    started = time.perf_counter()
+    experiment, model, settings = context.experiment, context.model, context.experiment.federation
+    check_memory(server_round, model.bytes_per_round)
+    context.late_replies.drop_arrived()
+
+    # Sample.
+    sampled = sample_clients(experiment.num_clients, experiment.rho, experiment.seed, server_round)
+    quorum = quorum_count(settings.quorum, len(sampled))
+    keep_every = experiment.watch.models_every
+    keep = keep_every is not None and server_round % keep_every == 0
+    received = model.weights
+
+    # Train, in several attempts if fewer clients than the quorum succeed.
+    accumulator = empty_accumulator(context, sampled, keep)
+    for attempt in range(1, settings.attempts + 1):
+        nodes = context.nodes.wait_for_clients(sampled, quorum)
+        context.sizes.update(nodes)
+        if not accumulator.accepted:  # sites may have come whose sizes were not known before
+            accumulator = empty_accumulator(context, sampled, keep, accumulator)
+        missing = [c for c in accumulator.shares if c not in accumulator.accepted]
+        units = assign_clients(
+            missing, context.sizes.train, nodes, clients_per_message(context, accumulator)
+        )
+        letters = train_letters(context, server_round, attempt, units, accumulator)
+        exchange = context.exchange(TRAIN, letters)
+        for place, reply in exchange.arrivals():
+            unit = units[place]
+            add_reply(unit, reply, accumulator, sends_sum(accumulator, unit.node))
+        for scaled in accumulator.apply_filter():
+            context.note(
+                "", f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}"
+            )
+        context.late_replies.expect(exchange, units, f"model of round {server_round}")
+        if (accepted := len(accumulator.accepted)) >= quorum:
+            break
+        too_few = f"{accepted} of {len(sampled)} clients, and the quorum is {quorum}"
+        context.note("", f"below the quorum: {too_few} (attempt {attempt} of {settings.attempts})")
+    else:
+        raise RunFailedError(
+            f"round {server_round}: {too_few} (federation.quorum) after {settings.attempts} "
+            "attempts"
+        )
+
+    # Aggregate.
+    model.update(server_round, accumulator, context.grid)
+    updates = [accumulator.updates[client] for client in sampled]
+    train = mean_losses(updates)
+    privacy = experiment.aggregation().privacy_spent(server_round)
+    if isinstance(privacy.get("epsilon"), float):
+        train["epsilon"] = privacy["epsilon"]
+
+    # Score, after the last round on every client.
+    last = server_round == experiment.rounds
+    validation: dict[str, float] = {}
+    test = Metrics({}, {})
+    if last or server_round % experiment.evaluate_every == 0:
+        scored = range(experiment.num_clients) if last else sampled
+        validation, test = score_model(context, server_round, scored)
+    train["seconds"] = round(time.perf_counter() - started, 3)
+    return RoundResult(
+        server_round, experiment.rounds, updates,
+        {"train": train, "validation": validation, "test": dict(test.means)}, test, privacy,
+        RoundModels(received, accumulator.models, model.weights) if keep else None,
+        context.seconds(),
+    )  # fmt: skip
+
+
+def empty_accumulator(
+    context: RoundContext,
+    sampled: Sequence[int],
+    keep: bool,
+    before: UpdateAccumulator | None = None,
+) -> UpdateAccumulator:
+    """Return an accumulator for the sampled clients whose number of images is known.
+
+    Args:
+        context: the run.
+        sampled: the round's clients.
+        keep: whether each client's model is kept.
+        before: an earlier attempt's accumulator, in which no update counts; its reasons stay.
+    """
+    sites, sizes = context.sites, context.sizes.train
+    known = [client for client in sampled if not sites or sizes[client]]
+    accumulator = context.model.accumulator(known, keep)
+    if before is None:
+        absent = [ClientUpdate(client, sites[client] if sites else "") for client in sampled]
+        accumulator.refuse(absent, ABSENT)
+    else:
+        accumulator.updates = before.updates
+    return accumulator
+
+
+def clients_per_message(context: RoundContext, accumulator: UpdateAccumulator) -> int:
+    """Return how many clients may share a reply; any number if only their sum is sent."""
+    if accumulator.adds_up:
+        return context.experiment.num_clients
+    limit = context.experiment.federation.message_megabytes * MEGABYTE
+    return max(1, int(limit // context.model.reply_bytes))
+
+
+def sends_sum(accumulator: UpdateAccumulator, node: NodeInfo) -> bool:
+    """Return whether a worker adds up its clients. A site's model is checked by itself."""
+    return accumulator.adds_up and not node.site
+
+
+def train_letters(
+    context: RoundContext,
+    server_round: int,
+    attempt: int,
+    units: Sequence[WorkUnit],
+    accumulator: UpdateAccumulator,
+) -> list[Letter[TrainRequest]]:
+    """Return the request for each work unit."""
+    model, strategy = context.model, context.experiment.aggregation()
+    broadcast = PackedTensors.of(accumulator.broadcast)
+    letters = []
+    for unit in units:
+        summed = sends_sum(accumulator, unit.node)
+        request = TrainRequest(
+            **context.request_fields(server_round, attempt),
+            clients=unit.clients,
+            accepted=[model.last_accepted[client] for client in unit.clients],
+            shares=[accumulator.shares[client] for client in unit.clients] if summed else [],
+            max_norm=strategy.client_clipping_norm(),
+            weights=model.packed_weights,
+            broadcast=broadcast,
+        )
+        letters.append(Letter(unit.node.node_id, request))
+    return letters
+
+
+def mean_losses(updates: Sequence[ClientUpdate]) -> dict[str, float]:
+    """Return the loss terms averaged over the accepted clients' images, and the clients' counts."""
+    accepted = [update for update in updates if update.accepted]
+    images = sum(update.examples for update in accepted)
+    means: dict[str, float] = {}
+    for name in accepted[0].losses if accepted else ():
+        if all(name in update.losses for update in accepted):
+            means[name] = sum(update.losses[name] * update.examples for update in accepted) / images
+    return {**means, "clients": len(accepted), "failed": len(updates) - len(accepted)}

@@ -1,0 +1,27 @@
+"""Which clients take part in a round."""
+
+import math
+from decimal import Decimal
+
+from task.seeding import numpy_generator
+
+
+def participant_count(num_clients: int, rho: float) -> int:
+    """Return how many clients a round samples: rho * K to the nearest, halves up, at least 1.
+
+    It is computed from the decimal number that was typed: 0.29 of 100 clients are 29, although
+    ``int(0.29 * 100)`` is 28.
+    """
+    return max(1, math.floor(Decimal(str(rho)) * num_clients + Decimal("0.5")))
+
+
+def quorum_count(quorum: float, clients: int) -> int:
+    """Return the smallest number of clients that is at least the share `quorum` of them."""
+    return math.ceil(Decimal(str(quorum)) * clients)
+
+
+def sample_clients(num_clients: int, rho: float, seed: int, server_round: int) -> list[int]:
+    """Sample a share `rho` of the clients without replacement; ascending."""
+    count = participant_count(num_clients, rho)
+    generator = numpy_generator(seed, "participation", server_round)
+    return sorted(generator.choice(num_clients, size=count, replace=False).tolist())

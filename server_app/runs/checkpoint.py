@@ -1,0 +1,132 @@
+"""Checkpoints: the state of a run after each round; the last two are kept."""
+
+import hashlib
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from server_app.aggregation.weights import Weights, as_bytes
+from task.errors import ConfigError
+from task.files import write_whole
+
+DIRECTORY, KEPT = "checkpoints", 2
+FACTS, DIGEST = "facts", "sha256"
+
+logger = logging.getLogger("univarfl")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run after a round.
+
+    Attributes:
+        round: the last completed round.
+        seconds: the duration of the rounds so far.
+        model: the state of the global model (`GlobalModel.state`).
+        failure_policy: the state of the failure policy (`FailurePolicy.state`).
+    """
+
+    round: int
+    seconds: float
+    model: "ModelState"
+    failure_policy: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """The state of a global model between rounds.
+
+    Attributes:
+        arrays: the weights and the arrays of strategy and method, by kind and name.
+        last_accepted: by client, the round of its last accepted update; 0 for none.
+        train_sizes: by client, its number of training images; 0 if unknown.
+    """
+
+    arrays: Weights
+    last_accepted: list[int]
+    train_sizes: list[int]
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint atomically, and delete all but the last two.
+
+    Raises:
+        OSError: it cannot be written; the earlier ones are unchanged.
+    """
+    facts = json.dumps(
+        {
+            "round": checkpoint.round,
+            "seconds": checkpoint.seconds,
+            "last_accepted": checkpoint.model.last_accepted,
+            "train_sizes": checkpoint.model.train_sizes,
+            "failure_policy": checkpoint.failure_policy,
+        }
+    )
+    place = directory / DIRECTORY
+    place.mkdir(exist_ok=True)
+    metadata = {FACTS: facts, DIGEST: digest(facts, checkpoint.model.arrays)}
+    content = as_bytes(checkpoint.model.arrays, metadata)
+    write_whole(place / f"round-{checkpoint.round:06}.safetensors", content)
+    for old in checkpoints(directory)[KEPT:]:
+        old.unlink(missing_ok=True)
+
+
+def load_checkpoint(directory: Path) -> Checkpoint | None:
+    """Return a run's last undamaged checkpoint; None if it has completed no round.
+
+    Raises:
+        ConfigError: all its checkpoints are damaged.
+    """
+    found = checkpoints(directory)
+    for path in found:
+        try:
+            return read_checkpoint(path)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            reason = f"{path.name} is damaged: {error}"
+            logger.warning("%s", reason)
+    if found:
+        raise ConfigError("resume", directory, f"no checkpoint can be used; {reason}")
+    return None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint in a file.
+
+    Raises:
+        OSError, SafetensorError, KeyError, TypeError, ValueError: it is damaged.
+    """
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    arrays = load(content)
+    metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+    if metadata[DIGEST] != digest(metadata[FACTS], arrays):
+        raise ValueError("its checksum is wrong")
+    facts = json.loads(metadata[FACTS])
+    model = ModelState(arrays, facts["last_accepted"], facts["train_sizes"])
+    return Checkpoint(facts["round"], facts["seconds"], model, facts["failure_policy"])
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """Return the files of a run's checkpoints, the last first."""
+    return sorted((directory / DIRECTORY).glob("round-*.safetensors"), reverse=True)
+
+
+def forget_checkpoints(directory: Path) -> None:
+    """Delete the checkpoints of a completed run."""
+    shutil.rmtree(directory / DIRECTORY, ignore_errors=True)
+
+
+def digest(facts: str, arrays: Weights) -> str:
+    """Return the SHA-256 of everything in a checkpoint."""
+    found = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        value = arrays[name]
+        found.update(f"{name} {value.dtype} {value.shape}".encode())
+        found.update(value.tobytes())
+    return found.hexdigest()

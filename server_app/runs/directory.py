@@ -1,0 +1,110 @@
+"""Run directories: where they are, which can be resumed, and which process writes one."""
+
+import os
+import secrets
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from server_app.config.experiment import Experiment
+from server_app.runs.checkpoint import load_checkpoint
+from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
+from server_app.runs.records.record import FORMAT, read_record
+from task.errors import ConfigError, system_reason
+from task.files import from_home
+
+LOCK = ".lock"
+
+
+def runs_directory(experiment: Experiment) -> Path:
+    """Return the absolute directory in which run directories are created."""
+    place = experiment.output_dir or os.environ.get("UNIVARFL_RUNS") or "runs"
+    return from_home(place).absolute()
+
+
+def plan_run_directory(experiment: Experiment) -> Path:
+    """Return the directory of a run; it does not exist yet, unless the run is resumed.
+
+    Raises:
+        ConfigError: it cannot be created, a run of this name exists, or the run cannot be resumed.
+    """
+    parent = runs_directory(experiment)
+    directory = parent / (experiment.run_id or new_run_id(experiment))
+    if experiment.resume:
+        check_resumable(directory, experiment)
+    elif directory.exists():
+        raise ConfigError(
+            "run_id", directory.name, f"{parent} has a run of this name; choose another"
+        )
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except FileExistsError:
+        raise ConfigError("output_dir", parent, "must be a directory, not a file") from None
+    except OSError as error:
+        reason = f"must be writable: {system_reason(error)}"
+        raise ConfigError("output_dir", parent, reason) from None
+    return directory
+
+
+def check_resumable(directory: Path, experiment: Experiment) -> None:
+    """Refuse to resume a run that is completed, or that would continue as another run.
+
+    Raises:
+        ConfigError: it is completed or another process runs it; its settings, code or data have
+            changed; or its checkpoint cannot be read.
+    """
+    hold(directory).release()
+    load_checkpoint(directory)
+    record = read_record(directory)
+    if record["status"] == "completed":
+        raise ConfigError("resume", directory, "that run is completed")
+    config = experiment.model_dump()
+    code = code_of(config)
+    known = record["format"] == FORMAT and record["code"] == code.shared
+    if known and identity_of(record["config"], None) != identity_of(config, None):
+        allowed = "only federation, watch and engine can be changed when a run is resumed"
+        raise ConfigError("resume", directory, allowed)
+    if not known or recorded_code(record) != code:
+        allowed = "that run was made by another version of the code; resume it with that version"
+        raise ConfigError("resume", directory, allowed)
+    before, now = record.get("data_version"), data_version(experiment.local())
+    if before is not None and now is not None and before != now:
+        allowed = "the images have changed since that run began; start a new run"
+        raise ConfigError("resume", directory, allowed)
+
+
+def hold(directory: Path) -> FileLock:
+    """Lock a run for this process; the system releases the lock when the process ends.
+
+    Raises:
+        ConfigError: another process has locked it.
+    """
+    lock = FileLock(directory / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        allowed = "another process is running it"
+        raise ConfigError("resume", directory, allowed) from None
+    return lock
+
+
+def is_held(directory: Path) -> bool:
+    """Return whether a process has locked a run."""
+    if not directory.exists():
+        return False
+    try:
+        hold(directory).release()
+    except ConfigError:
+        return True
+    return False
+
+
+def new_run_id(experiment: Experiment) -> str:
+    """Return a name from time, data set, method and seed, unique also within one second."""
+    now = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")
+    what = f"{experiment.data['name']}-{experiment.method['name']}-s{experiment.seed}"
+    return f"{now}-{what}-{secrets.token_hex(4)}"

@@ -1,0 +1,200 @@
+"""Which runs give equal results: the settings, the code and the data that decide a result.
+
+The code of a run has two parts: the shared path (`SHARED`), which every run uses, and the
+components that the run chose (`GROUPS`). So a new method, or a change in ``deploy/``, does not
+affect runs that do not use it. Files count byte by byte: a changed comment in a deciding file
+changes the hash, but the hash does not depend on the Python version, as one of syntax trees would.
+"""
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from task.config import LocalConfig
+from task.data.image_store.store import open_dataset
+from task.errors import ConfigError, DataError
+from task.registry import PLUS
+
+# Where a run is stored, how it is shown, and on which engine and how many workers it runs.
+UNDECIDING_SETTINGS = (
+    "output_dir",
+    "run_id",
+    "resume",
+    "published",
+    "watch",
+    "engine",
+    "federation",
+)
+# Packages and modules that every run uses and that can change its result.
+# A test follows the imports of a run and fails if one is neither here nor declared harmless.
+SHARED = (
+    "client_app",
+    "server_app.aggregation",
+    "server_app.nodes",
+    "server_app.rounds",
+    "server_app.runs.checkpoint",
+    "task.combination",
+    "task.config",
+    "task.data",
+    "task.exact_sum",
+    "task.methods",
+    "task.models",
+    "task.protocol",
+    "task.registry",
+    "task.seeding",
+    "task.training",
+    "task.update_norm",
+)
+# The packages of components by their group in the configuration; only the chosen ones count.
+GROUPS = {
+    "method": "task.methods",
+    "model": "task.models",
+    "data": "task.data.sources",
+    "partition": "task.data.partitions",
+    "augmentation": "task.data.augmentations",
+    "strategy": "server_app.aggregation.strategies",
+    "guard": "server_app.aggregation.guards",
+}
+
+
+class Code(NamedTuple):
+    """Hashes of the code that decides a run's result.
+
+    Attributes:
+        shared: of the shared path.
+        components: of each chosen component and the modules that only components use, by module.
+    """
+
+    shared: str
+    components: Mapping[str, str]
+
+
+def code_of(config: Mapping[str, Any]) -> Code:
+    """Return the hashes of the code that a run of this configuration uses."""
+    return Code(shared_hash(), {name: component_hash(name) for name in chosen_components(config)})
+
+
+def recorded_code(record: Mapping[str, Any]) -> Code:
+    """Return the hashes of the code that made a run, from its ``run.json``."""
+    return Code(record["code"], record.get("components", {}))
+
+
+def identity_of(config: Mapping[str, Any], code: Code | None) -> str:
+    """Return a hash that is equal for runs of equal settings and code; None leaves the code out.
+
+    Data are compared separately (`data_version`), as a run may be looked for when its images are
+    not there.
+    """
+    settings = {key: value for key, value in config.items() if key not in UNDECIDING_SETTINGS}
+    text = json.dumps([settings, code], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def data_version(config: LocalConfig) -> str | None:
+    """Return a hash of a run's images, labels and test split; None if they cannot be read.
+
+    Equal data have equal versions in every directory and on every machine. With
+    ``partition=sites`` it covers the coordinator's test set; each site checks its own images
+    itself (`client_app`) and refuses to continue a run whose images have changed.
+    """
+    source = config.source()
+    try:
+        return open_dataset(
+            source.at_coordinator() if config.partitioner().sites else source
+        ).content
+    except (ConfigError, DataError):
+        return None
+
+
+def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the modules of a configuration's components."""
+    for group, package in GROUPS.items():
+        for name in str(config[group]["name"]).split(PLUS):
+            yield f"{package}.{name}"
+
+
+@functools.cache
+def shared_hash() -> str:
+    """Return a hash of the shared path, without components."""
+    return hash_of_modules(shared_modules())
+
+
+@functools.cache
+def component_hash(module: str) -> str:
+    """Return a hash of a component and of all it imports from the packages of components."""
+    return hash_of_modules(component_modules(module))
+
+
+def component_modules(module: str) -> set[str]:
+    """Return a component's module and those it imports that belong to components alone."""
+    reached: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached and is_component(name):
+            reached.add(name)
+            waiting += imported_modules(name)
+    return reached
+
+
+def is_component(module: str) -> bool:
+    """Return whether a module belongs to components alone: no package, and not their base."""
+    inside = any(module.startswith(f"{package}.") for package in GROUPS.values())
+    path = source_of(module)
+    return inside and path is not None and path.stem not in ("base", "__init__")
+
+
+def shared_modules() -> set[str]:
+    """Return the modules of the shared path."""
+    modules = {module for root in SHARED for module in modules_in(root)}
+    return {module for module in modules if not is_component(module)}
+
+
+def modules_in(root: str) -> Iterator[str]:
+    """Yield a module or, of a package, all modules in it and below."""
+    yield root
+    path = source_of(root)
+    assert path is not None, root
+    if path.name == "__init__.py":
+        for each in sorted(path.parent.rglob("*.py")):
+            parts = each.relative_to(path.parent).with_suffix("").parts
+            if parts[-1] != "__init__" or len(parts) > 1:
+                yield ".".join([root, *(part for part in parts if part != "__init__")])
+
+
+def imported_modules(module: str) -> list[str]:
+    """Return the names that a module imports, wherever in its file: modules, and names in them."""
+    path = source_of(module)
+    assert path is not None, module
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names
+
+
+@functools.cache
+def source_of(module: str) -> Path | None:
+    """Return a module's file; None if there is no such module."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # its parent is no package
+        return None
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def hash_of_modules(modules: Iterable[str]) -> str:
+    """Return the SHA-256 of modules' names and files."""
+    digest = hashlib.sha256()
+    for module in sorted(modules):
+        path = source_of(module)
+        assert path is not None, module
+        digest.update(f"{module}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

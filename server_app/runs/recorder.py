@@ -1,0 +1,223 @@
+"""The writer of a run's record: ``run.json``, the tables, the model and the log."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import logging
+import os
+import platform
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from server_app.aggregation.client_update import ClientUpdate
+from server_app.aggregation.weights import Weights, as_bytes
+from server_app.config.experiment import Experiment
+from server_app.runs.checkpoint import forget_checkpoints
+from server_app.runs.directory import hold
+from server_app.runs.identity import code_of, data_version
+from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
+from server_app.runs.records.tables import (
+    CLASS_COLUMNS,
+    CLASSES,
+    CLIENT_COLUMNS,
+    CLIENT_LOSSES,
+    CLIENTS,
+    EVENT_COLUMNS,
+    EVENTS,
+    ROUND_COLUMNS,
+    ROUNDS,
+    append_rows,
+    drop_later_rounds,
+)
+from task.error_messages import describe_error
+from task.files import write_whole
+from task.fingerprint import fingerprint
+
+NOTHING = -1  # the last recorded round to keep if the run left no checkpoint
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+PACKAGES = (
+    "univarfl",
+    "flwr",
+    "hydra-core",
+    "numpy",
+    "ray",
+    "scikit-learn",
+    "torch",
+    "torchvision",
+)
+NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
+
+logger = logging.getLogger("univarfl")
+
+
+class RunLog(logging.FileHandler):
+    """Writer of ``run.log``. A full disk is reported by the run itself, not for each log line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Ignore a line that cannot be written."""
+
+
+class Recorder:
+    """Writer of one run's record: ``run.json``, the tables, the model and the log.
+
+    Args:
+        directory: the run directory; it exists only if the run is resumed.
+        experiment: the configuration of the run.
+        kept: for a resumed run, the last round that stays in the record; later ones are repeated.
+
+    Raises:
+        ConfigError: another process writes this record.
+    """
+
+    def __init__(self, directory: Path, experiment: Experiment, kept: int = NOTHING) -> None:
+        self.directory = directory
+        directory.mkdir(exist_ok=bool(experiment.resume))
+        self._lock = hold(directory)
+        self._log = RunLog(directory / "run.log")
+        self._log.setFormatter(logging.Formatter(LOG_FORMAT))
+        logger.addHandler(self._log)
+        terms = [term for member in experiment.local_method().members() for term in member.terms]
+        self._round = max(kept, 0)
+        self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
+        self.summary = self._resumed(kept) if experiment.resume else self._new(experiment)
+        self.update()
+
+    def _resumed(self, kept: int) -> dict[str, Any]:
+        """Remove the rounds after `kept`, and return the entries for ``run.json``."""
+        for name, columns in self._tables().items():
+            drop_later_rounds(self.directory / name, columns, kept)
+        self.event(max(kept, 0), "", f"the run was resumed after round {max(kept, 0)}")
+        record = read_record(self.directory)
+        changes = {
+            "status": "running",
+            "reason": "",
+            "resumed": [*record.get("resumed", []), timestamp()],
+            "resumed_from": max(kept, 0),
+            "worker_lost": False,
+        }
+        return {**record, **changes}
+
+    def _tables(self) -> dict[str, Sequence[str]]:
+        """Return the columns of the tables whose rows begin with a round number."""
+        return {
+            ROUNDS: ROUND_COLUMNS,
+            CLASSES: CLASS_COLUMNS,
+            CLIENTS: [*CLIENT_COLUMNS, *self._client_losses],
+        }
+
+    def _new(self, experiment: Experiment) -> dict[str, Any]:
+        """Start every table, and return the entries for ``run.json``."""
+        for name, columns in {**self._tables(), EVENTS: EVENT_COLUMNS}.items():
+            self._write_rows(name, [columns])
+        config = experiment.model_dump()
+        code = code_of(config)
+        return {
+            "format": FORMAT,
+            "status": "running",
+            "reason": "",
+            "run_id": self.directory.name,
+            "key": secrets.token_hex(16),
+            "config": config,
+            "fingerprint": fingerprint(),
+            "code": code.shared,
+            "components": code.components,
+            "data_version": data_version(experiment.local()),
+            "versions": {"python": platform.python_version(), **installed_versions()},
+            "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": 1},
+            "started": timestamp(),
+        }
+
+    def update(self, **entries: Any) -> None:
+        """Add entries to ``run.json``, or replace them."""
+        self.summary |= entries
+        write_record(self.directory, self.summary)
+
+    def round(
+        self,
+        server_round: int,
+        scores: Mapping[str, Mapping[str, float]],
+        updates: Iterable[ClientUpdate] = (),
+        recall: Mapping[int, tuple[int, float]] = NO_RECALL,
+    ) -> None:
+        """Record one round.
+
+        Args:
+            server_round: its number; 0 is the untrained model.
+            scores: values by split and metric.
+            updates: what each participant sent.
+            recall: by class number, images in the test set and recall.
+        """
+        self._round = server_round
+        rows = [client_row(server_round, update, self._client_losses) for update in updates]
+        self._write_rows(CLIENTS, rows)
+        self._write_rows(
+            CLASSES,
+            [(server_round, label, examples, value) for label, (examples, value) in recall.items()],
+        )
+        self._write_rows(
+            ROUNDS,
+            [
+                (server_round, split, metric, value)
+                for split, metrics in scores.items()
+                for metric, value in metrics.items()
+            ],
+        )
+
+    def event(self, server_round: int, site: str, what: str) -> None:
+        """Record an event of a site, or of the whole run if `site` is empty."""
+        self._write_rows(EVENTS, [(timestamp(), server_round, site, what)])
+        logger.warning("%s", f"site {site}: {what}" if site else what)
+
+    def save_model(self, weights: Weights) -> None:
+        """Write the final global model and its SHA-256; equal weights give equal bytes."""
+        path = self.directory / "model.safetensors"
+        content = as_bytes(weights)
+        write_whole(path, content)
+        self.update(model_sha256=hashlib.sha256(content).hexdigest())
+
+    def complete(self) -> None:
+        """Mark the run as completed and delete its checkpoints; nothing is recorded afterwards."""
+        self.update(status="completed", ended=timestamp())
+        forget_checkpoints(self.directory)
+        self._release()
+
+    def fail(self, reason: str, worker_lost: bool = False) -> None:
+        """Mark the run as failed; if that cannot be written, the run can still be resumed."""
+        try:
+            self.update(status="failed", reason=reason, worker_lost=worker_lost, ended=timestamp())
+            self._write_rows(EVENTS, [(timestamp(), self._round, "", f"the run ended: {reason}")])
+        except OSError as error:
+            logger.error("the record cannot be closed: %s", describe_error(error))
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._lock.release()
+        logger.removeHandler(self._log)
+        with contextlib.suppress(OSError):
+            self._log.close()
+
+    def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
+        append_rows(self.directory / name, rows)
+
+
+def client_row(server_round: int, update: ClientUpdate, losses: Sequence[str]) -> list[Any]:
+    """Return one participant's row of ``clients.csv``; losses that it did not report are empty."""
+    status = "ok" if update.accepted else "failed"
+    head = [server_round, update.client, update.site, status, update.reason]
+    counts = [update.examples, round(update.seconds, 3), update.device]
+    return head + counts + [update.losses.get(name, "") for name in losses]
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the packages that can affect a result."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions

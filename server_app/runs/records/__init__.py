@@ -1,0 +1,1 @@
+"""How are the files of a record written, read and checked?"""

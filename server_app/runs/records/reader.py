@@ -1,0 +1,245 @@
+"""The reader of run directories: checks every record, and reports those it cannot use."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from server_app.config.published import Table
+from server_app.runs.identity import identity_of, recorded_code
+from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
+from server_app.runs.records.tables import (
+    CLASSES,
+    CLIENTS,
+    ROUNDS,
+    RecordError,
+    Series,
+    read_recall,
+    read_series,
+)
+from task.errors import ConfigError, system_reason
+
+READABLE = (1, FORMAT)
+STATUSES = ("completed", "failed", "running")
+NEEDED = ("status", "run_id", "config", "fingerprint", "started")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run read from its record.
+
+    Attributes:
+        directory: the run directory.
+        record: its ``run.json``.
+        series: values by round, by split and metric; empty unless the run is completed.
+        recall: images and recall by class number, of the last scored round; empty in format 1.
+    """
+
+    directory: Path
+    record: Mapping[str, Any]
+    series: Series
+    recall: Mapping[int, tuple[int, float]]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration of the run."""
+        config: Mapping[str, Any] = self.record["config"]
+        return config
+
+    @property
+    def identity(self) -> tuple[str, str | None]:
+        """What runs with equal results share: settings and code as a hash, and the data."""
+        code = recorded_code({"code": self.code, **self.record})
+        return identity_of(self.config, code), self.data_version
+
+    @property
+    def components(self) -> Mapping[str, str]:
+        """Hashes of the components that it chose, by module; empty in old records."""
+        components: Mapping[str, str] = self.record.get("components", {})
+        return components
+
+    @property
+    def data_version(self) -> str | None:
+        """A hash of the images it was trained on; None in records made before it was recorded.
+
+        Records without it count as runs of the same data: nothing shows that they differ. They are
+        not pooled with records that have it.
+        """
+        version: str | None = self.record.get("data_version")
+        return version
+
+    @property
+    def code(self) -> str:
+        """A hash of the code that made it; in format 1, of the clients' code alone."""
+        code: str = self.record.get("code", self.record["fingerprint"])
+        return code
+
+    @property
+    def split(self) -> str:
+        """The split that accuracy is reported on: "test", or "validation" without a test set."""
+        tested = self.series.get(("test", "accuracy"), {})
+        return "test" if self.config["rounds"] in tested else "validation"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The runs of a directory.
+
+    Attributes:
+        runs: the completed runs, oldest first.
+        problems: one line for each record that cannot be used, with the reason.
+    """
+
+    runs: list[Run]
+    problems: list[str]
+
+
+def read_runs(directory: Path) -> Collection:
+    """Return every run in a directory, or the one run that the directory itself is.
+
+    Raises:
+        ConfigError: there are no runs.
+    """
+    if (directory / RUN_JSON).exists():
+        places = [directory]
+    elif directory.is_dir():
+        places = sorted(path for path in directory.iterdir() if has_record(path))
+    else:
+        raise ConfigError("runs", directory, "is not a directory")
+    if not places:
+        raise ConfigError(
+            "runs", directory, "holds no runs; name the directory that has the run directories"
+        )
+    runs: list[Run] = []
+    others: list[Run] = []
+    problems = []
+    for place in places:
+        try:
+            run = read_run(place)
+        except RecordError as error:
+            problems.append(f"{place.name}: {error}")
+        else:
+            (runs if run.record["status"] == "completed" else others).append(run)
+    runs.sort(key=lambda run: (run.record["started"], run.directory.name))
+    done = {run.identity for run in runs}
+    problems += [
+        f"{run.directory.name}: {ending(run)}" for run in others if run.identity not in done
+    ]
+    return Collection(runs, problems)
+
+
+def ending(run: Run) -> str:
+    """Return why a run has no result, to follow its name in a sentence."""
+    if run.record["status"] == "running":
+        return "is still running, or was killed"
+    reason = run.record.get("reason")
+    return "was interrupted" if reason == INTERRUPTED else f"failed: {reason or 'no reason given'}"
+
+
+def has_record(path: Path) -> bool:
+    """Return whether a directory has a record, or part of one."""
+    return any((path / name).exists() for name in (RUN_JSON, ROUNDS, CLIENTS))
+
+
+def read_run(directory: Path) -> Run:
+    """Return one run; its record is checked.
+
+    Raises:
+        RecordError: a file is missing or wrong.
+    """
+    record = read_run_json(directory / RUN_JSON)
+    if record["status"] != "completed":
+        return Run(directory, record, {}, {})
+    data = record.get("data")
+    if not isinstance(data, dict) or not isinstance(data.get("classes"), list):
+        raise RecordError("run.json does not name the classes")
+    series = read_series(directory / ROUNDS)
+    check_complete(series, record["config"]["rounds"])
+    recall = read_recall(directory / CLASSES) if record["format"] > 1 else {}
+    if max(recall, default=0) >= len(data["classes"]):
+        raise RecordError("classes.csv has more classes than run.json")
+    return Run(directory, record, series, recall)
+
+
+def check_complete(series: Series, rounds: int) -> None:
+    """Check that a completed run has all its rounds.
+
+    Raises:
+        RecordError: a round is missing, or the accuracy of the last one.
+    """
+    seconds = series.get(("train", "seconds"), {})
+    beyond = max((at for points in series.values() for at in points), default=0)
+    if beyond > rounds:
+        raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
+    missing = [at for at in range(1, rounds + 1) if at not in seconds]
+    if missing:
+        raise RecordError(f"rounds.csv lacks round {missing[0]} of {rounds}")
+    if not any(rounds in series.get((split, "accuracy"), {}) for split in ("test", "validation")):
+        raise RecordError("rounds.csv lacks the last round's accuracy")
+
+
+def read_run_json(path: Path) -> dict[str, Any]:
+    """Return a ``run.json``; the entries that readers use are checked.
+
+    Raises:
+        RecordError: it is missing, not JSON, of an unknown format, or lacks an entry.
+    """
+    try:
+        record = json.loads(path.read_text())
+    except OSError as error:
+        raise RecordError(f"run.json: {system_reason(error)}") from None
+    except ValueError:
+        raise RecordError("run.json is cut short, or not JSON") from None
+    if not isinstance(record, dict) or "format" not in record:
+        raise RecordError("run.json has no format, so it is not the record of a run")
+    if record["format"] not in READABLE:
+        known = " and ".join(map(str, READABLE))
+        raise RecordError(f"run.json has format {record['format']}; this version reads {known}")
+    missing = [name for name in NEEDED if name not in record]
+    if missing:
+        raise RecordError(f"run.json lacks {', '.join(missing)}")
+    check_entries(record)
+    return record
+
+
+def check_entries(record: Mapping[str, Any]) -> None:
+    """Check the entries of a ``run.json`` that readers use.
+
+    Raises:
+        RecordError: an entry has a wrong type or value.
+    """
+    if record["status"] not in STATUSES:
+        raise RecordError(f"run.json has status {record['status']!r}")
+    config = record["config"]
+    method = config.get("method") if isinstance(config, dict) else None
+    if not isinstance(method, dict) or not isinstance(method.get("name"), str):
+        raise RecordError("run.json has no valid config")
+    for key, least in (("seed", 0), ("rounds", 1)):
+        if type(config.get(key)) is not int or config[key] < least:
+            raise RecordError(f"run.json's config has no {key}")
+    for key in ("fingerprint", "started", "code"):
+        if not isinstance(record.get(key, ""), str):
+            raise RecordError(f"run.json's {key} is not text")
+    if not isinstance(record.get("data_version"), str | None):
+        raise RecordError("run.json's data_version is neither text nor null")
+    components = record.get("components", {})
+    if not isinstance(components, dict) or not all(
+        isinstance(value, str) for value in components.values()
+    ):
+        raise RecordError("run.json's components are not a mapping to text")
+    try:
+        tables_of(config)
+    except ValidationError:
+        raise RecordError("run.json's config has published numbers of another form") from None
+
+
+def tables_of(config: Mapping[str, Any]) -> list[Table]:
+    """Return the published tables in a run's configuration.
+
+    Raises:
+        ValidationError: they have another form.
+    """
+    return TypeAdapter(list[Table]).validate_python(config.get("published", []))

@@ -1,0 +1,69 @@
+"""A run's ``run.json``: written atomically, read, reopened and closed."""
+
+import contextlib
+import json
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from task.files import write_whole
+
+RUN_JSON = "run.json"
+FORMAT = 2  # format 1 had no classes.csv, no code, and only accuracy and loss of the test set
+INTERRUPTED = "interrupted"  # the reason of a failed run that a person stopped
+
+
+def write_record(directory: Path, summary: Mapping[str, Any]) -> None:
+    """Replace ``run.json`` atomically.
+
+    Raises:
+        OSError: it cannot be written; nothing has changed.
+    """
+    write_whole(directory / RUN_JSON, f"{json.dumps(summary, indent=2)}\n".encode())
+
+
+def read_record(directory: Path) -> dict[str, Any]:
+    """Return ``run.json`` unchecked; `server_app.runs.records.reader.read_run` checks it.
+
+    Raises:
+        OSError, ValueError: it is missing, or not JSON.
+    """
+    record: dict[str, Any] = json.loads((directory / RUN_JSON).read_text())
+    return record
+
+
+def reopen_record(directory: Path) -> None:
+    """Mark a run as running before the process that resumes it starts."""
+    write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
+
+
+def close_record(directory: Path, reason: str) -> None:
+    """Mark a run as failed if its record still says "running"."""
+    _close(directory, ("running",), {"reason": reason})
+
+
+def mark_interrupted(directory: Path) -> None:
+    """Mark a run as interrupted unless it is completed.
+
+    Its processes may have recorded another failure while they were being stopped.
+    """
+    _close(directory, ("running", "failed"), {"reason": INTERRUPTED, "worker_lost": False})
+
+
+def _close(directory: Path, statuses: Container[str], changes: dict[str, Any]) -> None:
+    """Mark a run as failed if its record exists and has one of these statuses.
+
+    If the disk is full the record stays as it is; the run can still be resumed.
+    """
+    if not (directory / RUN_JSON).exists():
+        return
+    record = read_record(directory)
+    if record["status"] in statuses:
+        with contextlib.suppress(OSError):
+            write_record(directory, record | changes | {"status": "failed", "ended": timestamp()})
+
+
+def timestamp() -> str:
+    """Return the current time in UTC."""
+    return datetime.now(tz=UTC).isoformat(timespec="seconds")

@@ -1,0 +1,146 @@
+"""The CSV tables of a run's record: their columns, how rows are added, and the reader."""
+
+import csv
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from server_app.runs.records.csv_files import read_rows, rows_as_csv
+from task.errors import system_reason
+from task.files import write_whole
+
+ROUNDS, CLASSES, CLIENTS, EVENTS = "rounds.csv", "classes.csv", "clients.csv", "events.csv"
+ROUND_COLUMNS = ("round", "split", "metric", "value")
+CLASS_COLUMNS = ("round", "class", "examples", "recall")
+CLIENT_COLUMNS = (
+    "round", "client", "site", "status", "reason", "examples", "seconds", "device",
+)  # fmt: skip
+CLIENT_LOSSES = ("ce", "l_he", "l_v")  # in every clients.csv; a method's other terms follow
+EVENT_COLUMNS = ("time", "round", "site", "event")
+
+SPLITS = ("train", "validation", "test")
+SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "recall")  # from 0 to 1
+MAY_DIVERGE = ("loss", "calibration_error")  # not finite if the model's outputs are not
+
+Series = Mapping[tuple[str, str], Mapping[int, float]]
+
+
+class RecordError(ValueError):
+    """A file of a record is missing or wrong; the text names the file and the error."""
+
+
+def append_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Add rows to a table and flush them to disk.
+
+    A checkpoint is written after the rows of its round, so the disk never has a checkpoint without
+    its rows.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    with path.open("ab") as file:
+        file.write(rows_as_csv(rows))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def drop_later_rounds(path: Path, columns: Sequence[str], last: int) -> None:
+    """Remove a table's rows of rounds after `last`, and rows that are cut short."""
+    rows = [row for row in read_rows(path) if len(row) == len(columns)]
+    kept = [row for row in rows[1:] if int(row[0]) <= last]
+    write_whole(path, rows_as_csv([columns, *kept]))
+
+
+def count_rounds(directory: Path) -> int:
+    """Return how many rounds a run has completed; each has one row of its seconds."""
+    try:
+        return (directory / ROUNDS).read_text().count(",train,seconds,")
+    except OSError:
+        return 0
+
+
+def read_series(path: Path) -> Series:
+    """Return ``rounds.csv`` as values by round, by split and metric.
+
+    Raises:
+        RecordError: the file is missing, or a line is wrong.
+    """
+    series: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for line, row in read_lines(path, ROUND_COLUMNS):
+        split, metric = row["split"], row["metric"]
+        at, value = parse_count(row["round"], line), parse_number(row["value"], metric, line)
+        if split not in SPLITS:
+            raise RecordError(f"{line}: unknown split {split!r}")
+        if split != "train" and metric not in (*SHARES, *MAY_DIVERGE, "clients"):
+            raise RecordError(f"{line}: unknown metric {metric!r} of {split}")
+        if at in series[split, metric]:
+            raise RecordError(f"{line}: {split} {metric} of round {at} appears twice")
+        series[split, metric][at] = value
+    return dict(series)
+
+
+def read_recall(path: Path) -> dict[int, tuple[int, float]]:
+    """Return the last round of ``classes.csv``: images and recall by class number.
+
+    Raises:
+        RecordError: the file is missing, or a line is wrong.
+    """
+    by_round: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
+    for line, row in read_lines(path, CLASS_COLUMNS):
+        counted = parse_count(row["examples"], line), parse_number(row["recall"], "recall", line)
+        by_round[parse_count(row["round"], line)][parse_count(row["class"], line)] = counted
+    return by_round[max(by_round)] if by_round else {}
+
+
+def read_lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of a table of numbers, each with its line for error messages.
+
+    Raises:
+        RecordError: the file is missing, has other columns, or a row is cut short.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise RecordError(f"{path.name}: {system_reason(error)}") from None
+    except UnicodeDecodeError:
+        raise RecordError(f"{path.name} is not text") from None
+    reader = csv.DictReader(text.splitlines(), quoting=csv.QUOTE_NONE)
+    if tuple(reader.fieldnames or ()) != columns:
+        raise RecordError(f"{path.name} does not have the columns {', '.join(columns)}")
+    for row in reader:
+        line = f"{path.name}, line {reader.line_num}"
+        if None in row or None in row.values():
+            raise RecordError(f"{line} is cut short")
+        yield line, row
+    if not text.endswith("\n"):
+        raise RecordError(f"{path.name} is cut short in its last line")
+
+
+def parse_count(text: str, line: str) -> int:
+    """Return a whole number, 0 or more.
+
+    Raises:
+        RecordError: the text is something else.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise RecordError(f"{line}: {text!r} is not a whole number")
+    return int(text)
+
+
+def parse_number(text: str, metric: str, line: str) -> float:
+    """Return a metric's value: finite, and from 0 to 1 if the metric is a share.
+
+    Raises:
+        RecordError: the text is something else.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise RecordError(f"{line}: {text!r} is not a number") from None
+    wrong = not 0 <= value <= 1 if metric in SHARES else metric == "seconds" and value < 0
+    if wrong or (not math.isfinite(value) and metric not in MAY_DIVERGE):
+        raise RecordError(f"{line}: {metric} cannot be {text}")
+    return value

@@ -1,0 +1,71 @@
+"""What a completed run leaves for later use: its settings and its model."""
+
+import hashlib
+from pathlib import Path
+
+from pydantic import ValidationError
+from safetensors.numpy import load
+
+from server_app.aggregation.weights import Weights
+from server_app.runs.records.reader import Run, ending, read_run
+from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import RecordError
+from task.config import Device, LocalConfig
+from task.errors import ConfigError, system_reason
+from task.registry import first_error
+
+MODEL = "model.safetensors"
+
+
+def completed_run(directory: Path) -> Run:
+    """Return a run that has a final model.
+
+    Raises:
+        ConfigError: there is no run, its record is damaged, or it is not completed.
+    """
+    if not (directory / RUN_JSON).exists():
+        raise ConfigError("run", directory, "is not a run; name a directory with a run.json")
+    try:
+        run = read_run(directory)
+    except RecordError as error:
+        raise ConfigError("run", directory, str(error)) from None
+    if run.record["status"] != "completed":
+        raise ConfigError("run", directory, f"has no final model: it {ending(run)}")
+    return run
+
+
+def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
+    """Return the settings of a run's local training, for a device of this machine.
+
+    Raises:
+        ConfigError: the run was made by a version of univarfl with other settings.
+    """
+    known = LocalConfig.model_fields
+    settings = {key: value for key, value in run.config.items() if key in known}
+    try:
+        return LocalConfig.model_validate({**settings, "device": device})
+    except ValidationError as error:
+        reason = f"its settings are not those of this version: {first_error(error)}"
+        raise ConfigError("run", run.directory, reason) from None
+
+
+def layers_differ(run: Run) -> ConfigError:
+    """Return the error for a run whose weights do not fit the network of this version."""
+    reason = "its model has other layers than the model of this version"
+    return ConfigError("run", run.directory, reason)
+
+
+def final_weights(run: Run) -> Weights:
+    """Return the final global model.
+
+    Raises:
+        ConfigError: its file is missing, or is not the one that the run wrote.
+    """
+    path = run.directory / MODEL
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
+    if hashlib.sha256(content).hexdigest() != run.record["model_sha256"]:
+        raise ConfigError("run", path, "is not the model that the run wrote: its hash differs")
+    return load(content)

@@ -1,0 +1,100 @@
+"""The models of single rounds, stored for later analysis: one file per round."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from server_app.aggregation.weights import Readable, as_bytes
+from task.errors import ConfigError, system_reason
+from task.files import write_whole
+
+DIRECTORY = "models"
+RECEIVED, AGGREGATED, CLIENT = "received", "aggregated", "client-"
+
+
+@dataclass(frozen=True)
+class RoundModels:
+    """A round's models.
+
+    Attributes:
+        received: the global weights that the participants received.
+        clients: by client, the weights that it sent, of accepted updates.
+        aggregated: the global weights after the round.
+    """
+
+    received: Readable
+    clients: Mapping[int, Readable]
+    aggregated: Readable
+
+
+class KeptWeights(Mapping[str, NDArray[np.generic]]):
+    """One model in a round's file; an array is read when it is accessed."""
+
+    def __init__(self, file: Any, owner: str, names: Sequence[str]) -> None:
+        self._file, self._owner, self._names = file, owner, names
+
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
+        array: NDArray[np.generic] = self._file.get_tensor(f"{self._owner}/{name}")
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def save_models(directory: Path, server_round: int, models: RoundModels) -> None:
+    """Write a round's models to the run directory.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    owners = {RECEIVED: models.received, AGGREGATED: models.aggregated}
+    owners |= {f"{CLIENT}{client}": weights for client, weights in models.clients.items()}
+    arrays = {
+        f"{owner}/{name}": value
+        for owner, weights in owners.items()
+        for name, value in weights.items()
+    }
+    place = directory / DIRECTORY
+    place.mkdir(exist_ok=True)
+    write_whole(place / f"round-{server_round:06}.safetensors", as_bytes(arrays))
+
+
+def kept_rounds(directory: Path) -> dict[int, Path]:
+    """Return the files of stored models, by round."""
+    files = sorted((directory / DIRECTORY).glob("round-*.safetensors"))
+    return {int(path.stem.removeprefix("round-")): path for path in files}
+
+
+def load_models(path: Path) -> RoundModels:
+    """Return the models in a file; their arrays stay on disk until they are accessed.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        file: Any = safe_open(path, framework="numpy")  # it has no types
+    except OSError as error:
+        raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
+    except SafetensorError as error:
+        raise ConfigError("run", path, f"is damaged: {error}") from None
+    names: dict[str, list[str]] = {}
+    for key in file.keys():  # noqa: SIM118  (the file is no mapping)
+        owner, _, name = key.partition("/")
+        names.setdefault(owner, []).append(name)
+    if not {RECEIVED, AGGREGATED} <= set(names):
+        raise ConfigError("run", path, "is damaged: the global models of the round are missing")
+    models = {owner: KeptWeights(file, owner, of) for owner, of in names.items()}
+    clients = {
+        int(owner.removeprefix(CLIENT)): model
+        for owner, model in models.items()
+        if owner.startswith(CLIENT)
+    }
+    return RoundModels(models[RECEIVED], dict(sorted(clients.items())), models[AGGREGATED])

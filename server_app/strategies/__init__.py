@@ -1,1 +1,0 @@
-"""Aggregation strategies: one file each, around a strategy of `flwr.serverapp.strategy`."""

@@ -1,0 +1,1 @@
+"""Where do a run's metrics go besides its record?"""

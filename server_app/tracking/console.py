@@ -1,0 +1,98 @@
+"""The lines that a run prints: one per round, and the results at its end."""
+
+import logging
+import os
+import select
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+NOT_LOSSES = ("clients", "failed", "seconds")
+
+logger = logging.getLogger("univarfl")
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Formatter without time or traceback; the level comes first unless it is INFO."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"
+
+
+class ConsoleHandler(logging.StreamHandler[TextIO]):
+    """Prints messages, and drops them without an error once the reader has closed the pipe."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the library's name)
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            super().handleError(record)
+
+
+def output_closed() -> bool:
+    """Return whether standard output is a pipe whose reader has closed it, as ``head`` does."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)  # errors alone
+    return bool(poll.poll(0))
+
+
+def discard_output() -> None:
+    """Send everything that is printed from here on to the null device."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def show_progress() -> None:
+    """Print the log of this process to the terminal from now on."""
+    handler = ConsoleHandler(sys.stdout)
+    handler.setFormatter(ConsoleFormatter())
+    handler.addFilter(lambda record: record.name == logger.name)
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logging.getLogger("flwr").setLevel(
+        logging.WARNING
+    )  # our own line has what Flower would log for each round
+
+
+def round_line(
+    server_round: int, rounds: int, scores: Mapping[str, Mapping[str, float]], sampled: int
+) -> str:
+    """Return one round as one line: accuracies, losses, clients and seconds."""
+    train, validation, test = scores["train"], scores["validation"], scores["test"]
+    parts = [f"round {server_round:>{len(str(rounds))}}/{rounds}"]
+    if "accuracy" in test:
+        parts.append(f"test {test['accuracy']:.3f}")
+    if "accuracy" in validation:
+        parts.append(f"validation {validation['accuracy']:.3f}")
+    parts += [f"{name} {value:.4f}" for name, value in train.items() if name not in NOT_LOSSES]
+    parts.append(f"clients {train['clients']:.0f}/{sampled}")
+    parts.append(f"{train['seconds']:.1f} s")
+    return "  ".join(parts)
+
+
+def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
+    """Return the last lines of a completed run: its results, and the paths of its files."""
+    results, seconds = summary["results"], summary["seconds"]["rounds"]
+    shown = [
+        f"{split} {scores['accuracy']:.3f}"
+        for split, scores in results.items()
+        if "accuracy" in scores
+    ]
+    privacy = [privacy_line(summary["privacy"])] if "privacy" in summary else []
+    return [
+        f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
+        *privacy,
+        f"record  {directory / 'run.json'}  rounds.csv  clients.csv",
+        f"model   {directory / 'model.safetensors'}",
+        f"curves  {directory / 'curves.png'}",
+    ]
+
+
+def privacy_line(privacy: Mapping[str, Any]) -> str:
+    """Return the privacy budget that a run has spent, or why it is unknown."""
+    if "delta" not in privacy:
+        return f"privacy {privacy['epsilon']}: {privacy['why']}"
+    spent = f"epsilon {privacy['epsilon']:.2f} at delta {privacy['delta']:g}"
+    return f"privacy {spent} for a client's updates, against anyone who does not know the seed"

@@ -1,0 +1,46 @@
+"""A run's curves, drawn from its ``rounds.csv``."""
+
+from itertools import cycle
+from pathlib import Path
+
+from server_app.runs.records.tables import ROUNDS, read_series
+from server_app.tracking.console import NOT_LOSSES
+from task.files import draft_of
+
+ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
+LOSS_STYLES = (("#0072B2", "-"), ("#009E73", "--"), ("#D55E00", ":"), ("#CC79A7", "-."))
+
+
+def draw_curves(directory: Path) -> Path:
+    """Draw accuracy and loss terms over the rounds into ``curves.png``; return its path.
+
+    Raises:
+        OSError, RecordError: the picture cannot be written, or ``rounds.csv`` cannot be read.
+    """
+    # Imported here because it takes a second, and a run needs it only at its end.
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    series = read_series(directory / ROUNDS)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    accuracy, loss = figure.subplots(1, 2)
+    for split, (colour, line) in ACCURACIES.items():
+        if points := series.get((split, "accuracy")):
+            accuracy.plot(
+                *zip(*points.items(), strict=True), line, color=colour, marker=".", label=split
+            )
+    terms = [name for split, name in series if split == "train" and name not in NOT_LOSSES]
+    for name, (colour, line) in zip(terms, cycle(LOSS_STYLES), strict=False):
+        points = series["train", name]
+        loss.plot(*zip(*points.items(), strict=True), line, color=colour, marker=".", label=name)
+    accuracy.set(xlabel="round", ylabel="accuracy of the global model", ylim=(0, 1))
+    loss.set(xlabel="round", ylabel="training loss terms, unweighted", yscale="log")
+    for axes in (accuracy, loss):
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
+            axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(directory.name)
+    path = directory / "curves.png"
+    with draft_of(path) as draft:
+        figure.savefig(draft, dpi=120, format="png")
+    return path

@@ -1,0 +1,34 @@
+"""The metric loggers of a run, started and closed with it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from server_app.config.experiment import Experiment
+from server_app.tracking.loggers import MetricLoggers
+from server_app.tracking.mlflow import MLflow
+from server_app.tracking.tensorboard import TensorBoard
+
+METRIC_LOGGERS = (TensorBoard, MLflow)
+
+
+@contextmanager
+def metric_loggers(
+    experiment: Experiment, directory: Path, summary: Mapping[str, Any]
+) -> Iterator[MetricLoggers]:
+    """Start the loggers that an experiment wants; close them however its run ends.
+
+    Args:
+        experiment: what is run.
+        directory: the run directory.
+        summary: its ``run.json``.
+    """
+    loggers = MetricLoggers(kind for kind in METRIC_LOGGERS if kind.wanted(experiment))
+    loggers.begin(directory, summary)
+    status = "failed"
+    try:
+        yield loggers
+        status = "completed"
+    finally:
+        loggers.end(status)

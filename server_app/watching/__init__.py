@@ -1,1 +1,0 @@
-"""Where else a run's metrics go while it runs, beside its own record."""

@@ -1,0 +1,115 @@
+"""From image files of any kind to the uint8 pixels of the store."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+from rich.console import Console
+from rich.progress import track
+
+from task.data.sources.base import DatasetIndex, Source
+from task.errors import DataError, system_reason
+
+MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
+MAX_16_BIT = 65535
+PART_SIZE = 512  # images decoded between two steps of the progress bar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class BadImageError(ValueError):
+    """An image that cannot be decoded, with the reason as text."""
+
+
+def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[np.uint8] | str]:
+    """Yield each image's pixels, or the reason why it cannot be decoded.
+
+    Shows a progress bar in a terminal.
+
+    Raises:
+        DataError: a file cannot be opened, or an image cannot be decoded and must not be skipped.
+    """
+
+    def decode_image(index: int) -> NDArray[np.uint8] | str:
+        try:
+            with dataset_index.read(index) as image:
+                return decode(image, source.image_size, source.channels)
+        except MemoryError:
+            raise
+        except Exception as error:
+            reason = failure_reason(error)
+            if not source.skips_bad_images or (isinstance(error, OSError) and error.errno):
+                raise DataError(f"{dataset_index.name(index)}: {reason}") from None
+            return reason
+
+    indices = range(len(dataset_index.labels))
+    for part in map_in_parts(decode_image, indices, PART_SIZE, "decoding images"):
+        yield from part
+
+
+def map_in_parts(
+    function: Callable[[T], R], items: Sequence[T], part_size: int, description: str
+) -> Iterator[Iterator[R]]:
+    """Apply a function to items on all cores, and show a progress bar in a terminal.
+
+    Args:
+        function: called in threads.
+        items: its arguments.
+        part_size: how many items are worked on at a time.
+        description: the text beside the progress bar.
+
+    Yields:
+        The results of each part, in the order of its items.
+    """
+    console = Console(stderr=True)
+    starts, hidden = range(0, len(items), part_size), not console.is_terminal
+    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
+        for start in track(starts, description, console=console, transient=True, disable=hidden):
+            yield pool.map(function, items[start : start + part_size])
+
+
+def decode(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
+    """Load an image, apply its EXIF orientation and resize it: [size, size, channels] uint8.
+
+    Transparency is dropped and the aspect ratio is not kept, as in torchvision's loaders and the
+    papers.
+
+    Raises:
+        BadImageError: the range of its pixel values is unknown.
+    """
+    upright = ImageOps.exif_transpose(image)
+    converted = eight_bit(upright, image.format).convert(MODES[channels])
+    resized = converted.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(resized).reshape(size, size, channels)
+
+
+def eight_bit(image: Image.Image, file_format: str | None) -> Image.Image:
+    """Return the image with 8 bits a channel; Pillow itself would clip 16 bits at 255.
+
+    Raises:
+        BadImageError: the range of its pixel values is unknown.
+    """
+    if image.mode == "P" and "transparency" in image.info:
+        return image.convert("RGBA")  # otherwise Pillow warns
+    if image.mode == "F":
+        raise BadImageError("pixels are floats of unknown range")
+    if not image.mode.startswith("I"):
+        return image
+    if image.mode == "I" and file_format != "PPM":  # which Pillow scales to 16 bits itself
+        raise BadImageError("pixels are 32-bit integers of unknown range")
+    values = np.asarray(image).astype(np.int64)
+    return Image.fromarray((values / (MAX_16_BIT / 255)).round().astype(np.uint8))
+
+
+def failure_reason(error: Exception) -> str:
+    """Return why an image could not be read, in a few words and without its path."""
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image"
+    if isinstance(error, OSError) and error.strerror:
+        return system_reason(error)
+    return str(error).strip().split("\n")[0] or type(error).__name__

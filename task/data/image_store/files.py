@@ -1,0 +1,156 @@
+"""The files of a store: the pixels as one array, the labels and splits, and a description."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from task.data.dataset import ImageDataset, Positions
+from task.data.image_store.decoding import decode_all
+from task.data.sources.base import DatasetIndex, Source
+from task.errors import DataError
+
+IMAGES, INDEX, DESCRIPTION = "images.npy", "index.npz", "store.json"
+DARK = 32  # of 255; the brightest pixel of a data set that is probably decoded wrongly
+
+
+def load_store(directory: Path, source: Source) -> ImageDataset | None:
+    """Memory-map a store, or return None if it is missing or damaged."""
+    try:
+        description = json.loads((directory / DESCRIPTION).read_text())
+        shape, content = tuple(description["shape"]), description["content"]
+        images = np.load(directory / IMAGES, mmap_mode="c" if shape[0] else None)
+        with np.load(directory / INDEX) as index:
+            columns = {name: index[name] for name in ("labels", "domain_of", "train", "test")}
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        return None
+    if images.shape != shape or len(columns["labels"]) != len(images):
+        return None
+    return ImageDataset(
+        version=directory.name,
+        content=content,
+        images=images,
+        **columns,
+        classes=tuple(description["classes"]),
+        domains=tuple(description["domains"]),
+        mean=source.mean,
+        std=source.std,
+        skipped=tuple((name, reason) for name, reason in description["skipped"]),
+        notes=tuple(description["notes"]),
+    )
+
+
+def write_store(source: Source, dataset_index: DatasetIndex, directory: Path) -> None:
+    """Decode a data set into an empty directory.
+
+    Raises:
+        DataError: an image that must not be left out cannot be read.
+        OSError: the files cannot be written.
+    """
+    decoded = write_images(source, dataset_index, directory / IMAGES)
+    write_index(source, dataset_index, decoded, directory)
+
+
+class Decoded(NamedTuple):
+    """What `write_images` found out about the images.
+
+    Attributes:
+        skipped: the reason for each image that could not be decoded, by its index.
+        brightest: the largest pixel value of all images.
+        digest: the SHA-256 of all pixels.
+    """
+
+    skipped: dict[int, str]
+    brightest: int
+    digest: str
+
+    def notes(self) -> list[str]:
+        """Return a note if all images are dark, such as 12-bit values in 16-bit files."""
+        if self.brightest >= DARK:
+            return []
+        cure = "check the bit depth of the files"
+        return [f"no pixel is brighter than {self.brightest} of 255; {cure}"]
+
+
+def write_images(source: Source, dataset_index: DatasetIndex, path: Path) -> Decoded:
+    """Write all images in order; those that cannot be decoded become black."""
+    image_shape = (source.image_size, source.image_size, source.channels)
+    black = bytes(math.prod(image_shape))
+    skipped: dict[int, str] = {}
+    brightest, digest = 0, hashlib.sha256()
+    with path.open("wb") as file:
+        shape = (len(dataset_index.labels), *image_shape)
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for index, image in enumerate(decode_all(source, dataset_index)):
+            if isinstance(image, str):
+                skipped[index] = image
+                pixels = black
+            else:
+                brightest = max(brightest, int(image.max()))
+                pixels = image.tobytes()
+            file.write(pixels)
+            digest.update(pixels)
+        file.flush()
+        os.fsync(file.fileno())
+    return Decoded(skipped, brightest, digest.hexdigest())
+
+
+def write_index(
+    source: Source, dataset_index: DatasetIndex, decoded: Decoded, directory: Path
+) -> None:
+    """Write the labels, the splits and the description.
+
+    Raises:
+        DataError: no image could be decoded.
+    """
+    skipped = decoded.skipped
+    usable = np.ones(len(dataset_index.labels), dtype=np.bool_)
+    usable[list(skipped)] = False
+    if skipped and not usable.any():
+        first = min(skipped)
+        raise DataError(
+            f"{dataset_index.name(first)}: {skipped[first]}; no other image can be read either"
+        )
+    train = positions(usable & ~dataset_index.test)
+    test = positions(usable & dataset_index.test)
+    np.savez(
+        directory / INDEX,
+        labels=dataset_index.labels,
+        domain_of=dataset_index.domain_of,
+        train=train,
+        test=test,
+    )
+    description = {
+        "source": {"name": source.name, **dataclasses.asdict(source)},
+        "shape": [len(dataset_index.labels), source.image_size, source.image_size, source.channels],
+        "content": content_hash(decoded.digest, dataset_index, train, test),
+        "classes": dataset_index.classes,
+        "domains": dataset_index.domains,
+        "skipped": [(dataset_index.name(index), reason) for index, reason in skipped.items()],
+        "notes": [*dataset_index.notes, *(decoded.notes() if usable.any() else ())],
+    }
+    (directory / DESCRIPTION).write_text(json.dumps(description, indent=1))
+
+
+def content_hash(
+    pixels: str, dataset_index: DatasetIndex, train: Positions, test: Positions
+) -> str:
+    """Return a hash of a data set that does not depend on where or when its files were written."""
+    names = [pixels, dataset_index.classes, dataset_index.domains]
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for column in (dataset_index.labels, dataset_index.domain_of, train, test):
+        digest.update(len(column).to_bytes(8, "little") + column.astype("<i8").tobytes())
+    return digest.hexdigest()[:24]
+
+
+def positions(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the positions where a mask is true, ascending."""
+    return np.flatnonzero(mask).astype(np.int64)

@@ -1,0 +1,114 @@
+"""Weighted sums of models whose bits do not depend on the order or the place of addition."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from task.errors import TrainingError
+from task.methods.base import Tensors
+
+FRACTION_BITS, GROWTH_BITS = 46, 16
+
+
+class ExactSum:
+    """The sum over clients of share * model, in 64-bit fixed point.
+
+    A sum of floats depends on the order, a sum of integers does not. So each worker can add up its
+    own clients, and the server the workers' sums. The memory and the messages of a round then do
+    not grow with the number of clients. The same seed gives the same bits with any number of
+    workers.
+
+    A tensor's unit is 2^-46 * 2^e. 2^e is the smallest power of two, at least 1, that is above
+    every number of the tensor at the start of the round. No number may exceed 2^16 * 2^e at the end
+    of the round. Integers, such as batch norm's counters, are not added: the largest is kept.
+
+    Args:
+        start: the global weights before the round; must be the same for all sums that are added.
+
+    Attributes:
+        totals: the sums so far, by name, int64.
+    """
+
+    def __init__(self, start: Tensors) -> None:
+        self._exponents = {
+            name: exponent(value) if value.is_floating_point() else None
+            for name, value in start.items()
+        }
+        self.totals: dict[str, Tensor] = {}
+
+    def to_fixed_point(self, values: Tensors, share: float) -> dict[str, Tensor]:
+        """Return share * values in fixed point, int64, ready for `add`.
+
+        Args:
+            values: a client's model, in the names and shapes of `start`.
+            share: the client's weight in the mean; all shares together are at most 1.
+
+        Raises:
+            TrainingError: a number is too large or NaN.
+        """
+        return {name: self._fixed(name, value, share) for name, value in values.items()}
+
+    def add(self, totals: Tensors) -> None:
+        """Add the result of `to_fixed_point`, or the `totals` of a sum with the same start."""
+        for name, value in totals.items():
+            if name not in self.totals:
+                self.totals[name] = value.clone()
+            elif self._exponents[name] is None:
+                torch.maximum(self.totals[name], value, out=self.totals[name])
+            else:
+                self.totals[name].add_(value)
+
+    def check_totals(self, totals: Tensors) -> None:
+        """Check that the `totals` of another sum can be the sum of valid models.
+
+        Raises:
+            TrainingError: a number is too large.
+        """
+        limit = 2 ** (FRACTION_BITS + GROWTH_BITS)  # for shares that add up to 1
+        for name, value in totals.items():
+            if self._exponents[name] is not None and value.numel():
+                least, most = value.aminmax()
+                if not -limit <= int(least) <= int(most) <= limit:
+                    raise TrainingError(
+                        f"{name} in the sum is larger than valid models can add up to"
+                    )
+
+    def mean(self, share: float) -> dict[str, Tensor]:
+        """Return the weighted mean, float64, and the maximum of integers.
+
+        Args:
+            share: the sum of the added shares, above 0.
+        """
+        return {
+            name: value
+            if (power := self._exponents[name]) is None
+            else value.double() * 2.0 ** (power - FRACTION_BITS) / share
+            for name, value in self.totals.items()
+        }
+
+    def _fixed(self, name: str, value: Tensor, share: float) -> Tensor:
+        power = self._exponents[name]
+        if power is None:
+            return value.long()
+        units = value.to(torch.float64, copy=True).mul_(2.0 ** (FRACTION_BITS - power))
+        least, most = units.aminmax() if units.numel() else (0, 0)
+        limit = 2.0 ** (FRACTION_BITS + GROWTH_BITS)
+        if not (-limit < float(least) and float(most) < limit):
+            limit = 2.0 ** (power + GROWTH_BITS)
+            raise TrainingError(f"training diverged: {name} has numbers beyond {limit:,.0f}")
+        return units.mul_(share).round_().long()
+
+
+def exponent(value: Tensor) -> int:
+    """Return the smallest e >= 0 such that every number is below 2^e in magnitude."""
+    if value.numel() == 0:
+        return 0
+    return max(0, math.frexp(float(value.abs().max()))[1])
+
+
+def normalise_weights(weights: Mapping[int, float]) -> dict[int, float]:
+    """Return each client's share of the sum of all weights; 0 for all if the sum is 0."""
+    whole = math.fsum(weights.values()) or 1.0
+    return {client: weight / whole for client, weight in weights.items()}

@@ -1,0 +1,1 @@
+"""What do the server and the clients send each other?"""

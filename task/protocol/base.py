@@ -1,0 +1,154 @@
+"""The base of every message: how it is written, read and checked."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from task.protocol.errors import ProtocolError
+from task.protocol.tensors import PackedTensors
+
+HEADER, JSON, DATA = "header", "json", "data"  # the names of a message's records and their entries
+MAX_HEADER_BYTES = 64_000_000
+MAX_LINE = 1000
+
+
+def printable(text: str) -> str:
+    """Refuse text that could forge a line of a log.
+
+    Raises:
+        ValueError: a character is not printable.
+    """
+    if not text.isprintable():
+        raise ValueError("must be printable, on one line")
+    return text
+
+
+def one_line(text: str) -> str:
+    """Make any text fit for a `Line`."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else "?" for c in joined)[:MAX_LINE]
+
+
+Line = Annotated[str, Field(max_length=MAX_LINE), AfterValidator(printable)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+RoundNumber = Annotated[int, Field(ge=0, le=10**9)]
+Seconds = Annotated[float, Field(ge=0, le=10**9)]
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A message as bytes.
+
+    Attributes:
+        header: the fields, as JSON.
+        arrays: each array field's bytes; ``field/key`` for an entry of a group.
+    """
+
+    header: bytes
+    arrays: dict[str, bytes]
+
+    @classmethod
+    def of(cls, records: Mapping[str, Any]) -> "Packed":
+        """Read a message from Flower's records, which this package does not import.
+
+        Args:
+            records: `HEADER`, a record with the header under `JSON`; and for each array a record
+                with the array under `DATA`.
+
+        Raises:
+            ProtocolError: they are not of this form.
+        """
+        try:
+            header = records[HEADER][JSON]
+            arrays = {name: records[name][DATA].data for name in records if name != HEADER}
+        except (AttributeError, KeyError, TypeError, IndexError) as error:
+            raise ProtocolError(
+                one_line(f"a record is missing or has another form: {error}")
+            ) from None
+        if not all(isinstance(part, bytes) for part in (header, *arrays.values())):
+            raise ProtocolError("a record holds something other than bytes")
+        return cls(header, arrays)
+
+
+class Schema(BaseModel):
+    """Typed fields. Unknown fields, other types and numbers that are not finite are refused."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+
+    @classmethod
+    def checked(cls, fields: Mapping[str, Any]) -> Self:
+        """Build an instance from fields that another machine sent.
+
+        Raises:
+            ProtocolError: a field is missing, unknown or out of bounds.
+        """
+        try:
+            return cls.model_validate(dict(fields))
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            reason = problem["msg"].removeprefix("Value error, ")
+            text = f"{place}: {reason}" if place else reason
+            raise ProtocolError(one_line(text)) from None
+
+
+class Message(Schema):
+    """A message. Its fields are the subclass's annotations; each new field is one line.
+
+    A field of type `PackedTensors` travels as one array. A field of type
+    ``dict[str, PackedTensors]`` is a group: one array for each key. All other fields travel as
+    JSON, with the bounds of their types.
+    """
+
+    array_fields: ClassVar[tuple[str, ...]] = ()
+    group_fields: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        kinds = {name: field.annotation for name, field in cls.model_fields.items()}
+        cls.array_fields = tuple(name for name, kind in kinds.items() if kind is PackedTensors)
+        group = dict[str, PackedTensors]
+        cls.group_fields = tuple(name for name, kind in kinds.items() if kind == group)
+
+    def pack(self) -> Packed:
+        """Write the message."""
+        arrays = {name: getattr(self, name).data for name in self.array_fields}
+        for name in self.group_fields:
+            for key, value in getattr(self, name).items():
+                arrays[f"{name}/{key}"] = value.data
+        fields = self.model_dump(exclude={*self.array_fields, *self.group_fields})
+        header = json.dumps(fields, allow_nan=False).encode()
+        return Packed(header, {name: data for name, data in arrays.items() if data})
+
+    @classmethod
+    def unpack(cls, packed: Packed) -> Self:
+        """Read and check a message.
+
+        Raises:
+            ProtocolError: it does not have this form, or exceeds its bounds.
+        """
+        if len(packed.header) > MAX_HEADER_BYTES:
+            raise ProtocolError(f"its header is larger than {MAX_HEADER_BYTES} bytes")
+        try:
+            fields = json.loads(packed.header)
+        except (ValueError, RecursionError):
+            raise ProtocolError("its header is not JSON") from None
+        if not isinstance(fields, dict):
+            raise ProtocolError("its header is not a JSON object")
+        arrays: dict[str, Any] = {name: {} for name in cls.group_fields}
+        for place, data in packed.arrays.items():
+            name, _, key = place.partition("/")
+            if key and name in cls.group_fields:
+                arrays[name][key] = PackedTensors(data)
+            elif place in cls.array_fields:
+                arrays[place] = PackedTensors(data)
+            else:
+                raise ProtocolError(one_line(f"unknown array {place!r}"))
+        return cls.checked({**fields, **arrays})

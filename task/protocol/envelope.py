@@ -1,0 +1,113 @@
+"""What every request and every reply holds."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from task.fingerprint import fingerprint
+from task.protocol.base import Fingerprint, Message, RoundNumber, RunId, Seconds
+from task.protocol.errors import ProtocolError
+
+MAX_CLIENTS = 1_000_000
+
+Client = Annotated[int, Field(ge=0, le=10**9)]
+Clients = Annotated[list[Client], Field(max_length=MAX_CLIENTS)]
+Row = dict[str, Any]
+Rows = Annotated[list[Row], Field(max_length=MAX_CLIENTS)]
+
+
+class Request(Message):
+    """What every request holds.
+
+    Attributes:
+        run: the run's id; clients keep the states of different runs apart by it.
+        experiment: a `LocalConfig` as JSON.
+        fingerprint: a hash of the code that the server runs.
+        round: the server's round, from 1; 0 before the first.
+        attempt: which attempt at this round it belongs to, from 1.
+        model_version: the round whose update made the weights; 0 for the initial ones.
+        seconds: how long the server waits for the reply; 0 for any time.
+    """
+
+    run: RunId
+    experiment: Annotated[str, Field(max_length=1_000_000)]
+    fingerprint: Fingerprint
+    round: RoundNumber = 0
+    attempt: Annotated[int, Field(ge=1, le=10**6)] = 1
+    model_version: RoundNumber = 0
+    seconds: Seconds = 0.0
+
+
+class Reply(Message):
+    """What every reply holds, so that the server takes it for no other message's reply.
+
+    Attributes:
+        run: the request's.
+        round: the request's.
+        attempt: the request's.
+        fingerprint: a hash of the code that answers.
+    """
+
+    run: RunId
+    round: RoundNumber
+    attempt: Annotated[int, Field(ge=1, le=10**6)]
+    fingerprint: Fingerprint
+
+    @classmethod
+    def to(cls, request: Request, **fields: Any) -> Self:
+        """Build the reply to a request."""
+        return cls(
+            run=request.run,
+            round=request.round,
+            attempt=request.attempt,
+            fingerprint=fingerprint(),
+            **fields,
+        )
+
+    def check_answers(self, request: Request) -> None:
+        """Refuse a reply to another message, or by other code.
+
+        Raises:
+            ProtocolError: it is.
+        """
+        for name in ("run", "round", "attempt", "fingerprint"):
+            found, expected = getattr(self, name), getattr(request, name)
+            if found != expected:
+                raise ProtocolError(
+                    f"its reply is for another {name}: {found!r} instead of {expected!r}"
+                )
+
+
+class TableReply(Reply):
+    """A reply with one row for each client. A row that cannot be used costs its client alone.
+
+    Attributes:
+        rows: each row's fields; read one by its client's number.
+    """
+
+    rows: Rows
+
+    @model_validator(mode="after")
+    def _each_client_once(self) -> Self:
+        numbers = [row.get("client") for row in self.rows]
+        if any(type(number) is not int for number in numbers):
+            raise ValueError("every row must name its client")
+        if len(set(numbers)) < len(numbers):
+            raise ValueError("the rows name a client twice")
+        return self
+
+    def fields_of(self, client: int) -> Mapping[str, Any]:
+        """Return the fields of a client's row.
+
+        Raises:
+            ProtocolError: there is no such row.
+        """
+        if client not in self._by_client:
+            raise ProtocolError("the worker's reply has no row for it")
+        return self._by_client[client]
+
+    @cached_property
+    def _by_client(self) -> dict[int, Row]:
+        return {row["client"]: row for row in self.rows}

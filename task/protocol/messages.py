@@ -1,0 +1,74 @@
+"""The messages: what the server asks a worker, and what the worker answers.
+
+A new kind of message is two classes and one `Kind`. A kind whose message type has an action, such
+as ``train.unmask``, adds another exchange to a round. The weights that are sent may be a part of
+the model: a reply must hold the tensors that its request held, and no others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from task.protocol.envelope import Reply, Request
+from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
+from task.protocol.registration import RegistrationReply, RegistrationRequest
+from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
+
+__all__ = [
+    "EVALUATE",
+    "FORGET",
+    "IN_PROCESS",
+    "KINDS",
+    "REGISTER",
+    "SUM",
+    "TRAIN",
+    "EvaluateReply",
+    "EvaluateRequest",
+    "EvaluateRow",
+    "ForgetReply",
+    "ForgetRequest",
+    "Kind",
+    "RegistrationReply",
+    "RegistrationRequest",
+    "Reply",
+    "Request",
+    "TrainReply",
+    "TrainRequest",
+    "TrainRow",
+]
+
+IN_PROCESS = "in-process"  # a node setting: the node is simulated in the server's own process
+
+
+class ForgetRequest(Request):
+    """Asks a worker to delete the states that the run's clients keep."""
+
+
+class ForgetReply(Reply):
+    """Confirms that the states are deleted."""
+
+
+Asked = TypeVar("Asked", bound=Request)
+Answer = TypeVar("Answer", bound=Reply)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Asked, Answer]):
+    """A kind of message.
+
+    Attributes:
+        message_type: Flower's name for it, with an action after a dot if there are several.
+        request: the class of its requests.
+        reply: the class of its replies.
+    """
+
+    message_type: str
+    request: type[Asked]
+    reply: type[Answer]
+
+
+REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
+TRAIN = Kind("train", TrainRequest, TrainReply)
+EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
+FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
+KINDS: Sequence[Kind[Any, Any]] = (REGISTER, TRAIN, EVALUATE, FORGET)

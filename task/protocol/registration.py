@@ -1,0 +1,49 @@
+"""A SuperNode's registration."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from task.protocol.base import Count, Line
+from task.protocol.envelope import Client, Reply, Request
+
+
+class RegistrationRequest(Request):
+    """Asks a SuperNode to describe itself and to get ready."""
+
+
+class RegistrationReply(Reply):
+    """A SuperNode's description of itself.
+
+    Attributes:
+        index: its place among the SuperNodes, from 0; for a site, its client's number.
+        nodes: how many SuperNodes there are, or sites in the experiment.
+        site: the site's name; empty for a simulated worker.
+        train: the number of images that the site trains on.
+        validation: the number of images that it validates on.
+        labels: its training images by class; empty if it does not share them.
+        code: the directory of its code; empty for a site.
+        device: what it trains on.
+        cuda: whether it sees a GPU.
+        runtime: ``ray`` or ``process``.
+        compiled: whether it trains through the compiler.
+        host: its machine's name; empty for a site.
+        state: names the storage of its clients' states, the same for all workers who share it;
+            empty if there is none, and for a site, whose storage is its own.
+        error: why it cannot train; empty if it can.
+    """
+
+    index: Client
+    nodes: Annotated[int, Field(ge=1, le=10**9)]
+    site: Line
+    train: Count
+    validation: Count
+    labels: Annotated[list[Count], Field(max_length=1_000_000)]
+    code: Line
+    device: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
+    cuda: bool
+    runtime: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
+    compiled: bool
+    host: Line
+    state: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
+    error: Line

@@ -1,0 +1,77 @@
+"""Tensors as they travel: one safetensors file for each model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from task.protocol.errors import ProtocolError
+
+
+@dataclass(frozen=True)
+class PackedTensors:
+    """Named tensors in the safetensors format.
+
+    One array for each model, because Flower sends every array in requests of its own.
+
+    Attributes:
+        data: the file's bytes; empty for no tensors.
+    """
+
+    data: bytes = b""
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "PackedTensors":
+        """Pack tensors that are on the CPU."""
+        if not tensors:
+            return cls()
+        return cls(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+
+    def unpack(self) -> dict[str, Tensor]:
+        """Return the tensors, in no particular order.
+
+        Raises:
+            ProtocolError: the bytes are not a safetensors file.
+        """
+        if not self.data:
+            return {}
+        try:
+            return load(self.data)
+        except SafetensorError as error:
+            raise ProtocolError(f"the arrays cannot be read: {error}") from None
+
+
+def check_tensors(
+    tensors: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    summed: bool = False,
+) -> None:
+    """Compare received tensors with those that the receiver has.
+
+    Args:
+        tensors: what was received.
+        expected: has the names, shapes and types that they must have.
+        summed: whether they are the totals of an `ExactSum`, all of them int64.
+
+    Raises:
+        ProtocolError: a name, shape or type differs, or a number is not finite.
+    """
+    if tensors.keys() != expected.keys():
+        raise ProtocolError("the arrays have other names than those that were sent")
+    for name, value in tensors.items():
+        wanted = torch.int64 if summed else expected[name].dtype
+        if value.shape != expected[name].shape or value.dtype != wanted:
+            found = f"{type_name(value.dtype)}{tuple(value.shape)}"
+            raise ProtocolError(
+                f"{name} is {found}, not {type_name(wanted)}{tuple(expected[name].shape)}"
+            )
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ProtocolError(f"{name} is not finite")
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """Return a type's name without the package, such as ``float32``."""
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,90 @@
+"""A training request, and the trained models or their sum."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from task.protocol.base import Count, Line, RoundNumber, Schema, Seconds
+from task.protocol.envelope import MAX_CLIENTS, Client, Clients, Request, TableReply
+from task.protocol.tensors import PackedTensors
+
+SUM = "sum"  # the key of the sum over a worker's clients, in a group of arrays
+NO_TENSORS = PackedTensors()
+
+Share = Annotated[float, Field(ge=0, le=1)]
+TermName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class TrainRequest(Request):
+    """Asks a worker to train clients, one after another.
+
+    Attributes:
+        clients: which ones.
+        accepted: for each of them, the round of its last accepted update; 0 for none.
+        shares: for each of them, its weight in the round's mean, if the worker is to send the sum
+            of what it trains; empty if each model is to be sent by itself.
+        max_norm: the largest update norm; 0 for any.
+        weights: the global weights.
+        broadcast: what the method's server update sends to every client.
+    """
+
+    clients: Clients
+    accepted: Annotated[list[RoundNumber], Field(max_length=MAX_CLIENTS)]
+    shares: Annotated[list[Share], Field(max_length=MAX_CLIENTS)]
+    max_norm: Annotated[float, Field(ge=0)] = 0.0
+    weights: PackedTensors
+    broadcast: PackedTensors = NO_TENSORS
+
+    @model_validator(mode="after")
+    def _one_entry_a_client(self) -> Self:
+        if len(self.accepted) != len(self.clients):
+            raise ValueError("accepted must have one entry for each client")
+        if len(self.shares) not in (0, len(self.clients)):
+            raise ValueError("shares must have one entry for each client, or none")
+        return self
+
+
+class TrainRow(Schema):
+    """The outcome of one client's training.
+
+    Attributes:
+        client: its number.
+        device: what it was trained on.
+        reason: why it failed; empty if it did not.
+        examples: the number of images it was trained on.
+        seconds: the duration of its training.
+        losses: the mean of each loss term over all images seen, unweighted.
+    """
+
+    client: Client
+    device: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
+    reason: Line = ""
+    examples: Count = 0
+    seconds: Seconds = 0.0
+    losses: dict[TermName, float] = Field(default_factory=dict, max_length=100)
+
+
+class TrainReply(TableReply):
+    """Trained models, or their sum.
+
+    Attributes:
+        rows: a `TrainRow` for each client.
+        weights: each client's trained model by its number, or the `SUM` over the trained clients,
+            int64, as `task.exact_sum.ExactSum` gives it.
+        extra: what the method sends in addition, under the same keys.
+    """
+
+    weights: dict[str, PackedTensors]
+    extra: dict[str, PackedTensors]
+
+    def row(self, client: int) -> TrainRow:
+        """Return a client's row.
+
+        Raises:
+            ProtocolError: it is missing, or a field is out of bounds.
+        """
+        return TrainRow.checked(self.fields_of(client))
+
+    def reports_failure(self, client: int) -> bool:
+        """Return whether the worker says that a client's training failed, or does not name it."""
+        return client not in self._by_client or bool(self._by_client[client].get("reason"))

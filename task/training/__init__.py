@@ -1,0 +1,1 @@
+"""How is one client trained and evaluated?"""

@@ -1,0 +1,144 @@
+"""Metrics of one model on sets of images."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.data.batches import DeviceImages
+from task.models.base import Output
+
+BATCH_PIXELS = 512 * 32 * 32  # pixels per batch, so that memory does not depend on the image size
+CALIBRATION_BINS = 15
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over one set of images; scores of several sets can be added.
+
+    Attributes:
+        examples: the number of images.
+        correct: the number of correctly classified images.
+        loss: the sum of the cross-entropy over the images.
+    """
+
+    examples: int
+    correct: int
+    loss: float
+
+    def __add__(self, other: "Score") -> "Score":
+        return Score(
+            self.examples + other.examples, self.correct + other.correct, self.loss + other.loss
+        )
+
+    def means(self) -> dict[str, float]:
+        """Return ``accuracy`` in [0, 1] and the mean ``loss``; empty without images."""
+        if not self.examples:
+            return {}
+        return {"accuracy": self.correct / self.examples, "loss": self.loss / self.examples}
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Every metric of a model on one set of images.
+
+    Attributes:
+        means: ``accuracy``, mean ``loss``, ``balanced_accuracy`` (mean recall of the classes with
+            images), ``macro_f1`` (over the classes with images or predictions) and
+            ``calibration_error`` (expected calibration error in 15 bins); empty without images.
+        recall: for each class with images, by its number: the number of images and the recall.
+    """
+
+    means: Mapping[str, float]
+    recall: Mapping[int, tuple[int, float]]
+
+
+def evaluate(model: nn.Module, images: DeviceImages, sets: Sequence[Tensor]) -> list[Score]:
+    """Return a score for each set of positions; all sets share batches.
+
+    Args:
+        model: the model; put into eval mode.
+        images: the data set.
+        sets: indices of images, each [n] int64; may be empty.
+    """
+    sizes = [len(positions) for positions in sets]
+    if not sum(sizes):
+        return [Score(0, 0, 0.0) for _ in sets]
+    logits, labels = predict(model, images, torch.cat(list(sets)))
+    return list(map(score_logits, logits.split(sizes), labels.split(sizes)))
+
+
+def score_logits(logits: Tensor, labels: Tensor) -> Score:
+    """Return the score of logits [n, D] against labels [n]."""
+    losses = F.cross_entropy(logits, labels, reduction="none").double()
+    return Score(len(labels), int((logits.argmax(dim=1) == labels).sum()), float(losses.sum()))
+
+
+def compute_metrics(model: nn.Module, images: DeviceImages, positions: Tensor) -> Metrics:
+    """Return every metric of `model` on the images at `positions` [n]."""
+    if not len(positions):
+        return Metrics({}, {})
+    return metrics_from_logits(*predict(model, images, positions))
+
+
+def metrics_from_logits(logits: Tensor, labels: Tensor) -> Metrics:
+    """Return every metric of logits [n, D] against labels [n], n at least 1.
+
+    The tests compare them with torchmetrics. It is not used here, since importing it also imports
+    PyTorch's compiler, which takes longer than a small run.
+    """
+    classes = logits.shape[1]
+    predicted = logits.argmax(dim=1)
+    hits = labels[predicted == labels].bincount(minlength=classes).double()
+    in_labels, in_predictions = (of.bincount(minlength=classes) for of in (labels, predicted))
+    present, relevant = in_labels > 0, in_labels + in_predictions > 0
+    recall = hits / in_labels
+    means = {
+        **score_logits(logits, labels).means(),
+        "balanced_accuracy": float(recall[present].mean()),
+        "macro_f1": float((2 * hits / (in_labels + in_predictions))[relevant].mean()),
+        "calibration_error": calibration_error(logits.softmax(dim=1), labels),
+    }
+    by_class = {
+        label: (int(in_labels[label]), float(recall[label]))
+        for label in present.nonzero().view(-1).tolist()
+    }
+    return Metrics(means, by_class)
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
+    """Return the expected calibration error, in [0, 1], over `CALIBRATION_BINS` equal bins.
+
+    Source: Guo et al., "On Calibration of Modern Neural Networks", ICML 2017, Eq. 3.
+
+    Args:
+        probabilities: [n, D].
+        labels: [n].
+    """
+    confidence, predicted = probabilities.double().max(dim=1)
+    bins = (confidence * CALIBRATION_BINS).nan_to_num(0).long().clamp_(0, CALIBRATION_BINS - 1)
+    gap = (predicted == labels).double() - confidence
+    by_bin = torch.zeros(CALIBRATION_BINS, dtype=torch.float64).index_add_(0, bins, gap)
+    return float(by_bin.abs().sum()) / len(labels)
+
+
+def predict(model: nn.Module, images: DeviceImages, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the model's logits [n, D], float32, and the labels [n], both on the CPU."""
+    logits, labels = [], []
+    for out, y in outputs(model, images, positions):
+        logits.append(out.logits.float().cpu())
+        labels.append(y.cpu())
+    return torch.cat(logits), torch.cat(labels)
+
+
+@torch.inference_mode()
+def outputs(
+    model: nn.Module, images: DeviceImages, positions: Tensor
+) -> Iterator[tuple[Output, Tensor]]:
+    """Yield the model's output and the labels [n], batch by batch, in eval mode."""
+    model.eval()
+    for batch in positions.split(images.images_per(BATCH_PIXELS)):
+        x, y = images[batch]
+        yield model(x), y

@@ -1,0 +1,248 @@
+"""The local training loop, the same for every method."""
+
+import gc
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.config import LocalConfig
+from task.data.batches import DeviceImages, epoch_batches, largest_batch
+from task.errors import TrainingError
+from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
+from task.seeding import torch_generator
+from task.training.forward import Forward
+from task.training.sgd import LocalSgd
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """The result of one client's local training.
+
+    Attributes:
+        weights: the trained model's ``state_dict``, copied to the CPU.
+        examples: the number of training images.
+        losses: the mean of each loss term over all images seen, unweighted, ``ce`` first.
+        state: what the method keeps for this client's next round, on the CPU.
+        extra: what the method sends to its server update, on the CPU.
+    """
+
+    weights: dict[str, Tensor]
+    examples: int
+    losses: dict[str, float]
+    state: dict[str, Tensor]
+    extra: dict[str, Tensor]
+
+
+class LocalTrainer:
+    """Trains clients one after another in the same model and optimizer, reset for each client."""
+
+    def __init__(self, model: nn.Module, method: Method, config: LocalConfig) -> None:
+        self.model = model
+        self.method = method
+        self.config = config
+        self.augmentation = config.augmenter()
+        self.optimizer = LocalSgd(trained_parameters(model).values(), config.optim)
+        self.forward = Forward(model, config.runtime, config.batch_size)
+
+    def compile(self, images: DeviceImages) -> None:
+        """Compile the forward and backward pass if ``runtime.compiled`` is set."""
+        if self.config.runtime.compiled:
+            rows = torch.zeros(self.config.batch_size, dtype=torch.int64, device=images.device)
+            self.model.train()
+            self.forward.compile(images[rows][0])
+            self.optimizer.clear_gradients()
+
+    def train(
+        self,
+        weights: Mapping[str, Tensor],
+        images: DeviceImages,
+        positions: Tensor,
+        server_round: int,
+        client: int,
+        state: Tensors,
+        broadcast: Tensors,
+        deadline: float = math.inf,
+    ) -> LocalResult:
+        """Train one client for the local epochs, starting from the global weights.
+
+        Args:
+            weights: the global ``state_dict``.
+            images: the data set.
+            positions: the indices of the client's training images in it, [n] int64.
+            server_round: the round, from 1.
+            client: the client's number.
+            state: what the method kept when this client's update was last accepted.
+            broadcast: what the method's server update sends to every client.
+            deadline: the time at which training must be finished, in seconds of `time.monotonic`.
+
+        Raises:
+            TrainingError: the client has fewer than two images, a loss or weight is not finite,
+                the GPU has too little memory, or the deadline has passed.
+        """
+        if len(positions) < 2:
+            raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
+        self.model.load_state_dict(weights)
+        self.optimizer.reset()
+        self.model.train()
+        key = (self.config.seed, "local", server_round, client)
+        this = LocalRound(
+            server_round,
+            client,
+            torch_generator(*key, "method"),
+            {name: value.to(positions.device) for name, value in state.items()},
+            {name: value.to(positions.device) for name, value in broadcast.items()},
+        )
+        self.method.start(self.model, this)
+        meter, of_all = LossMeter(), f"of {self.config.local_epochs}"
+        for epoch in range(self.config.local_epochs):
+            batches = epoch_batches(
+                images, positions, self.config.batch_size, self.augmentation, key, epoch
+            )
+            for x, y in batches:
+                if time.monotonic() > deadline:
+                    raise TrainingError(f"out of time in epoch {epoch + 1} {of_all}")
+                if shortage := self._step_or_shortage(x, y, meter):
+                    raise TrainingError(self._advise_batch_size(x, y, shortage))
+            if problem := meter.not_finite():
+                raise TrainingError(f"training diverged: {problem} in epoch {epoch + 1} {of_all}")
+        outcome = self.method.finish(self.model)
+        return LocalResult(
+            copy_to_cpu("model", self.model.state_dict()),
+            len(positions),
+            meter.means(),
+            copy_to_cpu("state", outcome.state),
+            copy_to_cpu("upload", outcome.extra),
+        )
+
+    def step(self, x: Tensor, y: Tensor, meter: "LossMeter") -> None:
+        """Take one optimizer step on a batch; the method's ``start`` must have been called.
+
+        Args:
+            x: images [n, C, H, W], normalised.
+            y: classes [n], int64.
+            meter: adds up the loss terms.
+        """
+        rows = len(x)
+        self.optimizer.clear_gradients()  # first: they take memory that the activations need
+        x, y = self.method.batch(x, y)
+        with self.forward.autocast:
+            out = self.forward(x)
+            terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
+        weighted_sum(terms).backward()
+        self.method.gradients(self.model)
+        self.optimizer.step()
+        meter.add(terms, rows)
+
+    def _step_or_shortage(self, x: Tensor, y: Tensor, meter: "LossMeter") -> str:
+        """Take one step; return why the GPU's memory is too small for it, or "" if it is not.
+
+        The text is returned instead of the exception, whose traceback would keep every tensor of
+        the failed step alive.
+        """
+        try:
+            self.step(x, y, meter)
+        except torch.cuda.OutOfMemoryError as error:
+            return str(error).split("\n")[0] or "CUDA out of memory"
+        return ""
+
+    def _advise_batch_size(self, x: Tensor, y: Tensor, shortage: str) -> str:
+        """Return the error for a batch that the GPU has no memory for, with one that fits.
+
+        Halves the batch size until its largest batch fits. Two steps are tried, since momentum
+        exists from the second on. They train the model, which is of no use afterwards.
+
+        Args:
+            x: the batch that failed, [n, C, H, W].
+            y: its labels, [n].
+            shortage: the first line of CUDA's error.
+        """
+        size = len(x) // 2
+        while size >= 2:
+            self._free_failed_step()
+            rows = largest_batch(size)
+            if not any(self._step_or_shortage(x[:rows], y[:rows], LossMeter()) for _ in range(2)):
+                return (
+                    f"the GPU has too little memory for a batch of {len(x)} images; batch_size="
+                    f"{size} fits: add batch_size={size}, or lower federation.workers ({shortage})"
+                )
+            size //= 2
+        self._free_failed_step()
+        return (
+            "the GPU has too little memory even for a batch of 2 images; use a smaller model, a "
+            f"smaller data.image_size or a lower federation.workers ({shortage})"
+        )
+
+    def _free_failed_step(self) -> None:
+        """Free all memory that a failed step has left: gradients, momentum, and PyTorch's cache."""
+        self.optimizer.clear_gradients()
+        self.optimizer.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
+    """Return contiguous copies on the CPU.
+
+    Args:
+        kind: what the tensors are, for the error message.
+        values: by name.
+
+    Raises:
+        TrainingError: one of them holds NaN or infinity.
+    """
+    if values:
+        # A float64 sum of float32 numbers cannot overflow: it is finite if and only if all are.
+        sums = torch.stack([value.sum(dtype=torch.float64) for value in values.values()])
+        for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
+            if not finite:
+                raise TrainingError(f"training diverged: {kind} {name} is no longer finite")
+    return {name: value.to("cpu", copy=True).contiguous() for name, value in values.items()}
+
+
+def weighted_sum(terms: Mapping[str, Term]) -> Tensor:
+    """Return the sum of weight * value over the terms, a scalar.
+
+    A weight of exactly 1 is not multiplied, so that adding the option of a weight keeps all bits.
+    """
+    parts = [
+        term.value
+        if isinstance(term.weight, float) and term.weight == 1
+        else term.value * term.weight
+        for term in terms.values()
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+class LossMeter:
+    """Means of loss terms over images, kept on the device so that no step waits for it."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._images = 0
+
+    def add(self, terms: Mapping[str, Term], rows: int) -> None:
+        """Add one batch of `rows` images, whose terms are means over the batch."""
+        self._images += rows
+        for name, term in terms.items():
+            value = term.value.detach().double() * rows
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def not_finite(self) -> str:
+        """Return, for instance, "ce is nan" for the first term that is not finite, or "".
+
+        Waits for the device.
+        """
+        means = self.means()
+        return next((f"{name} is {v}" for name, v in means.items() if not math.isfinite(v)), "")
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each term per image; waits for the device."""
+        return {name: float(total) / self._images for name, total in self._sums.items()}

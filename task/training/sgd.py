@@ -1,0 +1,71 @@
+"""Stochastic gradient descent whose momentum is reset in place for each client."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.sgd import sgd
+
+from task.config import Sgd
+
+
+class LocalSgd:
+    """PyTorch's SGD in its functional form, over the trainable parameters.
+
+    The arithmetic is that of `torch.optim.SGD`. That class imports PyTorch's compiler, which adds
+    four seconds to the start of each worker.
+
+    Args:
+        parameters: the trainable parameters.
+        settings: learning rate, momentum, weight decay and the largest gradient norm.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], settings: Sgd) -> None:
+        self._parameters = list(parameters)
+        self._settings = settings
+        # On a GPU one fused kernel saves launches. On a CPU it is no faster, and the plain form
+        # rounds exactly as the definition does.
+        self._fused = bool(self._parameters) and self._parameters[0].is_cuda
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop the momentum, so that every client starts a round without it."""
+        self._momentum: list[Tensor | None] = [None] * len(self._parameters)
+
+    def clear_gradients(self) -> None:
+        """Drop all gradients."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update every parameter that has a gradient, after clipping the gradients' common norm."""
+        if self._settings.max_gradient_norm is not None:
+            clip_grad_norm_(self._parameters, self._settings.max_gradient_norm)
+        at = [i for i, parameter in enumerate(self._parameters) if parameter.grad is not None]
+        parameters: list[Tensor] = [self._parameters[i] for i in at]
+        gradients = [value.grad for value in parameters if value.grad is not None]
+        momentum = [self._momentum[i] for i in at]
+        if (
+            self._fused and self._settings.momentum
+        ):  # the fused kernel needs a buffer for all or for none
+            momentum = [
+                torch.zeros_like(gradient) if buffer is None else buffer
+                for buffer, gradient in zip(momentum, gradients, strict=True)
+            ]
+        sgd(
+            parameters,
+            gradients,
+            momentum,
+            lr=self._settings.lr,
+            momentum=self._settings.momentum,
+            weight_decay=self._settings.weight_decay,
+            dampening=0,
+            nesterov=self._settings.nesterov,
+            maximize=False,
+            foreach=False,
+            fused=self._fused,
+        )
+        for i, buffer in zip(at, momentum, strict=True):
+            self._momentum[i] = buffer

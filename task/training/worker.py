@@ -1,0 +1,139 @@
+"""One process of an experiment: the data on its device, one model, one trainer."""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from task.config import LocalConfig, read_local_config
+from task.data.batches import DeviceImages
+from task.data.dataset import ImageDataset
+from task.data.federated import federate, federate_site
+from task.errors import ConfigError
+from task.methods.base import Tensors
+from task.seeding import derived_seed, torch_generator
+from task.site import Site
+from task.training.device import choose_device, prepare_process
+from task.training.evaluation import Metrics, Score, compute_metrics, evaluate
+from task.training.loop import LocalResult, LocalTrainer
+
+NOTHING: Tensors = MappingProxyType({})
+
+
+class Worker:
+    """Trains and evaluates any client of an experiment, one after another.
+
+    Built once per process: the images go to the device once, and the model and the optimizer are
+    reset in place for each client.
+
+    Args:
+        config: the experiment.
+        site: this machine's settings, if it is a client with its own data.
+
+    Raises:
+        ConfigError: the settings of data, clients and model contradict each other.
+        DataError: the data set cannot be read.
+        DeviceError: the configured device does not exist.
+    """
+
+    def __init__(self, config: LocalConfig, site: Site | None = None) -> None:
+        prepare_process()
+        self.config = config
+        self.device = choose_device(site.device if site else config.device)
+        self.data = federate(config) if site is None else federate_site(config, site)
+        self.images = DeviceImages(self.data.dataset, self.device)
+        self.method = config.local_method()
+        model = self.method.build(
+            build_model_for(config, self.data.dataset), torch_generator(config.seed, "method")
+        )
+        self.model = model.to(self.device).to(memory_format=torch.channels_last)
+        state = self.model.state_dict()
+        self._initial = {name: value.to("cpu", copy=True) for name, value in state.items()}
+
+    @functools.cached_property
+    def trainer(self) -> LocalTrainer:
+        """The trainer, built and compiled at its first use, since the server does not train."""
+        trainer = LocalTrainer(self.model, self.method, self.config)
+        trainer.compile(self.images)
+        return trainer
+
+    @property
+    def model_bytes(self) -> int:
+        """The size of the model's ``state_dict`` in bytes."""
+        return sum(value.nbytes for value in self._initial.values())
+
+    def train(
+        self,
+        weights: Tensors,
+        server_round: int,
+        client: int,
+        state: Tensors = NOTHING,
+        broadcast: Tensors = NOTHING,
+        deadline: float = math.inf,
+    ) -> LocalResult:
+        """Train one client, starting from the global weights; see `LocalTrainer.train`."""
+        prepare_process()
+        positions = self.images.index(self.data.clients[client].train)
+        return self.trainer.train(
+            weights, self.images, positions, server_round, client, state, broadcast, deadline
+        )
+
+    def validate(self, weights: Mapping[str, Tensor], clients: Sequence[int]) -> list[Score]:
+        """Return the score of the weights on each client's validation images."""
+        self._load(weights)
+        sets = [self.images.index(self.data.clients[client].validation) for client in clients]
+        return evaluate(self.model, self.images, sets)
+
+    def test(self, weights: Mapping[str, Tensor]) -> Metrics:
+        """Return every metric of the weights on the held-out test set."""
+        self._load(weights)
+        return compute_metrics(self.model, self.images, self.images.index(self.data.dataset.test))
+
+    def initial_weights(self) -> dict[str, Tensor]:
+        """Return the global weights before the first round, drawn from the experiment's seed."""
+        return {name: value.clone() for name, value in self._initial.items()}
+
+    def _load(self, weights: Mapping[str, Tensor]) -> None:
+        prepare_process()
+        self.model.load_state_dict(weights)
+
+
+def build_model_for(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
+    """Return the experiment's network for the images of a data set; see `build_model`."""
+    _, size, _, channels = dataset.images.shape
+    return build_model(config, size, channels, len(dataset.classes))
+
+
+def build_model(config: LocalConfig, size: int, channels: int, classes: int) -> nn.Module:
+    """Return the experiment's network with its initial weights, drawn from the seed.
+
+    Args:
+        config: the experiment.
+        size: height and width of the images, in pixels.
+        channels: of the images.
+        classes: the number of classes.
+
+    Raises:
+        ConfigError: the images are too small for the network.
+    """
+    settings = config.network()
+    if size < settings.least_image_size:
+        allowed = f"model {config.model['name']} needs {settings.least_image_size} pixels or more"
+        raise ConfigError("data.image_size", size, allowed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(config.seed, "model"))
+        return settings.build(channels, classes)
+
+
+@functools.lru_cache(maxsize=1)
+def shared_worker(experiment: str, site: Site | None = None) -> Worker:
+    """Return this process's worker for an experiment, built at the first call.
+
+    Args:
+        experiment: a `LocalConfig` as JSON.
+        site: as for `Worker`.
+    """
+    return Worker(read_local_config(experiment), site)

@@ -1,0 +1,52 @@
+"""The L2 norm of a client's update, and an update scaled down."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from task.methods.base import Tensors
+
+
+def update_norm(weights: Tensors, extra: Tensors, start: Tensors) -> float:
+    """Return the L2 norm of everything that a client sends, taken as one vector.
+
+    The vector holds ``weights - start`` for each floating-point tensor, then `extra`. Integers,
+    such as batch norm's counters, are left out. Computed in float64.
+
+    Args:
+        weights: the trained model, or a part of it, by name.
+        extra: what the method sends in addition, by name.
+        start: the weights that training started from, with at least the names of `weights`.
+    """
+    differences = (
+        value.double() - start[name].double()
+        for name, value in weights.items()
+        if value.is_floating_point()
+    )
+    return math.hypot(*map(l2_norm, differences), *map(l2_norm, extra.values()))
+
+
+def scale_update(
+    weights: Tensors, extra: Tensors, start: Tensors, scale: float
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return `weights` and `extra` with the update multiplied by `scale`.
+
+    Floating-point weights become ``start + scale * (weights - start)``; integers stay unchanged.
+
+    Args:
+        weights: the trained model, by name.
+        extra: what the method sends in addition, by name.
+        start: the weights that training started from, in the names and shapes of `weights`.
+        scale: in [0, 1].
+    """
+    scaled = {
+        name: start[name].lerp(value, scale) if value.is_floating_point() else value
+        for name, value in weights.items()
+    }
+    return scaled, {name: value * scale for name, value in extra.items()}
+
+
+def l2_norm(value: Tensor) -> float:
+    """Return the L2 norm of all numbers in a tensor, computed in float64."""
+    return float(torch.linalg.vector_norm(value.double()))

@@ -1,1 +1,0 @@
-"""Other simulators of federated learning at the work of the bare loop."""

@@ -1,1 +1,0 @@
-"""Federated averaging as Flower's quickstarts write it."""

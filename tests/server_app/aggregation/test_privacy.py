@@ -1,0 +1,126 @@
+"""The reported epsilon, compared with other accountants; and clipping on the clients."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
+from flwr.serverapp import RdpAccountant
+from flwr.supercore.privacy_accounting import (
+    GaussianPrivacyEvent,
+    NeighboringRelation,
+    PrivacyConfig,
+    SamplingMethod,
+)
+from safetensors.numpy import load_file
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
+from server_app.config.composition import compose_experiment
+from server_app.runs.records.record import read_record
+from task.errors import ConfigError
+from task.training.worker import Worker
+from tests.conftest import Train, rows, sha256
+
+DELTA = 1e-5
+CASES = [(0.5, 12), (1.0, 12), (2.0, 100), (8.0, 30)]
+PRIVATE = ("strategy=dp_fixed", "model.norm=group", "rounds=3")
+
+
+def epsilon_by_theorem_8(multiplier: float, rounds: int) -> float:
+    """Return epsilon at `DELTA` for sensitivity 1: Balle and Wang (ICML 2018), Theorem 8."""
+    deviation = multiplier / math.sqrt(rounds)
+
+    def beyond(epsilon: float) -> float:
+        first = norm.cdf(0.5 / deviation - epsilon * deviation)
+        second = norm.logcdf(-0.5 / deviation - epsilon * deviation)
+        return float(first - math.exp(epsilon + second) - DELTA)
+
+    return float(brentq(beyond, 0, 500))
+
+
+@pytest.mark.parametrize(("multiplier", "rounds"), CASES)
+def test_epsilon_is_that_of_other_accountants(multiplier: float, rounds: int) -> None:
+    ours = gaussian_epsilon(multiplier, rounds, DELTA)
+    numeric = PLDAccountant()
+    numeric.compose(GaussianDpEvent(multiplier), rounds)
+    assert ours == pytest.approx(numeric.get_epsilon(DELTA), rel=0.01)
+    assert ours == pytest.approx(epsilon_by_theorem_8(multiplier, rounds), rel=0.01)
+
+
+@pytest.mark.parametrize(("multiplier", "rounds"), CASES)
+def test_flowers_own_bound_is_above_it(multiplier: float, rounds: int) -> None:
+    config = PrivacyConfig(
+        target_delta=DELTA,
+        population_size=10,
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+        sampling_method=SamplingMethod.NO_AMPLIFICATION,
+    )
+    bound = RdpAccountant(config)
+    event = GaussianPrivacyEvent(multiplier, sample_size=10, population_size=10)
+    bound.compose(event, rounds)
+    ours = gaussian_epsilon(multiplier, rounds, DELTA)
+    assert ours < bound.get_privacy_spent().epsilon < 1.15 * ours
+
+
+def test_the_record_says_what_was_spent_after_each_round(train: Train) -> None:
+    directory = train(*PRIVATE, "strategy.noise_multiplier=2", "strategy.delta=1e-4")
+    spent = read_record(directory)["privacy"]
+    assert (spent["rounds"], spent["delta"]) == (3, 1e-4)
+    table = [row for row in rows(directory, "rounds.csv") if row["metric"] == "epsilon"]
+    expected = [gaussian_epsilon(2.0, at, 1e-4) for at in (1, 2, 3)]
+    assert [float(row["value"]) for row in table] == pytest.approx(expected)
+    assert spent["epsilon"] == pytest.approx(expected[-1])
+    assert any("without noise" in outside for outside in spent["outside"])
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["strategy=dp_adaptive"], "no accountant covers this strategy"),
+        (["strategy=dp_client_fixed"], "cannot see whether clients clip"),
+        (["strategy=dp_fixed", "strategy.noise_multiplier=0"], "epsilon is infinite"),
+    ],
+)
+def test_what_cannot_be_accounted_says_so(words: list[str], why: str) -> None:
+    spent = compose_experiment([*words, "model.norm=group"]).aggregation().privacy_spent(5)
+    assert spent["epsilon"] == "not accounted"
+    assert why in spent["why"]
+
+
+@pytest.mark.parametrize("strategy", ["dp_fixed", "dp_client_fixed"])
+def test_the_same_seed_gives_the_same_bits_and_another_other_noise(
+    train: Train, strategy: str
+) -> None:
+    words = ("rounds=1", "model.norm=group", f"strategy={strategy}")
+    first = sha256(train(*words))
+    assert sha256(train(*words)) == first
+    assert sha256(train(*words, "seed=1")) != first
+
+
+def test_without_privacy_nothing_is_claimed(train: Train) -> None:
+    assert "privacy" not in read_record(train("rounds=1"))
+
+
+@pytest.mark.parametrize("strategy", ["dp_fixed", "dp_adaptive", "dp_client_fixed"])
+def test_batch_norm_is_refused(strategy: str) -> None:
+    with pytest.raises(ConfigError, match=r"add model\.norm=group"):
+        compose_experiment([f"strategy={strategy}"])
+
+
+def test_clients_clip_their_updates(train: Train) -> None:
+    """With one client and no noise, the update's norm is the clipping norm; more without it."""
+    words = ("num_clients=1", "rounds=1", "model.norm=group", "partition=iid")
+    limit = ("strategy=dp_client_fixed", "strategy.noise_multiplier=0", "strategy.clipping_norm=")
+    start = Worker(compose_experiment([*words, "data.image_size=32"]).local()).initial_weights()
+
+    def moved(*strategy: str) -> float:
+        after = load_file(train(*words, *strategy) / "model.safetensors")
+        return math.sqrt(sum(np.square(after[k] - v.numpy()).sum() for k, v in start.items()))
+
+    free = moved()
+    assert free > 0.2
+    assert moved(*limit[:2], f"{limit[2]}0.1") == pytest.approx(0.1, rel=1e-3)
+    assert moved(*limit[:2], f"{limit[2]}100") == pytest.approx(free, rel=1e-5)

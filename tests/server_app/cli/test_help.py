@@ -1,0 +1,37 @@
+"""The help of each command: plain text, and at once."""
+
+import subprocess
+import sys
+
+import pytest
+import typer.core
+from typer.testing import CliRunner
+
+from server_app.cli.main import application
+
+COMMANDS = [
+    "train", "sweep", "report", "analyse", "papers", "data", "predict", "export", "deploy",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_plain_text(command: str) -> None:
+    shown = CliRunner().invoke(application, [command, "--help"], prog_name="univarfl").output
+    assert shown.startswith(f"Usage: univarfl {command}")
+    assert "\\[" not in shown
+
+
+def test_typers_private_switch_for_plain_help_is_still_there() -> None:
+    """If this fails, Typer has changed what `server_app.cli.plain_help` sets."""
+    assert typer.core.HAS_RICH is False
+    assert "[required]" in CliRunner().invoke(application, ["export", "--help"]).output
+
+
+def test_help_imports_neither_hydra_nor_torch_nor_flower() -> None:
+    code = (
+        "import sys\n"
+        "from server_app.cli.main import application\n"
+        "application(['train', '--help'], standalone_mode=False)\n"
+        "assert not {'flwr', 'hydra', 'pydantic', 'torch'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

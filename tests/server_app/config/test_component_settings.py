@@ -1,0 +1,77 @@
+"""Every setting of every component is refused outside its range, by its own name."""
+
+import pytest
+
+from server_app.config.composition import compose_experiment
+from task.errors import ConfigError
+
+SETTINGS = {
+    "strategy=dp_adaptive model.norm=group": {
+        "strategy.initial_clipping_norm=0": "must be above 0",
+        "strategy.target_quantile=1.5": "must be from 0 to 1",
+        "strategy.clipped_count_deviation=0": "must be above 0, or null",
+        "strategy.noise_multiplier=-1": "must be at least 0",
+    },
+    "strategy=dp_fixed model.norm=group": {
+        "strategy.clipping_norm=0": "must be above 0",
+        "strategy.delta=1": "must be above 0 and below 1",
+        "strategy.delta=0.2": "must be below 1 / num_clients, here 1 / 10",
+    },
+    "strategy=dp_client_fixed model.norm=group": {"strategy.clipping_norm=0": "must be above 0"},
+    "strategy=krum": {"strategy.num_malicious=-1": "must be at least 0"},
+    "strategy=multikrum": {
+        "strategy.selected=0": "must be at least 1, or null for all but num_malicious"
+    },
+    "strategy=fedadam": {
+        "strategy.server_lr=0": "must be above 0",
+        "strategy.beta_1=1": "must be from 0 to below 1",
+    },
+    "strategy=fedavgm": {
+        "strategy.server_lr=0": "must be above 0",
+        "strategy.server_momentum=1": "must be from 0 to below 1",
+    },
+    "strategy=fedtrimmedavg": {"strategy.trimmed=0.5": "must be from 0 to below 0.5"},
+    "guard=drop": {
+        "guard.times_median=1": "must be above 1",
+        "guard.most_images=0": "must be 1 or more",
+    },
+    "augmentation=crop_flip": {"augmentation.padding=-1": "must be at least 0"},
+    "partition=dirichlet": {"partition.alpha=0": "must be above 0"},
+    "partition=pathological": {"partition.classes_per_client=0": "must be at least 1"},
+    "data=folder": {"data.test_share=1.5": "must be from 0 to 1"},
+    "data=hub data.repo=a/b": {"data.test_share=-1": "must be from 0 to 1"},
+    "model=cnn": {"model.features=0": "must be at least 1"},
+    "method=fedalign model=resnet56": {
+        "method.alignment_weight=-1": "must be at least 0",
+        "method.width=0": "must be above 0 and at most 1",
+        "method.power_iterations=0": "must be at least 1",
+        "method.max_gradient_norm=0": "must be above 0",
+    },
+    "method=feddyn": {"method.dynamic_weight=-1": "must be at least 0"},
+    "method=fedprox": {"method.proximal_weight=-1": "must be at least 0"},
+    "method=feduv": {
+        "method.uniformity_weight=-1": "must be at least 0",
+        "method.deviation_weight=-1": "must be at least 0, or null for classes / 4",
+    },
+    "method=gradaug model=resnet56": {
+        "method.distillation_weight=-1": "must be at least 0",
+        "method.subnetworks=0": "must be at least 1",
+        "method.least_width=2": "must be above 0 and at most 1",
+    },
+    "method=mixup": {"method.mixing_concentration=-1": "must be at least 0"},
+    "method=moon": {"method.contrastive_weight=-1": "must be at least 0"},
+    "method=stochdepth model=resnet56": {"method.keep_rate=0": "must be above 0 and at most 1"},
+    "method=univarfl": {"method.variance_weight=-1": "must be at least 0, or null for classes / 4"},
+}
+
+
+@pytest.mark.parametrize(
+    ("component", "word", "allowed"),
+    [(of, word, said) for of, words in SETTINGS.items() for word, said in words.items()],
+)
+def test_it_is_refused(component: str, word: str, allowed: str) -> None:
+    key, _, _ = word.partition("=")
+    with pytest.raises(ConfigError) as caught:
+        compose_experiment([*component.split(), word])
+    assert caught.value.key == key
+    assert caught.value.allowed == allowed

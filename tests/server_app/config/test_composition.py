@@ -1,0 +1,232 @@
+"""From words to a checked experiment, or to one line that says what is wrong."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
+from task.errors import ConfigError
+from tests.conftest import model_for, norm_for
+
+METHODS = ", ".join(choices()["method"])
+MODELS = ", ".join(choices()["model"])
+DATA = ", ".join(choices()["data"])
+STRATEGIES = ", ".join(choices()["strategy"])
+SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
+NEEDS = {"data=hub": ["data.repo=OWNER/NAME"], "partition=sites": SITES}
+
+
+@pytest.mark.parametrize(
+    "word", [f"{group}={name}" for group, names in choices().items() for name in names]
+)
+def test_every_choice_composes(word: str) -> None:
+    assert compose_experiment([word, *needs(word)])
+
+
+def needs(word: str) -> list[str]:
+    """What a choice needs beside it."""
+    group, _, name = word.partition("=")
+    if group == "method":
+        return model_for(name)
+    return norm_for(name) if group == "strategy" else NEEDS.get(word, [])
+
+
+def test_methods_combine_in_any_order_under_one_name() -> None:
+    one, other = (
+        compose_experiment([f"method={words}", "method.proximal_weight=0.2"])
+        for words in ("univarfl+fedprox", "fedprox+univarfl")
+    )
+    assert one == other
+    assert one.method["name"] == "fedprox+univarfl"
+    assert one.method["proximal_weight"] == 0.2
+    assert one.method["energy_weight"] == 0.5
+    spaced = compose_experiment(["method='univarfl + fedprox'", "method.proximal_weight=0.2"])
+    assert spaced == one
+
+
+def test_the_last_method_wins() -> None:
+    words = ["method=fedprox+univarfl", "method=moon"]
+    assert compose_experiment(words) == compose_experiment(["method=moon"])
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    experiment = compose_experiment([])
+    shown = experiment.model_dump(
+        include={"alpha", "rho", "rounds", "num_clients", "local_epochs", "batch_size", "seed"}
+    )
+    assert shown == {
+        "alpha": 0.3, "rho": 1.0, "rounds": 12, "num_clients": 10, "local_epochs": 5,
+        "batch_size": 32, "seed": 0,
+    }  # fmt: skip
+    assert (experiment.data["name"], experiment.method["name"]) == ("digits", "univarfl")
+
+
+def test_what_is_typed_wins_over_what_a_data_set_brings() -> None:
+    experiment = compose_experiment(["data=digits", "num_clients=3", "partition=iid", "alpha=2"])
+    assert (experiment.num_clients, experiment.partition["name"]) == (3, "iid")
+    assert compose_experiment(["alpha=2"]).partition["alpha"] == 2
+
+
+def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
+    told = compose_experiment(["output_dir=/somewhere"]).local().model_dump()
+    assert not {"output_dir", "rho", "rounds", "strategy", "federation", "engine"} & told.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("method=foo", f"method=foo: choose one of {METHODS}, or join several by +"),
+        ("data=foo", f"data=foo: choose one of {DATA}"),
+        ("roundz=3", "roundz=3: unknown key; did you mean rounds?"),
+        (
+            "optim.nesterov=true optim.momentum=0",
+            "optim.nesterov=True: needs optim.momentum above 0",
+        ),
+        (
+            "method=stochdepth model=resnet56 runtime=compiled",
+            (
+                "runtime.compiled=True: method=stochdepth changes the network with each batch, and "
+                "every variant would be compiled again; leave it out"
+            ),
+        ),
+        ("xyzzy=3", "xyzzy=3: unknown key; 'univarfl train --help' lists the keys"),
+        ("+foo=1", "foo=1: unknown key"),
+        (
+            "method.mu=1",
+            (
+                "method.mu=1: unknown key; method=univarfl has energy_weight, variance_weight, "
+                "energy_eps"
+            ),
+        ),
+        (
+            "method=fedavg method.energy_weight=1",
+            "method.energy_weight=1: unknown key; method=fedavg has no settings",
+        ),
+        (
+            "optim.foo=1",
+            (
+                "optim.foo=1: unknown key; optim has lr, momentum, weight_decay, nesterov, "
+                "max_gradient_norm"
+            ),
+        ),
+        ("+method.foo=1", "method.foo=1: unknown key"),
+        ("method.name=os", f"method.name=os: choose one of {METHODS}"),
+        ("model.name=../cnn", f"model.name=../cnn: choose one of {MODELS}"),
+        ("method.name=base", f"method.name=base: choose one of {METHODS}"),
+        ("model.name=layers", f"model.name=layers: choose one of {MODELS}"),
+        ("method=moon+foo", f"method=moon+foo: choose one of {METHODS}, or join several by +"),
+        ("method=moon+moon", "method=moon+moon: names a method twice"),
+        ("method=moon+", f"method=moon+: choose one of {METHODS}, or join several by +"),
+        ("method=++", f"method=++: choose one of {METHODS}, or join several by +"),
+        ("method=null", f"method=null: choose one of {METHODS}, or join several by +"),
+        (
+            "method=[moon,fedprox]",
+            f"method=[moon,fedprox]: choose one of {METHODS}, or join several by +",
+        ),
+        (
+            "method=moon+fedavg",
+            "method=fedavg+moon: every method extends fedavg already; leave it out",
+        ),
+        (
+            "method=scaffold+feddyn",
+            (
+                "method=feddyn+scaffold: more than one of them corrects the server's weights; "
+                "choose one"
+            ),
+        ),
+        (
+            "method=univarfl+feduv",
+            "method=feduv+univarfl: they share the term l_v; choose one of them",
+        ),
+        ("method=moon+fedprox method.temperature=0", "method.temperature=0.0: must be above 0"),
+        (
+            "method=moon+fedprox method.foo=1",
+            (
+                "method.foo=1: unknown key; method=fedprox+moon has proximal_weight, "
+                "contrastive_weight, temperature"
+            ),
+        ),
+        ("model.norm=layer", "model.norm=layer: must be 'batch' or 'group'"),
+        (
+            "model.norm=group model.features=100",
+            "model.features=100: must be a multiple of 8 with model.norm=group",
+        ),
+        (
+            "strategy.name=foo",
+            f"strategy.name=foo: choose one of {STRATEGIES}",
+        ),
+        ("alpha=0", "alpha=0: must be greater than 0"),
+        ("alpha=-1", "alpha=-1: must be greater than 0"),
+        ("alpha=nan", "alpha=nan: must be a finite number"),
+        ("alpha=abc", "alpha=abc: must be a valid number"),
+        ("alpha=true", "alpha=True: must be a valid number"),
+        ("rho=0", "rho=0: must be greater than 0"),
+        ("rho=1.01", "rho=1.01: must be less than or equal to 1"),
+        ("rounds=0", "rounds=0: must be greater than or equal to 1"),
+        ("rounds=1.5", "rounds=1.5: must be a valid integer"),
+        ("rounds=null", "rounds=None: must be a valid integer"),
+        ("batch_size=1", "batch_size=1: must be greater than or equal to 2"),
+        ("seed=-1", "seed=-1: must be greater than or equal to 0"),
+        ("seed=0,1", "seed=0,1: must be one value, not several"),
+        ("device=gpu", "device=gpu: must be 'auto', 'cpu' or 'cuda'"),
+        ("method.energy_weight=-1", "method.energy_weight=-1.0: must be at least 0"),
+        (
+            "method.energy_eps=0",
+            "method.energy_eps=0.0: must be above 0, or null for the default of the network",
+        ),
+        ("method.energy_eps=x", "method.energy_eps=x: must be a valid number"),
+        ("data.image_size=4", "data.image_size=4: must be from 8 to 1024"),
+        (
+            "partition.min_images=2",
+            (
+                "partition.min_images=2: must be at least 3: two images to train on and one for "
+                "validation"
+            ),
+        ),
+        (
+            "partition=sites partition.names=null",
+            "partition.names=None: must be a list, as in [a,b]",
+        ),
+        (
+            "partition=sites partition.names=[true]",
+            "partition.names.0=True: must be text; put numbers, true, false and null in quotes",
+        ),
+        ("strategy.weighting=x", "strategy.weighting=x: must be 'examples' or 'uniform'"),
+        ("optim.lr=0", "optim.lr=0: must be greater than 0"),
+        ("federation.workers=0", "federation.workers=0: must be greater than or equal to 1"),
+        (
+            "run_id=../x",
+            (
+                "run_id=../x: must be letters, digits, '.', '_', '+' and '-', and begin with a "
+                "letter or digit"
+            ),
+        ),
+        ("rounds", "override=rounds: cannot be read; write key=value, as in alpha=0.05"),
+        (
+            "'rounds=[1'",
+            (
+                "override=rounds=[1: cannot be read; leave no space after a comma, or quote the "
+                "whole word; quote a name with a space separately, as in "
+                "data.classes=['a b','c']"
+            ),
+        ),
+    ],
+)
+def test_bad_input_is_one_line_with_key_value_and_what_is_allowed(words: str, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose_experiment(shlex.split(words))
+    assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    "path", ["/a/Pr\u00fcfung", "/a/x(1)", "/a/with space, and=more", "/a/it's"]
+)
+def test_a_path_is_taken_as_it_is_typed(path: str) -> None:
+    assert compose_experiment(["data=folder", f"data.root={path}"]).data["root"] == path
+
+
+def test_a_path_may_begin_at_home() -> None:
+    root = compose_experiment(["data=folder", "data.root=~/images"]).data["root"]
+    assert root == str(Path.home() / "images")

@@ -1,0 +1,86 @@
+"""What travels from the command to the ServerApp, and from the ServerApp to a client."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
+from server_app.config.experiment import read_experiment
+from server_app.config.resuming import recorded_words, whole_words
+from server_app.config.run_config import from_run_config, to_run_config, to_toml
+from task.config import read_local_config
+from task.errors import ConfigError
+
+
+def test_the_server_reads_the_experiment_and_composes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["data=folder", 'data.root=/a/Pr\u00fcfung \U0001f600 "it\'s"', "alpha=2"]
+    experiment = compose_experiment(words).placed(tmp_path / "run")
+    document = to_toml(to_run_config(experiment, words))
+    monkeypatch.setattr("server_app.config.composition.compose", None)  # Hydra's
+    assert from_run_config(tomllib.loads(document)) == (experiment, words)
+
+
+@pytest.mark.parametrize("name", choices()["experiment"])
+def test_json_keeps_every_value_and_type(name: str) -> None:
+    experiment = compose_experiment([f"experiment={name}", "data.root=/images"])
+    again = read_experiment(experiment.model_dump_json())
+    assert repr(again.model_dump()) == repr(experiment.model_dump())
+
+
+def test_words_typed_for_flwr_run_are_composed_by_the_server() -> None:
+    experiment, words = from_run_config({"experiment": "", "overrides": "alpha=2 seed=1"})
+    assert (experiment.alpha, experiment.seed, words) == (2, 1, ["alpha=2", "seed=1"])
+    with pytest.raises(ConfigError, match="overrides='alpha: cannot be split into words"):
+        from_run_config({"overrides": "'alpha"})
+
+
+def test_the_recorded_words_compose_the_same_experiment_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["data=folder", "data.root=images"]
+    experiment = compose_experiment(words).placed(tmp_path / "it's" / "run")
+    monkeypatch.chdir("/")
+    assert compose_experiment(recorded_words(words, experiment)) == experiment
+
+
+def test_an_experiment_is_placed_without_composing_it_again(tmp_path: Path) -> None:
+    experiment = compose_experiment([])
+    placed = experiment.placed(tmp_path / "run", resume=True)
+    assert (placed.output_dir, placed.run_id) == (str(tmp_path), "run")
+    assert placed.resume == str(tmp_path / "run")
+    assert placed.source() is experiment.source()
+    assert whole_words(["alpha=1"]) == ["alpha=1"]
+
+
+def test_components_are_built_once_and_the_method_each_time() -> None:
+    experiment = compose_experiment([])
+    assert experiment.aggregation() is experiment.aggregation()
+    assert experiment.local().partitioner() is experiment.local().partitioner()
+    assert experiment.local_method() is not experiment.local_method()
+
+
+def test_a_process_parses_the_settings_of_local_training_once() -> None:
+    text = compose_experiment([]).local().model_dump_json()
+    assert read_local_config(text) is read_local_config(text)
+    with pytest.raises(ConfigError, match="alpha=1: unknown key"):
+        read_local_config('{"alpha": 1, ' + text[1:])
+
+
+@pytest.mark.parametrize("words", [["alpha=-1"], ["hydra.run.dir=/x"], ["method=nosuch"]])
+def test_a_wrong_word_is_refused_before_torch_and_flower_are_imported(words: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from server_app.cli.main import main\n"
+        f"sys.argv = ['univarfl', 'train', *{words}]\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert end.code == 2\n"
+        "assert not {'torch', 'flwr', 'ray'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,98 @@
+"""Flower's undocumented interfaces that we use; a failure here names the one that has changed."""
+
+import ast
+import inspect
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import flwr
+import pytest
+from flwr.app import Message, RecordDict
+from flwr.common import constant
+from flwr.supercore.error.base import ApiErrorCode
+from flwr.supercore.error.catalog import API_ERROR_MAP
+
+from server_app.flower import internals, output
+from server_app.flower.programs import environment
+
+ROOT = Path(__file__).parents[3]
+FLOWER = Path(inspect.getfile(flwr)).parent
+PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
+ALLOWED = {  # and nowhere else
+    "server_app/flower/internals.py",
+    "client_app/registration.py",  # the keys of the simulation's node config; imports no server
+}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def test_no_other_file_uses_what_flower_does_not_document() -> None:
+    users = set()
+    for package in ("client_app", "server_app", "task"):
+        for path in (ROOT / package).rglob("*.py"):
+            modules = [name for name in imports_of(path) if name.split(".")[0] == "flwr"]
+            private = [name for name in modules if not name.startswith(PUBLIC)]
+            if private or '__dict__["_' in path.read_text():
+                users.add(path.relative_to(ROOT).as_posix())
+    assert users == ALLOWED
+
+
+def test_the_task_identity_is_the_sender_of_new_messages() -> None:
+    internals.set_task_identity(5)
+    metadata = Message(RecordDict(), 7, "train").metadata
+    assert (metadata.run_id, metadata.src_node_id) == (5, constant.SUPERLINK_NODE_ID)
+    internals.set_task_identity(1)
+
+
+def test_a_message_id_can_be_set_and_a_reply_names_it() -> None:
+    internals.set_task_identity(1)
+    message = Message(RecordDict(), 7, "train")
+    internals.set_message_id(message, "an id")
+    assert message.metadata.message_id == "an id"
+    assert Message(RecordDict(), reply_to=message).metadata.reply_to_message_id == "an id"
+
+
+def test_the_reply_for_an_unknown_message() -> None:
+    reply = internals.unavailable_reply("an id", 1)
+    assert reply.metadata.reply_to_message_id == "an id"
+    assert reply.error.code == internals.ErrorCode.MESSAGE_UNAVAILABLE
+
+
+def test_an_empty_run() -> None:
+    assert internals.Run.create_empty(1).run_id == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["UNKNOWN", "CLIENT_APP_RAISED_EXCEPTION", "MESSAGE_UNAVAILABLE", "NODE_UNAVAILABLE"]
+)
+def test_the_error_codes(name: str) -> None:
+    assert isinstance(getattr(internals.ErrorCode, name), int)
+
+
+def test_the_keys_of_a_simulated_nodes_config() -> None:
+    assert (internals.PARTITION_ID_KEY, internals.NUM_PARTITIONS_KEY) == (
+        "partition-id", "num-partitions",
+    )  # fmt: skip
+
+
+def test_the_texts_that_flowers_programs_print() -> None:
+    used = API_ERROR_MAP[ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE]
+    assert used.public_message.startswith(output.KEY_IN_USE)
+    assert f"code: {int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)}" == output.UNKNOWN_KEY
+    source = (FLOWER / "supernode" / "start_client_internal.py").read_text()
+    assert f'"{output.NODE_ACTIVATED} %s"' in source
+
+
+def test_the_environment_variables_that_flowers_programs_read(tmp_path: Path) -> None:
+    names = {name for name in environment(tmp_path) if name.startswith("FLWR_")}
+    names -= os.environ.keys()
+    assert len(names) == 4
+    sources = "".join(path.read_text() for path in FLOWER.rglob("*.py"))
+    assert {name for name in names if f'"{name}"' not in sources} == set()

@@ -1,0 +1,209 @@
+"""Sites that are absent, leave, come back, are late or too few: the real apps, in this process."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, Message, MessageType, RecordDict
+
+from client_app.app import app as client_app
+from server_app.app import app as server_app
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.rounds.errors import RunFailedError
+from server_app.runs.records.record import read_record
+from task.protocol.base import Packed
+from tests.conftest import rows, sha256
+from tests.task.data import making
+
+NAMES = ("east", "north", "south")
+WORDS = [
+    "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "local_epochs=1", "rounds=4",
+    "partition=sites", f"partition.names=[{','.join(NAMES)}]", "watch.tensorboard=false",
+]  # fmt: skip
+Absent = Callable[[str, int], bool]
+
+
+class Sites(InProcessGrid):
+    """Sites in this process, some of them away in some rounds, or slow to answer.
+
+    Args:
+        root: holds a directory for each.
+        names: what they call themselves.
+        away: whether a site is away when a round begins; round 0 is the registration.
+        slow: whether a site's reply in a round is there only in the next one.
+    """
+
+    def __init__(self, root: Path, names: Iterable[str], away: Absent, slow: Absent) -> None:
+        names = list(names)
+        super().__init__(client_app, len(names))
+        self.away, self.slow, self.round = away, slow, 0
+        self.held: dict[str, int] = {}
+        self.name_of = dict(zip(self._contexts, names, strict=True))
+        for node_id, name in self.name_of.items():
+            self._contexts[node_id].node_config = {
+                "site": name, "data-dir": str(root / name), "memory-dir": str(root / f"{name}.mem"),
+            }  # fmt: skip
+
+    def get_node_ids(self) -> Iterable[int]:
+        return {node for node, name in self.name_of.items() if not self.away(name, self.round)}
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        ids = list(super().push_messages(messages))
+        for message in messages:
+            asked = json.loads(Packed.of(message.content).header)
+            if message.metadata.message_type == MessageType.TRAIN and self.slow(
+                self.name_of[message.metadata.dst_node_id], asked["round"]
+            ):
+                self.held[message.metadata.message_id] = self.round
+            if message.metadata.message_type == MessageType.EVALUATE:
+                self.round = asked["round"] + 1
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        there = [one for one in message_ids if self.held.get(one, -1) in (-1, self.round - 1)]
+        return super().pull_messages(there) if there else []
+
+
+def never(name: str, server_round: int) -> bool:
+    return False
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return making.tree(
+        tmp_path_factory.mktemp("sites"),
+        [f"{name}/{label}" for name in (*NAMES, "west") for label in ("cat", "dog")], 8,
+    )  # fmt: skip
+
+
+class Run:
+    """One run's end."""
+
+    def __init__(self, images: Path, place: Path) -> None:
+        self.images, self.place = images, place
+
+    def __call__(
+        self, *words: str, away: Absent = never, slow: Absent = never,
+        names: Iterable[str] = NAMES,
+    ) -> Path:  # fmt: skip
+        grid = Sites(self.images, names, away, slow)
+        words = (*WORDS, f"output_dir={self.place}", *words)
+        if words[-1].startswith("resume="):
+            words = words[-1:]
+        config: dict[str, bool | float | int | str] = {"overrides": shlex.join(words)}
+        context = Context(1, 0, {}, RecordDict(), config)
+        server_app(grid=grid, context=context)
+        return max(self.place.iterdir(), key=lambda path: path.stat().st_mtime)
+
+
+@pytest.fixture
+def run(images: Path, tmp_path: Path) -> Run:
+    (tmp_path / "runs").mkdir()
+    return Run(images, tmp_path / "runs")
+
+
+def failures(directory: Path) -> list[tuple[str, str, str]]:
+    return [
+        (row["round"], row["site"], row["reason"])
+        for row in rows(directory, "clients.csv")
+        if row["status"] != "ok"
+    ]
+
+
+def events(directory: Path) -> list[tuple[str, str, str]]:
+    return [
+        (e["round"], e["site"], e["event"].split(":")[0]) for e in rows(directory, "events.csv")
+    ]
+
+
+ABSENT = "absent: its SuperNode is not connected"
+
+
+def test_one_that_leaves_is_left_out_and_sampled_again_when_it_is_back(run: Run) -> None:
+    directory = run(away=lambda name, at: name == "north" and at in (2, 3))
+    assert failures(directory) == [("2", "north", ABSENT), ("3", "north", ABSENT)]
+    assert events(directory) == [("2", "north", "left"), ("4", "north", "came back")]
+    assert read_record(directory)["status"] == "completed"
+
+
+def test_one_that_was_absent_at_first_joins_later_and_counts_with_its_images(run: Run) -> None:
+    absent: Absent = lambda name, at: name == "south" and at < 2  # noqa: E731
+    directory = run("federation.join_timeout=8", away=absent)
+    assert failures(directory) == [("1", "south", ABSENT)]
+    assert events(directory) == [("0", "south", "absent"), ("2", "south", "joined")]
+    last = [row for row in rows(directory, "clients.csv") if row["round"] == "4"]
+    assert {row["examples"] for row in last} == {"14"}
+
+
+def test_a_late_reply_is_dropped_and_named(run: Run) -> None:
+    late: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
+    directory = run("federation.round_timeout=10", slow=late)
+    assert failures(directory) == [("2", "east", "no answer before the round's timeout")]
+    (event,) = rows(directory, "events.csv")
+    assert (event["round"], event["site"]) == ("3", "east")
+    assert event["event"] == "late: its model of round 2 came after the deadline and was dropped"
+
+
+def test_a_round_waits_until_as_many_as_its_quorum_are_there(run: Run) -> None:
+    asked: list[int] = []
+
+    def away_for_a_while(name: str, at: int) -> bool:
+        asked.append(at)
+        return name == "north" and at == 2 and asked.count(2) < 12
+
+    directory = run("federation.quorum=1.0", away=away_for_a_while)
+    assert failures(directory) == []
+    assert sha256(directory) == sha256(run())
+
+
+def test_below_the_quorum_those_who_are_missing_are_asked_again(run: Run) -> None:
+    asked: list[str] = []
+
+    def slow_once(name: str, at: int) -> bool:
+        if at == 2:
+            asked.append(name)
+        return at == 2 and name == "east" and asked.count("east") == 1
+
+    words = ["federation.quorum=1.0", "federation.round_timeout=5", "federation.attempts=9"]
+    directory = run(*words, slow=slow_once)
+    assert failures(directory) == []
+    assert ("2", "", "below the quorum") in events(directory)
+    assert sha256(directory) == sha256(run())
+
+
+def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run: Run) -> None:
+    words = ["federation.quorum=1.0", "federation.join_timeout=5", "federation.attempts=1"]
+    with pytest.raises(RunFailedError, match=r"round 3: 2 of 3 clients, and the quorum is 3"):
+        run(*words, "run_id=ended", away=lambda name, at: name == "north" and at == 3)
+    ended = run.place / "ended"
+    assert read_record(ended)["status"] == "failed"
+    assert [event for _, _, event in events(ended)] == ["left", "below the quorum", "the run ended"]
+    assert run(f"resume={ended}") == ended
+    assert sha256(ended) == sha256(run())
+
+
+def test_one_that_is_not_listed_is_ignored(run: Run) -> None:
+    directory = run("rounds=1", names=(*NAMES, "west"))
+    assert [event[1:] for event in events(directory)] == [("west", "ignored")]
+    assert len(rows(directory, "clients.csv")) == 3
+
+
+def test_a_second_one_of_the_same_name_that_comes_later_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Doubled(Sites):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words)
+            first, *_, last = self._contexts
+            self._contexts[last].node_config = self._contexts[first].node_config
+
+    monkeypatch.setattr(sys.modules[__name__], "Sites", Doubled)
+    directory = run(names=(*NAMES, "west"), away=lambda name, at: name == "west" and at < 2)
+    (refused,) = rows(directory, "events.csv")
+    assert refused["event"] == "refused: two SuperNodes use the name east"
+    assert failures(directory) == []

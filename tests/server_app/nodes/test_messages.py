@@ -1,0 +1,159 @@
+"""Replies to something else, lost workers, and replies that come too late."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
+
+from client_app.app import app as client_app
+from client_app.messages import read_request, write_reply
+from server_app.config.composition import compose_experiment
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.late_replies import LateReplies
+from server_app.nodes.manager import read_registration
+from server_app.nodes.messages import Exchange, Failure, Letter, RecordWriter
+from server_app.nodes.registration import NodeInfo
+from server_app.rounds.errors import WorkerLostError
+from task.fingerprint import fingerprint
+from task.protocol.messages import (
+    FORGET,
+    REGISTER,
+    TRAIN,
+    ForgetRequest,
+    RegistrationReply,
+    RegistrationRequest,
+    TrainRequest,
+)
+from task.protocol.tensors import PackedTensors
+
+EXPERIMENT = compose_experiment(["num_clients=2"]).local().model_dump_json()
+RAYS = "<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly'>"
+
+
+class Failing(InProcessGrid):
+    """A grid whose every reply is an error with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(client_app, 1)
+        self.reason = reason
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return [
+            Message(Error(0, self.reason), reply_to=message)
+            for name, message in self._sent.items()
+            if name in set(message_ids)
+        ]
+
+
+def replies(grid: InProcessGrid, simulated: bool) -> Sequence[RegistrationReply | Failure]:
+    (node,) = grid.get_node_ids()
+    request = RegistrationRequest(
+        run="run", experiment=EXPERIMENT, fingerprint=fingerprint(), round=1
+    )
+    return Exchange(grid, REGISTER, [Letter(node, request)], 60, simulated).replies()
+
+
+def test_a_worker_that_ray_has_lost_ends_the_run() -> None:
+    with pytest.raises(WorkerLostError, match=r"a worker's process has ended \(ActorDiedError\)"):
+        replies(Failing(RAYS), simulated=True)
+
+
+@pytest.mark.parametrize(("reason", "simulated"), [(RAYS, False), ("ValueError: x", True)])
+def test_any_other_error_is_one_failed_reply(reason: str, simulated: bool) -> None:
+    (reply,) = replies(Failing(reason), simulated)
+    assert isinstance(reply, Failure)
+    assert reply.reason.startswith("the worker failed: ")
+
+
+@pytest.mark.parametrize("name", ["run", "round", "attempt", "fingerprint"])
+def test_a_reply_to_something_else_is_a_failure(name: str) -> None:
+    other = ClientApp()
+    wrong = {"run": "other", "round": 7, "attempt": 2, "fingerprint": "0" * 64}
+
+    @other.query()
+    def answer(message: Message, context: Context) -> Message:
+        request = read_request(REGISTER, message)
+        own = read_registration(client_app(message, context))
+        assert own.round == request.round
+        return write_reply(own.model_copy(update={name: wrong[name]}), message)
+
+    (reply,) = replies(InProcessGrid(other, 1), simulated=True)
+    assert isinstance(reply, Failure)
+    assert f"its reply is for another {name}" in reply.reason
+
+
+def test_a_reply_that_answers_is_returned() -> None:
+    (reply,) = replies(InProcessGrid(client_app, 1), simulated=True)
+    assert isinstance(reply, RegistrationReply)
+    assert reply.device == "cpu"
+
+
+class Slow(InProcessGrid):
+    """A grid whose worker takes a moment for every reply."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        found = list(super().pull_messages(message_ids))
+        time.sleep(0.05)
+        return found
+
+
+def forget_letters(grid: InProcessGrid) -> list[Letter[ForgetRequest]]:
+    request = ForgetRequest(run="run", experiment=EXPERIMENT, fingerprint=fingerprint())
+    return [Letter(node_id, request) for node_id in sorted(grid.get_node_ids())]
+
+
+def units(count: int, name: Callable[[int], str]) -> list[WorkUnit]:
+    return [
+        WorkUnit(NodeInfo(1000 + i, i, "cpu", "process", "", site=name(i)), [i])
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("site", "named"), [("ward", True), ("", False)])
+def test_a_reply_that_was_pulled_after_the_deadline_is_named_late(site: str, named: bool) -> None:
+    """The reply is off the grid when the round ends, so that nobody can pull it again."""
+    grid = Slow(client_app, 1)
+    exchange = Exchange(grid, FORGET, forget_letters(grid), 0.01)
+    (reply,) = exchange.replies()
+    assert reply == Failure("no answer before the round's timeout")
+    notes: list[tuple[str, str]] = []
+    late = LateReplies(grid, lambda site, what: notes.append((site, what)))
+    late.expect(exchange, units(1, lambda _: site), "model of round 3")
+    late.drop_arrived()
+    expected = ("ward", "late: its model of round 3 came after the deadline and was dropped")
+    assert notes == ([expected] if named else [])
+
+
+def test_a_reply_that_arrives_in_a_later_round_is_named_late() -> None:
+    grid = InProcessGrid(client_app, 2)
+    exchange = Exchange(grid, FORGET, forget_letters(grid), -1.0)
+    assert all(isinstance(reply, Failure) for reply in exchange.replies())
+    notes: list[str] = []
+    late = LateReplies(grid, lambda site, what: notes.append(site))
+    late.expect(exchange, units(2, lambda i: f"ward {i}"), "model of round 3")
+    while len(notes) < 2:
+        late.drop_arrived()
+    assert sorted(notes) == ["ward 0", "ward 1"]
+
+
+def test_the_requests_of_a_round_share_the_record_with_the_weights() -> None:
+    weights = PackedTensors(b"weights")
+    writer = RecordWriter()
+    first, second = (
+        writer.message(
+            TRAIN,
+            Letter(
+                node,
+                TrainRequest(
+                    run="run", experiment="{}", fingerprint=fingerprint(), clients=[node],
+                    accepted=[0], shares=[], weights=weights,
+                ),
+            ),
+        )
+        for node in (1, 2)
+    )  # fmt: skip
+    assert first.content["weights"] is second.content["weights"]
+    assert first.content["header"] is not second.content["header"]

@@ -1,0 +1,126 @@
+"""Registration of the workers: other code, a hidden GPU, impossible counts."""
+
+import pytest
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+import client_app.app
+from client_app.messages import write_reply
+from client_app.session import CodeMismatchError, Session
+from server_app.config.composition import compose_experiment
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.nodes.manager import NodeManager, read_registration
+from server_app.nodes.messages import RunIdentity
+from server_app.nodes.registration import (
+    NodeInfo,
+    RegistrationError,
+    federation_advice,
+    hidden_gpu_warning,
+)
+from task import fingerprint
+from task.config import Device
+from task.protocol.messages import RegistrationRequest
+
+EXPERIMENT = compose_experiment([]).local().model_dump_json()
+RUN = RunIdentity("run", EXPERIMENT)
+
+
+def registered(grid: InProcessGrid, run: RunIdentity, device: Device) -> list[NodeInfo]:
+    experiment = compose_experiment([f"device={device}", "federation.join_timeout=60"])
+    return NodeManager(grid, run, experiment, lambda *_: None).wait_for_all()
+
+
+def registering(**changes: str | bool | int) -> ClientApp:
+    """A ClientApp that registers as the real one does, but for the changes."""
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        reply = read_registration(client_app.app.query(message, context))
+        return write_reply(reply.model_copy(update=changes), message)
+
+    return app
+
+
+def test_nodes_are_ordered_by_their_index() -> None:
+    nodes = registered(InProcessGrid(client_app.app.app, 3), RUN, "auto")
+    assert [node.index for node in nodes] == [0, 1, 2]
+    assert {(node.device, node.runtime) for node in nodes} == {("cpu", "process")}
+
+
+def test_other_code_is_refused_and_both_places_named() -> None:
+    grid = InProcessGrid(registering(fingerprint="0" * 64, code="/another/tree"), 1)
+    with pytest.raises(
+        RegistrationError, match="import their code from '/another/tree', the server"
+    ):
+        registered(grid, RUN, "auto")
+
+
+def test_a_client_refuses_a_server_of_other_code() -> None:
+    request = RegistrationRequest(run="run", experiment=EXPERIMENT, fingerprint="0" * 64)
+    with pytest.raises(CodeMismatchError, match="the server runs other code"):
+        _ = Session(request, {}).worker
+
+
+def test_the_fingerprint_follows_the_files() -> None:
+    folders = fingerprint.code_directories()
+    assert {"client_app", "conf", "task"} == folders.keys()
+    assert all(folder.is_dir() for folder in folders.values())
+    assert len(fingerprint.fingerprint()) == 64
+
+
+def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_shows_it() -> None:
+    grid = InProcessGrid(registering(cuda=False), 2)
+    with pytest.raises(RegistrationError) as caught:
+        registered(grid, RUN, "cuda")
+    assert "device=cuda, but the clients see no GPU" in str(caught.value)
+    assert (
+        '--federation-config "num-supernodes=2 client-resources-num-cpus=1 '
+        'client-resources-num-gpus=0.5"'
+    ) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"train": 0}, "site ward claims 0 training images and 1 validation images"),
+        ({"train": 10**11}, "site ward claims 100000000000 training images"),
+        ({"train": -5}, "train: Input should be greater than or equal to 0"),
+        ({"validation": -1}, "validation: Input should be greater than or equal to 0"),
+    ],
+)
+def test_a_site_with_impossible_counts_is_refused(counts: dict[str, int], reason: str) -> None:
+    claims: dict[str, str | int] = {"site": "ward", "train": 9, "validation": 1, **counts}
+    with pytest.raises(RegistrationError, match=reason):
+        registered(InProcessGrid(registering(**claims), 1), RUN, "auto")
+
+
+def test_a_client_that_cannot_train_says_why() -> None:
+    broken = EXPERIMENT.replace('"image_size":32', '"image_size":16')
+    with pytest.raises(RegistrationError, match=r"data.image_size=16: model cnn needs 32 pixels"):
+        registered(InProcessGrid(client_app.app.app, 1), RunIdentity("run", broken), "auto")
+
+
+def test_a_registration_of_another_form_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="registration cannot be read"):
+        registered(InProcessGrid(registering(nodes="two"), 1), RUN, "auto")
+
+
+def test_two_sites_of_one_name_are_refused() -> None:
+    grid = InProcessGrid(registering(site="clinic", train=5, validation=1), 2)
+    with pytest.raises(RegistrationError, match="two SuperNodes use the name clinic"):
+        registered(grid, RUN, "auto")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
+def test_the_advised_shares_fit_on_one_gpu(count: int) -> None:
+    share = float(federation_advice(count).rstrip('"').rpartition("=")[2])
+    assert int(1 / share) == count
+
+
+def test_a_hidden_gpu_is_worth_one_warning_and_a_chosen_cpu_none() -> None:
+    on_cpu = [NodeInfo(1, 0, "cpu", "ray", "host")]
+    assert "client-resources-num-gpus=1" in hidden_gpu_warning(on_cpu, "auto", True)
+    assert hidden_gpu_warning(on_cpu, "auto", False) == ""
+    assert hidden_gpu_warning(on_cpu, "cpu", True) == ""
+    assert hidden_gpu_warning([NodeInfo(1, 0, "cuda", "ray", "host")], "auto", True) == ""

@@ -1,0 +1,142 @@
+"""`univarfl data`: its counts, text, table and pictures."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from server_app.config.composition import compose_experiment
+from server_app.report.split.report import report_split, title_of
+from task.data.federated import federate
+from task.data.skew import counts, skew
+from task.errors import ConfigError
+from tests.task.data import making
+
+
+class TestSkew:
+    def test_by_hand(self) -> None:
+        """Half of all images have class 0; the clients have all, none, and three quarters."""
+        found = skew(np.array([[10, 0], [0, 14], [6, 2]]))
+        assert found.distance.tolist() == [0.5, 0.5, 0.25]
+        quarter = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+        assert found.effective.tolist() == pytest.approx([1, 1, np.exp(quarter)])
+
+    def test_equal_distributions_have_no_skew(self) -> None:
+        found = skew(np.full((5, 10), 7))
+        assert found.distance.tolist() == [0] * 5
+        assert found.effective.tolist() == pytest.approx([10] * 5)
+
+    def test_each_image_is_counted_once(self) -> None:
+        data = federate(compose_experiment(["alpha=0.1"]).local())
+        table = counts(data)
+        assert table.shape == (10, 10, 1)
+        assert table.sum() == len(data.dataset.train)
+        held = np.concatenate(data.clients[3])
+        expected = np.bincount(data.dataset.labels[held], minlength=10)
+        assert table[3, :, 0].tolist() == expected.tolist()
+
+
+def report(directory: Path, *words: str) -> None:
+    report_split(compose_experiment(list(words)), directory)
+
+
+def table(directory: Path) -> list[dict[str, str]]:
+    with (directory / "split.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("all_digits")
+def test_text_table_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report(tmp_path / "new" / "place", "alpha=0.01")
+    printed = capsys.readouterr().out
+    assert "digits: 1437 training images, 360 test images, 32x32, 10 classes" in printed
+    assert "partition=dirichlet: 10 clients with " in printed
+    assert "class skew 0.85: the share of images whose class would have to change" in printed
+    assert "effective number of classes per client: 1.4 of 10" in printed
+    assert "domain skew" not in printed
+    rows = table(tmp_path / "new" / "place")
+    images = {
+        split: sum(int(row["images"]) for row in rows if row["split"] == split)
+        for split in ("train", "validation", "test")
+    }
+    assert images["train"] + images["validation"] == 1437
+    assert images["test"] == 360
+    for name in ("split.png", "images.png"):
+        with Image.open(tmp_path / "new" / "place" / name) as picture:
+            assert min(picture.size) > 300
+            assert np.asarray(picture.convert("L")).std() > 20
+
+
+def test_domains_and_their_skew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [f"{site}/{name}" for site in ("north", "south") for name in ("cat", "dog")]
+    making.tree(tmp_path / "images", places, 20)
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "partition=domains"]
+    report(tmp_path, *words, "num_clients=4")
+    printed = capsys.readouterr().out
+    assert "2 domains" in printed
+    assert "domain skew 0.50" in printed
+    assert {(row["client"], row["domain"]) for row in table(tmp_path) if row["client"]} == {
+        ("0", "north"), ("1", "north"), ("2", "south"), ("3", "south"),
+    }  # fmt: skip
+
+
+def test_class_names_are_not_read_as_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    making.tree(tmp_path / "images", ["[bold]", "$a_$", ":cat: [x]"], 20)
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "num_clients=2", "partition=iid"]
+    report(tmp_path, *words)
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("[bold]", "$a_$", ":cat: [x]"))
+    assert {row["class"] for row in table(tmp_path)} == {"[bold]", "$a_$", ":cat: [x]"}
+
+
+@pytest.mark.usefixtures("all_digits")
+def test_the_text_shows_the_largest_of_many_clients_and_the_table_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(tmp_path, "num_clients=100", "alpha=0.1")
+    printed = capsys.readouterr().out
+    assert "(the 30 largest of 100 clients; split.csv has all of them)" in printed
+    assert len({row["client"] for row in table(tmp_path)}) == 101
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--to=.*: cannot be written: file exists"):
+        report(tmp_path / "file")
+
+
+def test_a_directory_inside_the_images_is_refused(tmp_path: Path) -> None:
+    making.tree(tmp_path, ["cat", "dog"], 20)
+    with pytest.raises(ConfigError, match=r"is inside data\.root"):
+        report(tmp_path / "split", "data=folder", f"data.root={tmp_path}")
+
+
+def test_skipped_images_are_listed(tmp_path: Path) -> None:
+    making.tree(tmp_path / "images", ["cat", "dog"], 20)
+    (tmp_path / "images" / "cat" / "text.png").write_text("no image")
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "num_clients=2", "partition=iid"]
+    report(tmp_path / "split", *words)
+    listed = (tmp_path / "split" / "skipped.csv").read_text().splitlines()
+    assert listed == ["image,reason", f"{tmp_path / 'images' / 'cat' / 'text.png'},not an image"]
+
+
+def test_sites_have_no_split(tmp_path: Path) -> None:
+    words = ["partition=sites", "partition.names=[a]", "data=folder", "data.classes=[x,y]"]
+    with pytest.raises(ConfigError, match="a site can look at its images with"):
+        report(tmp_path, *words)
+
+
+@pytest.mark.parametrize(
+    ("word", "title"),
+    [
+        ("alpha=0.05", "digits, dirichlet alpha 0.05"),
+        ("partition.alpha=0.01", "digits, dirichlet alpha 0.01"),
+        ("partition=iid", "digits, iid"),
+    ],
+)
+def test_the_title_names_the_alpha_of_the_split(word: str, title: str) -> None:
+    assert title_of(compose_experiment([word])) == title

@@ -1,0 +1,40 @@
+"""Validation scores that clients report."""
+
+from typing import Any
+
+from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.messages import Failure
+from server_app.rounds.evaluation import read_scores
+from task.protocol.messages import EvaluateReply
+from tests.server_app.aggregation.updates import NODE
+
+
+def reply(rows: list[dict[str, Any]]) -> EvaluateReply:
+    return EvaluateReply(run="run", round=1, attempt=1, fingerprint="0" * 64, rows=rows)
+
+
+def test_impossible_scores_are_left_out() -> None:
+    rows = [
+        {"client": client, "examples": 5, "correct": correct, "loss": 1.0}
+        for client, correct in ((1, 4), (2, 9), (3, -1), (6, 4))
+    ]
+    found, failures = read_scores(
+        [WorkUnit(NODE, [1, 2, 3, 4, 5, 6])], [reply(rows)], [5] * 6 + [7]
+    )
+    assert list(found) == [1]
+    assert [failure.split(":")[0] for failure in failures] == [
+        f"validation of client {client}" for client in (2, 3, 4, 5, 6)
+    ]
+
+
+def test_a_loss_that_is_not_a_number_is_left_out() -> None:
+    rows = [{"client": 0, "examples": 5, "correct": 1, "loss": float("nan")}]
+    found, failures = read_scores([WorkUnit(NODE, [0])], [reply(rows)], [5])
+    assert not found
+    assert failures == ["validation of client 0: loss: Input should be a finite number"]
+
+
+def test_a_worker_without_an_answer_is_named() -> None:
+    failure = Failure("no answer before the round's timeout")
+    _, failures = read_scores([WorkUnit(NODE, [0, 1])], [failure], [5, 5])
+    assert failures == ["validation on supernode-0: no answer before the round's timeout"]

@@ -1,0 +1,129 @@
+"""Records read back, and those that no run has written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from server_app.config.composition import compose_experiment
+from server_app.runs.recorder import Recorder
+from server_app.runs.records.reader import read_runs
+from server_app.runs.records.record import FORMAT, read_record, write_record
+from task.errors import ConfigError
+from tests.conftest import FEW_TO_TEST, Train
+from tests.server_app.runs.recorded import record
+
+GOOD: tuple[list[str], list[float]] = ([], [0.1, 0.5, 0.6])
+
+
+def test_a_real_run_reads_back(train: Train) -> None:
+    run = train()
+    (found,) = read_runs(run.parent).runs
+    assert read_runs(run).runs == [found]
+    assert sorted(found.series["test", "accuracy"]) == [0, 1, 2]
+    results = read_record(run)["results"]["test"]
+    assert found.series["test", "accuracy"][2] == results["accuracy"]
+    assert set(results) == {
+        "accuracy", "loss", "balanced_accuracy", "macro_f1", "calibration_error"
+    }  # fmt: skip
+    counts, recalls = zip(*found.recall.values(), strict=True)
+    assert sum(counts) == FEW_TO_TEST
+    right = sum(n * r for n, r in zip(counts, recalls, strict=True)) / FEW_TO_TEST
+    assert right == pytest.approx(results["accuracy"], abs=1e-6)
+
+
+def edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
+    def apply(run: Path) -> None:
+        path = run / name
+        path.write_text(change(path.read_text()))
+
+    return apply
+
+
+def entry(key: str, value: object) -> Callable[[Path], None]:
+    return edit("run.json", lambda text: json.dumps(json.loads(text) | {key: value}))
+
+
+def garble(run: Path) -> None:
+    (run / "rounds.csv").write_bytes(b"\xff\xfe\x00")
+
+
+TABLE = "rounds.csv"
+BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no run.json": (lambda run: (run / "run.json").unlink(), "run.json: no such file"),
+    "no rounds.csv": (lambda run: (run / "rounds.csv").unlink(), "rounds.csv: no such file"),
+    "no classes.csv": (lambda run: (run / "classes.csv").unlink(), "classes.csv: no such file"),
+    "json cut short": (edit("run.json", lambda text: text[:-40]), "run.json is cut short"),
+    "json of something else": (edit("run.json", lambda _: "[]"), "run.json has no format"),
+    "another version": (entry("format", 99), f"format 99; this version reads 1 and {FORMAT}"),
+    "entries missing": (edit("run.json", lambda _: '{"format": 2}'), "run.json lacks status"),
+    "unknown status": (entry("status", "great"), "status 'great'"),
+    "no seed": (
+        edit("run.json", lambda t: t.replace('"seed"', '"sead"')), "config has no seed"
+    ),
+    "no classes": (entry("data", {}), "does not name the classes"),
+    "too many classes": (entry("data", {"classes": ["one"]}), "has more classes than run.json"),
+    "no accuracy": (
+        edit(TABLE, lambda t: "".join(x for x in t.splitlines(True) if ",accuracy" not in x)),
+        "lacks the last round's accuracy",
+    ),
+    "no config": (entry("config", 3), "has no valid config"),
+    "cut in a line": (edit(TABLE, lambda t: t[:-1]), "rounds.csv is cut short"),
+    "cut in a row": (edit(TABLE, lambda t: t + "2,test\n"), "is cut short"),
+    "rounds missing": (
+        edit(TABLE, lambda t: "".join(x for x in t.splitlines(True) if x[0] != "2")),
+        "rounds.csv lacks round 2 of 2",
+    ),
+    "other columns": (
+        edit(TABLE, lambda t: t.replace("split", "part")), "does not have the columns"
+    ),
+    "metric": (edit(TABLE, lambda t: t.replace("macro_f1", "glory")), "unknown metric 'glory'"),
+    "split": (edit(TABLE, lambda t: t.replace("validation", "exam")), "unknown split 'exam'"),
+    "no number": (edit(TABLE, lambda t: t.replace(",0.6\n", ",much\n")), "'much' is not a number"),
+    "not finite": (edit(TABLE, lambda t: t.replace(",0.6\n", ",nan\n")), "cannot be nan"),
+    "above 1": (edit(TABLE, lambda t: t.replace(",0.6\n", ",1.6\n")), "accuracy cannot be 1.6"),
+    "twice": (edit(TABLE, lambda t: t + t.splitlines(True)[-1]), "appears twice"),
+    "half a round": (edit(TABLE, lambda t: t.replace("\n2,", "\n2.5,")), "is not a whole number"),
+    "not text": (garble, "is not text"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", BROKEN)
+def test_a_broken_record_is_named_and_the_rest_is_read(tmp_path: Path, damage: str) -> None:
+    record(tmp_path, "good", *GOOD)
+    bad = record(tmp_path, "bad", *GOOD)
+    apply, message = BROKEN[damage]
+    apply(bad)
+    found = read_runs(tmp_path)
+    assert [run.directory.name for run in found.runs] == ["good"]
+    (problem,) = found.problems
+    assert problem.startswith("bad: ")
+    assert message in problem
+
+
+def test_a_record_of_the_version_before_is_read(tmp_path: Path) -> None:
+    run = record(tmp_path, "old", *GOOD)
+    write_record(run, read_record(run) | {"format": 1})
+    (run / "classes.csv").unlink()
+    (found,) = read_runs(tmp_path).runs
+    assert found.recall == {}
+
+
+def test_a_failed_run_is_named_until_another_has_done_its_work(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        recorder = Recorder(tmp_path / name, compose_experiment(["rounds=2"]))
+        if name == "first":
+            recorder.fail("interrupted")
+    assert read_runs(tmp_path).problems == [
+        "first: was interrupted", "second: is still running, or was killed"
+    ]  # fmt: skip
+    record(tmp_path, "third", *GOOD)
+    assert read_runs(tmp_path).problems == []
+
+
+@pytest.mark.parametrize("place", ["empty", "missing"])
+def test_a_place_without_runs_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError):
+        read_runs(tmp_path / place)

@@ -1,0 +1,156 @@
+"""A run that was ended and goes on gives what it would have given."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from server_app.config.composition import compose_experiment
+from server_app.config.resuming import whole_words
+from server_app.runs.checkpoint import checkpoints
+from server_app.runs.directory import hold, plan_run_directory
+from server_app.runs.records.record import read_record
+from server_app.sweep.cells import cells_of
+from server_app.sweep.ledger import ExistingRuns
+from server_app.sweep.schedule import Sweep
+from task.errors import ConfigError
+from tests.conftest import SMALL, Train, norm_for, rows, sha256
+from tests.interruption import ended_in
+from tests.task.data import making
+
+LONGER = ("rounds=3", "rho=0.5", "partition=dirichlet")
+COMBINATIONS = [
+    ["method=fedavg"],
+    ["method=moon"],
+    ["method=scaffold"],
+    ["method=feddyn"],
+    ["strategy=fedavgm", "strategy.server_momentum=0.5"],
+    ["strategy=fedadam"],
+    ["strategy=dp_adaptive", *norm_for("dp_adaptive")],
+]
+
+
+def timeless(directory: Path, name: str) -> list[list[str]]:
+    """A table without its seconds."""
+    with (directory / name).open(newline="") as file:
+        found = list(csv.reader(file))
+    if name == "clients.csv":
+        place = found[0].index("seconds")
+        return [[*row[:place], *row[place + 1 :]] for row in found]
+    return [row for row in found if "seconds" not in row]
+
+
+@pytest.fixture
+def interrupted(train: Train, tmp_path: Path) -> Train:
+    """Train, and have a person end it in a given round."""
+
+    def run(*words: str, end_in: int = 2) -> Path:
+        with ended_in(end_in), pytest.raises(KeyboardInterrupt):
+            train("rounds=3", *words, "run_id=ended")
+        return tmp_path / "runs" / "ended"
+
+    return run
+
+
+@pytest.mark.parametrize("words", COMBINATIONS, ids=" ".join)
+def test_it_ends_as_if_nothing_had_been(train: Train, interrupted: Train, words: list[str]) -> None:
+    whole = train(*LONGER, *words)
+    ended = interrupted(*LONGER, *words)
+    assert read_record(ended)["status"] == "failed"
+    assert train(*whole_words([f"resume={ended}"])) == ended
+    assert sha256(ended) == sha256(whole)
+    for name in ("rounds.csv", "clients.csv", "classes.csv"):
+        assert timeless(ended, name) == timeless(whole, name)
+    record = read_record(ended)
+    assert record["status"] == "completed"
+    assert len(record["resumed"]) == 1
+    assert record["resumed_from"] == 1
+    told = [row["event"] for row in rows(ended, "events.csv")]
+    assert told == ["the run ended: interrupted", "the run was resumed after round 1"]
+    assert not (ended / "checkpoints").exists()
+
+
+def test_one_that_was_ended_before_its_first_round_begins_anew(
+    train: Train, interrupted: Train
+) -> None:
+    ended = interrupted("rounds=2", end_in=1)
+    train(*whole_words([f"resume={ended}"]))
+    assert sha256(ended) == sha256(train("rounds=2"))
+
+
+def test_a_sweep_goes_on_with_it(train: Train, interrupted: Train) -> None:
+    ended = interrupted("method=fedavg")
+    (cell,) = cells = cells_of([*SMALL, "rounds=3", "method=fedavg"])
+    another = ExistingRuns(ended.parent)
+    assert another.completed(cell) is None
+    Sweep(cells, jobs=1).run()
+    assert another.completed(cell) == ended  # though it had seen it fail
+    (run,) = (path.parent for path in ended.parent.glob("*/run.json"))
+    assert run == ended
+    assert read_record(run)["resumed_from"] == 1
+    assert sha256(run) == sha256(train("rounds=3", "method=fedavg"))
+
+
+class TestRefusals:
+    def test_a_run_that_is_completed(self, train: Train) -> None:
+        done = train("rounds=1")
+        with pytest.raises(ConfigError, match="that run is completed"):
+            train(*whole_words([f"resume={done}"]))
+
+    def test_no_run(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"resume=.*: must be the directory of a run"):
+            whole_words([f"resume={tmp_path}"])
+
+    def test_another_run(self, train: Train, interrupted: Train) -> None:
+        words = whole_words([f"resume={interrupted()}", "optim.lr=0.5"])
+        with pytest.raises(ConfigError, match="only federation, watch and engine can be changed"):
+            train(*words)
+
+    def test_other_code(
+        self, train: Train, interrupted: Train, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = whole_words([f"resume={interrupted()}"])
+        monkeypatch.setattr("server_app.runs.identity.shared_hash", lambda: "other")
+        with pytest.raises(ConfigError, match="made by another version of the code"):
+            train(*words)
+
+    def test_other_images(self, train: Train, interrupted: Train, tmp_path: Path) -> None:
+        root = making.tree(tmp_path / "images", ["cat", "dog"], 12)
+        words = ("data=folder", f"data.root={root}", "data.image_size=8", "model=resnet56")
+        ended = interrupted(*words, "num_clients=2", "partition.min_images=3")
+        again = whole_words([f"resume={ended}"])
+        (root / "cat" / "pic_000.png").touch()  # another time of change, and the same image
+        plan_run_directory(compose_experiment([*SMALL, *again]))
+        making.save(root / "cat" / "pic_000.png", 100)
+        with pytest.raises(ConfigError, match="the images have changed since that run began"):
+            train(*again)
+
+    def test_one_that_goes_on_elsewhere(self, train: Train, interrupted: Train) -> None:
+        ended = interrupted()
+        lock = hold(ended)
+        with pytest.raises(ConfigError, match="another process is running it"):
+            train(*whole_words([f"resume={ended}"]))
+        lock.release()
+        assert read_record(ended)["status"] == "failed"
+
+    def test_a_checkpoint_that_was_cut_short(self, train: Train, interrupted: Train) -> None:
+        ended = interrupted()
+        (path,) = checkpoints(ended)
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(ConfigError, match=r"no checkpoint can be used; round-000001.*damaged"):
+            train(*whole_words([f"resume={ended}"]))
+
+
+@pytest.mark.parametrize("words", [["method=moon"], ["method=scaffold", "strategy=fedavgm"]])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    train: Train, interrupted: Train, words: list[str]
+) -> None:
+    ended = interrupted(*words, "rounds=4", end_in=4)
+    last, before = checkpoints(ended)
+    assert (last.stem, before.stem) == ("round-000003", "round-000002")
+    content = bytearray(last.read_bytes())
+    content[-5] ^= 1
+    last.write_bytes(content)
+    train(*whole_words([f"resume={ended}"]))
+    assert read_record(ended)["resumed_from"] == 2
+    assert sha256(ended) == sha256(train(*words, "rounds=4"))

@@ -1,0 +1,23 @@
+"""The listing of the papers' tables."""
+
+import pytest
+
+from server_app.sweep.papers import papers
+from task.errors import ConfigError
+
+
+def test_a_table_is_listed_with_what_is_expected_and_what_it_costs() -> None:
+    table = papers(["univarfl_table2"])
+    assert len(table) == 15
+    assert set(table["data"]) == {"stl10"}
+    rows = {(row["method"], row["with"].split("rho=")[1]): row for row in table.to_dict("records")}
+    assert rows["univarfl", "0.1"]["published, %"] == "23.4 ± 3.1"
+    cost = {key: row["PFLOP a run"] for key, row in rows.items()}
+    assert cost["fedavg", "1.0"] == pytest.approx(2 * cost["fedavg", "0.5"], abs=0.15)
+    assert cost["univarfl", "1.0"] == pytest.approx(cost["fedavg", "1.0"], abs=0.15)
+    assert cost["moon", "1.0"] == pytest.approx(5 / 3 * cost["fedavg", "1.0"], abs=0.15)
+
+
+def test_an_unknown_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match="sweep=table9: choose one of fedalign_table1"):
+        papers(["table9"])

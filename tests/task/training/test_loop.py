@@ -1,0 +1,279 @@
+"""The local training loop: order of the hooks, errors, and no effects between clients."""
+
+import platform
+import subprocess
+import sys
+import weakref
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from server_app.config.composition import compose_experiment
+from task.config import LocalConfig
+from task.errors import TrainingError
+from task.methods.base import LocalRound, Method, Outcome, Term
+from task.models.base import Output
+from task.models.cnn import Cnn
+from task.seeding import torch_generator
+from task.training.evaluation import Score, evaluate
+from task.training.loop import LocalTrainer, weighted_sum
+from task.training.worker import Worker
+
+
+def config(*overrides: str) -> LocalConfig:
+    return compose_experiment(["local_epochs=1", *overrides]).local()
+
+
+@cache
+def worker(method: str = "fedavg") -> Worker:
+    return Worker(config(f"method={method}"))
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+KEEPING = """
+import resource
+import numpy as np
+from task.training.device import keep_freed_memory
+
+def step():
+    blocks = [np.ones(20_000_000, np.uint8) for _ in range(4)]
+
+def paged_in():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+keep_freed_memory()
+step()
+print(paged_in())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc returns it")
+def test_memory_that_a_step_frees_is_not_paged_in_again() -> None:
+    """By default, glibc maps 21,000 pages again in these ten steps."""
+    done = subprocess.run(
+        [sys.executable, "-c", KEEPING], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 1000
+
+
+def test_one_step_is_sgd_on_the_cross_entropy() -> None:
+    """One batch of all images of a client, without momentum or decay: w - lr * gradient."""
+    one = Worker(
+        config(
+            "method=fedavg", "batch_size=1024", "optim.momentum=0", "optim.weight_decay=0",
+            "optim.lr=0.5",
+        )
+    )  # fmt: skip
+    weights = one.initial_weights()
+    trained = one.train(weights, 1, 1)
+    model = Cnn(1, 10, 256).to(memory_format=torch.channels_last)
+    model.load_state_dict(weights)
+    positions = one.images.index(one.data.clients[1].train)
+    order = torch.randperm(len(positions), generator=torch_generator(0, "local", 1, 1, "order", 0))
+    x, y = one.images[positions[order]]
+    loss = F.cross_entropy(model(x).logits, y)
+    loss.backward()
+    assert trained.losses["ce"] == pytest.approx(loss.item(), rel=1e-6)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        expected = parameter.detach() - 0.5 * parameter.grad
+        assert torch.allclose(trained.weights[name], expected, atol=1e-6), name
+
+
+def test_a_worker_computes_with_one_thread_and_deterministically_whatever_was_set() -> None:
+    one, weights = worker(), worker().initial_weights()
+    for work in (lambda: one.train(weights, 1, 1), lambda: one.test(weights)):
+        torch.set_num_threads(2)
+        torch.use_deterministic_algorithms(False)
+        work()
+        assert torch.get_num_threads() == 1
+        assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_momentum_does_not_leak_into_the_next_client() -> None:
+    """The second client starts with an empty buffer, as in a new process."""
+    heavy = config("method=fedavg", "optim.momentum=0.99")
+    used, fresh = Worker(heavy), Worker(heavy)
+    weights = used.initial_weights()
+    used.train(weights, 1, 0)
+    assert same(used.train(weights, 1, 1).weights, fresh.train(weights, 1, 1).weights)
+
+
+def test_the_hooks_are_called_in_the_order_they_promise() -> None:
+    calls: list[str] = []
+
+    @dataclass
+    class Spy(Method):
+        def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+            calls.append("build")
+            return model
+
+        def start(self, model: nn.Module, this: LocalRound) -> None:
+            calls.append(f"start {this.round} {this.client}")
+
+        def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            calls.append("batch")
+            return x, y
+
+        def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+            calls.append("loss")
+            return {"extra": Term(out.logits.square().mean(), 0.1)}
+
+        def gradients(self, model: nn.Module) -> None:
+            assert all(parameter.grad is not None for parameter in model.parameters())
+            calls.append("gradients")
+
+        def finish(self, model: nn.Module) -> Outcome:
+            calls.append("finish")
+            return Outcome()
+
+    one = worker()
+    spy = Spy()
+    trainer = LocalTrainer(
+        spy.build(Cnn(1, 10, 256), torch.Generator()), spy, config("batch_size=20")
+    )
+    positions = torch.arange(36)
+    result = trainer.train(one.initial_weights(), one.images, positions, 4, 1, {}, {})
+    step = ["batch", "loss", "gradients"]
+    assert calls == ["build", "start 4 1", *step, *step, "finish"]
+    assert list(result.losses) == ["ce", "extra"]
+
+
+@pytest.mark.parametrize("images", [0, 1])
+def test_too_few_images_are_an_error(images: int) -> None:
+    one = worker()
+    positions = torch.arange(images)
+    with pytest.raises(TrainingError, match=f"{images} training images; at least 2"):
+        one.trainer.train(one.initial_weights(), one.images, positions, 1, 0, {}, {})
+
+
+def test_numbers_that_are_no_longer_finite_are_an_error() -> None:
+    wild = Worker(config("method=fedavg", "optim.lr=1e30", "local_epochs=2"))
+    with pytest.raises(TrainingError, match=r"training diverged: ce is (nan|inf) in epoch \d of 2"):
+        wild.train(wild.initial_weights(), 1, 0)
+
+
+def test_the_objective_is_the_weighted_sum_of_its_terms() -> None:
+    terms = {"ce": Term(torch.tensor(2.0), 1.0), "a": Term(torch.tensor(3.0), 0.5)}
+    assert weighted_sum(terms).item() == 3.5
+
+
+def test_scores_are_those_of_each_set_alone() -> None:
+    one = worker()
+    weights = one.train(one.initial_weights(), 1, 0).weights
+    clients = list(range(10))
+    together = one.validate(weights, clients)
+    for client in clients:
+        (alone,) = one.validate(weights, [client])
+        assert (alone.examples, alone.correct) == (
+            together[client].examples,
+            together[client].correct,
+        )
+        assert alone.loss == pytest.approx(together[client].loss, rel=1e-5)
+    assert evaluate(one.model, one.images, [torch.arange(0)]) == [Score(0, 0, 0.0)]
+    assert Score(0, 0, 0.0).means() == {}
+
+
+def test_a_client_whose_time_is_up_stops_between_batches() -> None:
+    one = worker()
+    with pytest.raises(TrainingError, match=r"out of time in epoch 1 of \d"):
+        one.train(one.initial_weights(), 1, 0, deadline=0.0)
+
+
+@dataclass
+class OutOfMemory(Method):
+    """Runs out of memory in one hook for every batch of more than `most` images.
+
+    Attributes:
+        hook: ``loss``, before the backward pass, or ``gradients``, after it.
+        most: the largest batch that fits.
+        alive: for each smaller batch that is tried, the number of tensors of failed steps that
+            still exist when its step begins: activations, gradients and temporaries.
+    """
+
+    hook: str
+    most: int
+    alive: list[int] = field(default_factory=list)
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        self.parameters = list(model.parameters())
+        self.of_failed_steps: list[weakref.ref[Tensor]] = []
+
+    def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if self.of_failed_steps:
+            self.alive.append(sum(tensor() is not None for tensor in self.of_failed_steps))
+        return x, y
+
+    def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+        self.rows = len(x)
+        temporary = torch.ones(2**20)
+        self.made = [weakref.ref(tensor) for tensor in (temporary, out.maps, out.features)]
+        self.fail_if_too_large("loss")
+        return {"extra": Term(out.maps.square().mean() * temporary[0], 0.1)}
+
+    def gradients(self, model: nn.Module) -> None:
+        gradients = [parameter.grad for parameter in self.parameters]
+        self.made += [weakref.ref(value) for value in gradients if value is not None]
+        self.fail_if_too_large("gradients")
+
+    def fail_if_too_large(self, hook: str) -> None:
+        if hook == self.hook and self.rows > self.most:
+            self.of_failed_steps += self.made
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0")
+
+
+@pytest.mark.parametrize(
+    ("most", "message"),
+    [
+        (11, r"for a batch of 32 images; batch_size=8 fits: add batch_size=8, or lower federation"),
+        (10, r"for a batch of 32 images; batch_size=4 fits: add batch_size=4, or lower federation"),
+        (
+            1,
+            (
+                r"even for a batch of 2 images; use a smaller model, a smaller data.image_size or "
+                r"a lower federation"
+            ),
+        ),
+    ],
+)
+def test_a_gpu_whose_memory_is_short_names_the_batch_that_fits(most: int, message: str) -> None:
+    """Its largest batch must fit, too: of 11 images for 8. The next client's result is the same."""
+    one = worker()
+    expected = one.train(one.initial_weights(), 1, 0).weights
+    trainer, positions = one.trainer, torch.arange(32)
+    method = trainer.method
+    try:
+        trainer.method = OutOfMemory("loss", most)
+        with pytest.raises(TrainingError, match=message) as caught:
+            trainer.train(one.initial_weights(), one.images, positions, 1, 0, {}, {})
+    finally:
+        trainer.method = method
+    assert "Tried to allocate 2 GiB" in str(caught.value)
+    assert same(one.train(one.initial_weights(), 1, 0).weights, expected)
+
+
+@pytest.mark.parametrize("hook", ["loss", "gradients"])
+def test_a_failed_step_holds_no_memory_while_smaller_batches_are_tried(hook: str) -> None:
+    """Otherwise the advised batch would be smaller than the largest that fits."""
+    one = worker()
+    trainer, positions = one.trainer, torch.arange(32)
+    method, greedy = trainer.method, OutOfMemory(hook, 11)
+    try:
+        trainer.method = greedy
+        with pytest.raises(TrainingError, match="add batch_size=8,") as caught:
+            trainer.train(one.initial_weights(), one.images, positions, 1, 0, {}, {})
+    finally:
+        trainer.method = method
+    assert len(greedy.of_failed_steps) >= 6  # of the batches of 32 and 16
+    assert greedy.alive == [0, 0, 0]  # as the batch of 16 begins, and the two steps of 8
+    assert caught.value.__context__ is None

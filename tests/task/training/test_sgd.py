@@ -1,0 +1,80 @@
+"""`LocalSgd` compared with PyTorch's class, and without the import of the compiler."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from task.config import Sgd
+from task.training.sgd import LocalSgd
+
+
+def network() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("momentum", "weight_decay", "nesterov", "most"),
+    [
+        (0.0, 0.0, False, None), (0.9, 1e-2, False, None), (0.9, 0.0, True, None),
+        (0.9, 0.0, False, 0.5),
+    ],
+)  # fmt: skip
+def test_it_takes_the_steps_of_pytorchs_class(
+    momentum: float, weight_decay: float, nesterov: bool, most: float | None
+) -> None:
+    """In the second step one layer has no gradient: neither it nor its momentum changes."""
+    ours, theirs = network(), network()
+    settings = Sgd(
+        lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov,
+        max_gradient_norm=most,
+    )  # fmt: skip
+    stepper = LocalSgd(ours.parameters(), settings)
+    reference = torch.optim.SGD(
+        theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
+    )
+    for step in range(4):
+        x = torch.randn(5, 3)
+        stepper.clear_gradients()
+        reference.zero_grad()
+        for model in (ours, theirs):
+            out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
+            out.square().sum().backward()
+        if most is not None:
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), most)
+        stepper.step()
+        reference.step()
+        assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
+
+
+def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:
+    """As on a GPU, with a block that is dropped in the first batch."""
+    ours, theirs = network(), network()
+    settings = Sgd(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=False, max_gradient_norm=None)
+    fused, plain = LocalSgd(ours.parameters(), settings), LocalSgd(theirs.parameters(), settings)
+    fused._fused = True
+    for step in range(3):
+        x = torch.randn(5, 3)
+        for model, stepper in ((ours, fused), (theirs, plain)):
+            stepper.clear_gradients()
+            out = model[2](x.new_ones(5, 4)) if step == 0 else model(x)
+            out.square().sum().backward()
+            stepper.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_training_does_not_import_the_compiler() -> None:
+    """The import takes seconds, in every worker and for every message of a deployed site."""
+    program = """
+import sys
+from server_app.config.composition import compose_experiment
+from task.training.worker import Worker
+worker = Worker(compose_experiment(["num_clients=4", "local_epochs=1"]).local())
+worker.train(worker.initial_weights(), 1, 0)
+worker.test(worker.initial_weights())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

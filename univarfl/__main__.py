@@ -1,0 +1,5 @@
+"""``python -m univarfl`` is the ``univarfl`` command."""
+
+from univarfl.command import main
+
+main()
