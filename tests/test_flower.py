@@ -143,7 +143,7 @@ def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -
     for package in ("client_app", "task"):
         shutil.copytree(ROOT / package, superlink.empty / package)
     shutil.copytree(ROOT / "conf", superlink.empty / "conf")
-    with (superlink.empty / "task" / "training.py").open("a") as file:
+    with (superlink.empty / "task" / "seeding.py").open("a") as file:
         file.write("# changed\n")
     try:
         said, directory = run_app(superlink, runs, TINY)

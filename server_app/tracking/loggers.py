@@ -109,6 +109,7 @@ class LoggerThread:
         self._calls: queue.Queue[Callable[[MetricLogger], None] | None]
         self._calls = queue.Queue(QUEUE_ROUNDS)
         self._failed = threading.Event()
+        self._naming = threading.Lock()
         self._thread = threading.Thread(target=self._work, args=(directory, summary), daemon=True)
         self._thread.start()
 
@@ -150,9 +151,10 @@ class LoggerThread:
 
     def _fail(self, error: Exception) -> None:
         """Name the logger and the error, unless that was done before."""
-        if not self._failed.is_set():
-            self._failed.set()
-            warn(self._kind, error)
+        with self._naming:
+            if not self._failed.is_set():
+                warn(self._kind, error)  # before it counts as failed: then the run may end
+                self._failed.set()
 
 
 def warn(kind: type[MetricLogger], error: Exception) -> None:
