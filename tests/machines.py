@@ -69,7 +69,7 @@ class Machines:
         self.names = [COORDINATOR, *data]
         self.federation = root / "federation"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.port = free_ports(1)[0]
+        self.port, self.internal_port = free_ports(2)
 
     @property
     def host(self) -> str:
@@ -142,7 +142,10 @@ class Machines:
 
     def coordinate(self) -> Path:
         """Start the coordinator, wait until it is ready, and return its log."""
-        log = self.start(COORDINATOR, "coordinator", "federation", "--port", str(self.port))
+        log = self.start(
+            COORDINATOR, "coordinator", "federation", "--port", str(self.port),
+            "--internal-port", str(self.internal_port),
+        )  # fmt: skip
         ready = log.read_text().count("SuperLink ready")
         until(lambda: log.read_text().count("SuperLink ready") > ready, "the SuperLink")
         until(lambda: log.read_text().count("may join") >= len(self.data), "registration")

@@ -47,6 +47,13 @@ Expect = Annotated[
     ),
 ]
 Printed = Annotated[bool, typer.Option("--print", help="Only print Flower's command.")]
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  (sites come from other machines)
+Listen = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(help="The port to listen on.")]
+InternalPort = Annotated[
+    int | None,
+    typer.Option(help="The SuperLink's port on 127.0.0.1.", show_default="the next port"),
+]
 Systemd = Annotated[bool, typer.Option("--systemd", help="Only print a systemd unit.")]
 
 
@@ -89,31 +96,68 @@ def keys(
 @deploy.command()
 def coordinator(
     directory: Directory,
-    listen: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",  # noqa: S104
-    port: Annotated[int, typer.Option(help="The port to listen on.")] = DEFAULT_PORT,
+    listen: Listen = EVERY_ADDRESS,
+    port: Port = DEFAULT_PORT,
+    internal_port: InternalPort = None,
     printed: Printed = False,
     systemd: Systemd = False,
 ) -> None:
-    """Run the SuperLink; it admits the sites whose public keys are in sites/, now or later."""
-    from server_app.deploy.coordinator import Coordinator, superlink_command  # noqa: PLC0415
+    """Run the SuperLink and its gate; sites whose public keys are in sites/ may join at any time.
+
+    The SuperLink listens on 127.0.0.1 only, and the gate lets nothing but the sites' requests in.
+    """
+    from server_app.deploy.coordinator import Coordinator  # noqa: PLC0415
     from server_app.deploy.systemd import unit  # noqa: PLC0415
     from task.fingerprint import fingerprint  # noqa: PLC0415
 
     place = CoordinatorPlace(directory)
-    require_port("--port", port)
+    internal = require_ports(port, internal_port)
     place.require_keys()
+    both = Coordinator(place, listen, port, internal)
     if printed:
-        print(shlex.join(superlink_command(place, listen, port)))
+        for program in both.programs:
+            print(shlex.join(program.command))
     elif systemd:
         words = ["coordinator", str(place.directory), "--listen", listen, "--port", str(port)]
+        words += ["--internal-port", str(internal)]
         print(unit("coordinator", words, place.directory, []))
     else:
         hash_ = fingerprint()[:12]
         print(f"code {hash_}; sites can compare theirs with: --expect {hash_}")
-        with Coordinator(place, listen, port) as running:
-            log = place.directory / "superlink.log"
-            print(f"SuperLink ready at {address_of(listen, port)}, log in {log}")
-            running.serve()
+        with both:
+            print(f"SuperLink ready behind the gate at {address_of(listen, port)}")
+            print(f"logs in {place.superlink_log} and, of refusals, {place.gate_log}")
+            print(f"warning: every user of this machine can control port {internal} on 127.0.0.1")
+            both.serve()
+
+
+@deploy.command()
+def gate(
+    directory: Directory,
+    listen: Listen = EVERY_ADDRESS,
+    port: Port = DEFAULT_PORT,
+    internal_port: InternalPort = None,
+) -> None:
+    """Run the gate alone, in front of a SuperLink; the coordinator command runs both."""
+    from server_app.deploy.gate.server import run_gate  # noqa: PLC0415
+
+    place = CoordinatorPlace(directory)
+    place.require_keys()
+    run_gate(place, listen, port, require_ports(port, internal_port))
+
+
+def require_ports(port: int, internal_port: int | None) -> int:
+    """Return the SuperLink's port: the one after the gate's, unless another is given.
+
+    Raises:
+        ConfigError: one is no port, or they are the same.
+    """
+    internal = port + 1 if internal_port is None else internal_port
+    require_port("--port", port)
+    require_port("--internal-port", internal)
+    if internal == port:
+        raise ConfigError("--internal-port", internal, "must not be the gate's port")
+    return internal
 
 
 def require_passed_checks(directory: Path, address: str, expect: str, words: list[str]) -> None:

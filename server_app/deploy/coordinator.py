@@ -1,10 +1,8 @@
-"""The coordinator's SuperLink: it uses TLS and admits the sites whose keys it was given."""
+"""The coordinator's programs: they use TLS and admit the sites whose keys they were given."""
 
 import errno
 import socket
-import ssl
 import time
-import urllib.error
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -14,100 +12,70 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from server_app.deploy.places import CoordinatorPlace, address_of, is_host, refuse_unusable
+from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
+from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
 from server_app.flower.output import KEY_IN_USE
-from server_app.flower.programs import (
-    FlowerError,
-    is_healthy,
-    last_line,
-    run_to_end,
-    start,
-    stop,
-    wait_until_ready,
-    write_connection,
-)
+from server_app.flower.programs import run_to_end, write_connection
 from task.errors import ConfigError, system_reason
 
 KEYS_POLL_SECONDS = 2.0
-
-
-def superlink_command(place: CoordinatorPlace, listen: str, port: int) -> list[str]:
-    """Return the command that starts Flower's SuperLink."""
-    return [
-        "flower-superlink",
-        "--ssl-ca-certfile", str(place.authority),
-        "--ssl-certfile", str(place.certificate),
-        "--ssl-keyfile", str(place.key),
-        "--enable-supernode-auth",
-        "--disable-runtime-dependency-installation",
-        "--database", str(place.database),
-        "--host", listen,
-        "--port", str(port),
-    ]  # fmt: skip
-
-
-def local_address(listen: str, port: int) -> str:
-    """Return the address at which the coordinator's own machine reaches its SuperLink."""
-    every_address = listen in ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
-    return address_of("127.0.0.1" if every_address else listen, port)
+ONLY_OWNER = 0o700
 
 
 class Coordinator:
-    """A context manager around the SuperLink's process.
+    """A context manager around the SuperLink and the gate.
 
     Args:
         place: keys, database and records.
-        listen: the address to listen on.
-        port: the port to listen on.
+        listen: the address on which the gate listens.
+        port: the port on which the gate listens.
+        internal_port: the SuperLink's port on 127.0.0.1.
     """
 
-    def __init__(self, place: CoordinatorPlace, listen: str, port: int) -> None:
+    def __init__(self, place: CoordinatorPlace, listen: str, port: int, internal_port: int) -> None:
         self.place = place
-        self._listen, self._port = listen, port
-        self.address = local_address(listen, port)
-        self._command = superlink_command(place, listen, port)
-        self._log = place.directory / "superlink.log"
+        self._ports = {port: listen, internal_port: LOOPBACK}
+        self.superlink = SuperLink(place, internal_port)
+        self.gate = Gate(place, listen, port, internal_port)
+        self.programs: tuple[Program, ...] = (self.superlink, self.gate)
         self._seen: dict[Path, bytes] = {}
 
     def __enter__(self) -> "Coordinator":
-        """Start the SuperLink, and return once it is ready.
+        """Start both programs, and return once they are ready.
 
         Raises:
-            ConfigError: the port is in use, or a file cannot be written.
-            FlowerError: the SuperLink ended or took too long.
+            ConfigError: a port is in use, or a file cannot be written.
+            FlowerError: a program ended or took too long.
         """
-        refuse_taken_port(self._listen, self._port)
-        with refuse_unusable(self.place.directory):
-            empty = self.place.make_flower_directory()
-            write_connection(self.place.flower, self.address, self.place.authority)
-            with self._log.open("a") as log:
-                self.process = start(self._command, self.place.flower, empty, log)
+        for port, listen in self._ports.items():
+            refuse_taken_port(listen, port)
         try:
-            wait_until_ready(self._is_ready, self.process, self._log)
+            with refuse_unusable(self.place.directory):
+                self.place.directory.chmod(ONLY_OWNER)
+                self.place.make_flower_directory()
+                write_connection(self.place.flower, self.superlink.address, self.place.authority)
+                for program in self.programs:
+                    program.start()
+            for program in self.programs:
+                program.wait_until_ready()
         except BaseException:
-            stop([self.process])
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        stop([self.process])
+        for program in reversed(self.programs):
+            program.stop()
 
-    def _is_ready(self) -> bool:
-        try:
-            return is_healthy(self.address, self.place.authority)
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, ssl.SSLCertVerificationError):
-                raise FlowerError(f"its own certificate is refused: {error.reason}") from None
-            raise
-
-    def refuse_ended_superlink(self) -> None:
-        """Raise an error if the SuperLink has ended.
+    def refuse_ended_program(self) -> None:
+        """Raise an error if one of the programs has ended.
 
         Raises:
             FlowerError: it has ended.
         """
-        if self.process.poll() is not None:
-            raise FlowerError(f"flower-superlink ended: {last_line(self._log)} ({self._log})")
+        for program in self.programs:
+            if program.has_ended:
+                raise program.ended()
 
     def register_sites(self) -> list[str]:
         """Register the public keys that are new in ``sites/``; return one line about each."""
@@ -130,17 +98,17 @@ class Coordinator:
         """Register sites as their keys appear, until this process is asked to end.
 
         Raises:
-            FlowerError: the SuperLink ended.
+            FlowerError: one of the programs ended.
         """
         while True:
-            self.refuse_ended_superlink()
+            self.refuse_ended_program()
             for line in self.register_sites():
                 print(line, flush=True)
             time.sleep(KEYS_POLL_SECONDS)
 
 
 def refuse_taken_port(listen: str, port: int) -> None:
-    """Raise an error if the SuperLink cannot listen there.
+    """Raise an error if a program cannot listen there.
 
     Raises:
         ConfigError: the address is not this machine's, or the port is in use or not allowed.

@@ -23,6 +23,9 @@ class CoordinatorPlace:
         key: the SuperLink's key; secret.
         sites: the public keys of the sites that may join, NAME.pub.
         database: the SuperLink's database, kept between starts.
+        superlink_log: what the SuperLink prints.
+        gate_log: what the gate refused, and to whom.
+        gate_output: what the gate prints, if it cannot start.
         flower: Flower's own files, with the connection to the SuperLink.
         connection: the file that holds that connection.
         runs: the records.
@@ -36,6 +39,9 @@ class CoordinatorPlace:
         self.key = self.directory / "server.key"
         self.sites = self.directory / "sites"
         self.database = self.directory / "state.db"
+        self.superlink_log = self.directory / "superlink.log"
+        self.gate_log = self.directory / "gate.log"
+        self.gate_output = self.directory / "gate.out"
         self.flower = self.directory / "flower"
         self.connection = self.flower / "config.toml"
         self.runs = self.directory / "runs"

@@ -124,27 +124,31 @@ def write_connection(home: Path, address: str, authority: Path | None = None) ->
 
 
 def wait_until_ready(
-    is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path
+    is_ready: Callable[[], bool],
+    process: subprocess.Popen[bytes],
+    log: Path,
+    name: str = "flower-superlink",
 ) -> None:
-    """Wait until a SuperLink answers.
+    """Wait until a program answers.
 
     Args:
-        is_ready: whether the SuperLink answers; may raise an `OSError` if it does not.
-        process: the SuperLink.
-        log: the SuperLink's output, quoted in the error.
+        is_ready: whether it answers; may raise an `OSError` if it does not.
+        process: the program.
+        log: its output, quoted in the error.
+        name: its name, used in the error.
 
     Raises:
-        FlowerError: the SuperLink ended or did not answer within `START_SECONDS`.
+        FlowerError: the program ended or did not answer within `START_SECONDS`.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise FlowerError(f"flower-superlink ended at its start: {last_line(log)}")
+            raise FlowerError(f"{name} ended at its start: {last_line(log)}")
         with contextlib.suppress(OSError):
             if is_ready():
                 return
         time.sleep(0.1)
-    raise FlowerError(f"flower-superlink was not ready within {START_SECONDS:g} s")
+    raise FlowerError(f"{name} was not ready within {START_SECONDS:g} s")
 
 
 def is_healthy(address: str, authority: Path | None = None) -> bool:

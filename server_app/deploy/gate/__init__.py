@@ -1,0 +1,1 @@
+"""Which requests from outside reach the SuperLink, and which are refused?"""

@@ -1,0 +1,96 @@
+"""The sites whose keys are in ``sites/``, read again within a second when a file changes."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_public_key,
+)
+
+READ_AGAIN_SECONDS = 1.0
+REVOKED = "revoked"  # a folder of sites/ with the keys that were taken out
+LONGEST_FILE = 4096  # bytes
+
+
+@dataclass(frozen=True)
+class RegisteredKey:
+    """A site's name and key.
+
+    Attributes:
+        site: the site's name, which is the file's.
+        pem: the key as a SuperNode sends it.
+        key: the key.
+    """
+
+    site: str
+    pem: bytes
+    key: EllipticCurvePublicKey
+
+
+class Sites:
+    """The keys that may pass the gate.
+
+    Args:
+        directory: the folder of the files NAME.pub.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._keys: dict[bytes, RegisteredKey] = {}
+        self._revoked: dict[bytes, RegisteredKey] = {}
+        self._seen: list[tuple[Path, int, int]] = []
+        self._read_at = -READ_AGAIN_SECONDS
+
+    def find(self, pem: bytes) -> RegisteredKey | None:
+        """Return the registered key that is equal to a SuperNode's, or None."""
+        self._read()
+        return self._keys.get(pem)
+
+    def find_revoked(self, pem: bytes) -> RegisteredKey | None:
+        """Return the revoked key that is equal to a SuperNode's, or None."""
+        self._read()
+        return self._revoked.get(pem)
+
+    def _read(self) -> None:
+        """Read the files again if one has changed, at most once in `READ_AGAIN_SECONDS`."""
+        now = time.monotonic()
+        if now - self._read_at < READ_AGAIN_SECONDS:
+            return
+        self._read_at = now
+        seen = files_in(self._directory) + files_in(self._directory / REVOKED)
+        if seen != self._seen:
+            self._seen = seen
+            self._keys = keys_in(self._directory)
+            self._revoked = keys_in(self._directory / REVOKED)
+
+
+def files_in(directory: Path) -> list[tuple[Path, int, int]]:
+    """Return each NAME.pub of a directory with the time of its last change and its size."""
+    found = []
+    for path in sorted(directory.glob("*.pub")):
+        try:
+            state = path.stat()
+        except OSError:  # it was removed in between
+            continue
+        found.append((path, state.st_mtime_ns, state.st_size))
+    return found
+
+
+def keys_in(directory: Path) -> dict[bytes, RegisteredKey]:
+    """Return the usable keys of a directory by their PEM text; the first name has a shared key."""
+    keys: dict[bytes, RegisteredKey] = {}
+    for path, _, _ in files_in(directory):
+        try:
+            with path.open("rb") as file:
+                key = load_ssh_public_key(file.read(LONGEST_FILE))
+        except (OSError, ValueError, UnsupportedAlgorithm):
+            continue  # the coordinator prints a line about it
+        if isinstance(key, EllipticCurvePublicKey):
+            pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            keys.setdefault(pem, RegisteredKey(path.stem, pem, key))
+    return keys

@@ -1,0 +1,355 @@
+"""The gate's own process with TLS, in front of a small server in the SuperLink's place."""
+
+import http.client
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from flwr.supercore.error import FlowerError
+
+from server_app.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
+from server_app.deploy.gate.holding import HELD_SECONDS
+from server_app.deploy.gate.limits import SITE_CONCURRENT
+from server_app.deploy.gate.requests import LARGEST_REQUEST, PULL_MESSAGES, ROUTES
+from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.places import CoordinatorPlace, SitePlace
+from server_app.flower.programs import free_ports
+from tests.machines import until
+from tests.processes import UNIVARFL, end
+from tests.server_app.deploy.gate.requests_to import (
+    TYPE,
+    Client,
+    head,
+    private_key,
+    refusals,
+    signed,
+    wait_for_gate,
+)
+from tests.server_app.deploy.gate.upstream import Upstream
+
+FLEET = "/v1/fleet/"
+PULL, PUSH = FLEET + PULL_MESSAGES, FLEET + "push-object"
+
+
+class Scene:
+    """A gate with the keys of two sites, and a server behind it."""
+
+    def __init__(self, root: Path) -> None:
+        self.place = CoordinatorPlace(root / "f")
+        make_coordinator(self.place, ["localhost"])
+        self.keys = {name: self.new_key(root, name) for name in ("north", "south")}
+        for name in self.keys:
+            shutil.copy(root / name / f"{name}.pub", self.place.sites)
+        self.stranger = self.new_key(root, "stranger")
+        port, self.internal_port = free_ports(2)
+        self.client = Client(self.place.authority, "127.0.0.1", port)
+        self.command = [
+            UNIVARFL, "deploy", "gate", str(self.place.directory), "--listen", "127.0.0.1",
+            "--port", str(port), "--internal-port", str(self.internal_port),
+        ]  # fmt: skip
+
+    def new_key(self, root: Path, name: str) -> EllipticCurvePrivateKey:
+        make_site(SitePlace(root / name), name, root)
+        return private_key(SitePlace(root / name), name)
+
+    def north(self, **more: str) -> dict[str, str]:
+        return {**TYPE, **signed(self.keys["north"]), **more}
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    scene = Scene(tmp_path_factory.mktemp("gate"))
+    process = subprocess.Popen(scene.command)
+    try:
+        wait_for_gate(scene.client, process)
+        yield scene
+    finally:
+        end([process])
+
+
+@pytest.fixture
+def upstream(scene: Scene) -> Iterator[Upstream]:
+    with Upstream(scene.place, scene.internal_port) as upstream:
+        yield upstream
+
+
+@pytest.mark.parametrize("route", sorted(ROUTES - {PULL_MESSAGES}))
+def test_a_sites_request_is_forwarded_with_the_headers_that_flower_needs(
+    scene: Scene, upstream: Upstream, route: str
+) -> None:
+    answer = (200, {b"content-type": b"application/protobuf", b"set-cookie": b"x"}, b"answer")
+    upstream.answers[FLEET + route].append(answer)
+    sent = scene.north(**{"x-forwarded-for": "1.2.3.4", "cookie": "x", "flwr-package-name": "flwr"})
+    reply = scene.client.send(FLEET + route, sent, b"body")
+    assert (reply.status, reply.body) == (200, b"answer")
+    assert {name.lower() for name in reply.headers} == {"date", "content-length", "content-type"}
+    ((path, headers, body),) = upstream.received
+    assert (path, body) == (FLEET + route, b"body")
+    assert {name.decode() for name in headers} == {
+        "host", "connection", "accept", "accept-encoding", "user-agent", "content-type",
+        "content-length", "flwr-public-key", "flwr-timestamp", "flwr-signature",
+        "flwr-package-name",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/control/list-runs", 404),
+        ("/v1/fleet/../control/list-runs", 404),
+        ("/v1/fleet/%2e%2e/control/list-runs", 404),
+        ("/v1/fleet/%70ull-messages", 404),
+        ("/v1/fleet//pull-messages", 404),
+        ("//v1/fleet/pull-messages", 404),
+        ("/v1/fleet/pull-messages/", 404),
+        ("/v1/fleet/pull-messages;x", 404),
+        ("/v1/fleet/pull-messages?x=/v1/control", 404),
+        ("/v1/fleet/pull-messages#x", 404),
+        ("/V1/FLEET/PULL-MESSAGES", 404),
+        ("/v1/fleet/pull-messages%00", 404),
+        ("\\v1\\fleet\\pull-messages", 404),
+        ("https://127.0.0.1/v1/fleet/pull-messages", 404),
+        ("*", 404),
+        ("/docs", 404),
+        ("/health/", 404),
+        ("/health", 405),
+    ],
+)
+def test_any_other_path_is_refused_with_a_line(
+    scene: Scene, upstream: Upstream, path: str, status: int
+) -> None:
+    before = len(refusals(scene.place))
+    request = head(path, {**scene.north(), "content-length": "0"})
+    assert scene.client.send_bytes(request) == [status]
+    (line,) = refusals(scene.place)[before:]
+    shown = path.replace("\\", "\\\\")
+    assert "127.0.0.1:" in line
+    assert f" site=- POST {shown} {status}: " in line
+    assert upstream.received == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "method", "status"),
+    [
+        ({}, "GET", 405),
+        ({}, "PUT", 405),
+        ({"transfer-encoding": "chunked"}, "POST", 411),
+        ({"transfer-encoding": "chunked", "content-length": "4"}, "POST", 411),
+        ({"transfer-encoding": "identity"}, "POST", 400),
+        ({"content-length": str(LARGEST_REQUEST + 1)}, "POST", 413),
+        ({"content-length": "9" * 12}, "POST", 413),
+        ({"content-length": "9" * 19}, "POST", 400),
+        ({"content-length": "-1"}, "POST", 400),
+        ({"content-length": "4", "content-encoding": "gzip"}, "POST", 415),
+        ({"content-length": "4", "content-type": "application/json"}, "POST", 415),
+        ({"content-length": "4\r\ncontent-length: 5"}, "POST", 400),
+        ({"content-length": "4", "x": "a\r\n b"}, "POST", 200),
+        ({"content-length": "4", "flwr-timestamp": "x\r\nflwr-timestamp: y"}, "POST", 401),
+        ({"content-length": "4", "upgrade": "h2c", "connection": "upgrade, close"}, "POST", 200),
+        ({"content-length ": "4"}, "POST", 400),
+    ],
+)  # fmt: skip
+def test_a_request_of_another_form_is_refused_before_its_body_is_read(
+    scene: Scene, upstream: Upstream, changed: dict[str, str], method: str, status: int
+) -> None:
+    """The body is a request of its own, which a proxy that miscounts would pass on."""
+    before = len(refusals(scene.place))
+    inner = head("/v1/control/list-runs", {**TYPE, "content-length": "0"})
+    body = b"0\r\n\r\n" + inner if "transfer-encoding" in changed else b"four"
+    request = head(PUSH, {**scene.north(), **changed}, method)
+    assert scene.client.send_bytes(request + body)[0] == status
+    assert upstream.paths() == ([PUSH] if status == 200 else [])
+    assert len(refusals(scene.place)) == before + (status != 200)
+
+
+def test_a_head_that_is_too_long_ends_the_connection(scene: Scene, upstream: Upstream) -> None:
+    before = len(refusals(scene.place))
+    assert set(scene.client.send_bytes(head(PUSH, scene.north(x="y" * 70_000)))) <= {400}
+    assert refusals(scene.place)[before].endswith("400: not a request in HTTP/1.1")
+    assert upstream.received == []
+
+
+def test_pipelined_requests_are_judged_one_by_one(scene: Scene, upstream: Upstream) -> None:
+    good, better = (
+        head(PUSH, {**scene.north(), "content-length": "4"}, last=last) + b"four"
+        for last in (False, True)
+    )
+    bad = head("/v1/control/list-runs", {**TYPE, "content-length": "0"}, last=False)
+    assert scene.client.send_bytes(good + bad + better) == [200, 404, 200]
+    assert upstream.paths() == [PUSH, PUSH]
+
+
+@pytest.mark.parametrize(
+    ("who", "late", "code", "said"),
+    [
+        ("stranger", 0.0, NOT_REGISTERED, "does not know this key"),
+        ("north", 7200.0, CLOCK_DIFFERS, "the clocks differ: this request was signed at 20"),
+        ("north", -6.0, CLOCK_DIFFERS, "the clocks differ"),
+        ("north", 306.0, CLOCK_DIFFERS, "the clocks differ"),
+        ("north", 300.0, 0, ""),
+    ],
+)
+def test_a_refused_site_is_told_why_in_flowers_form(
+    scene: Scene, upstream: Upstream, who: str, late: float, code: int, said: str
+) -> None:
+    key = scene.keys.get(who, scene.stranger)
+    for route, status in (("activate-node", 412), ("send-node-heartbeat", 401)):
+        reply = scene.client.send(FLEET + route, {**TYPE, **signed(key, late)})
+        assert reply.status == (status if code else 200)
+        error = FlowerError.from_json(reply.body.decode())
+        assert (error.code if error else 0) == code
+        assert said in (error.message if error else "")
+    assert len(upstream.paths()) == (0 if code else 2)
+
+
+def test_a_wrong_signature_and_headers_of_another_form(scene: Scene, upstream: Upstream) -> None:
+    mixed = {**scene.north(), "flwr-signature": scene.north()["flwr-signature"]}
+    for changed in (
+        mixed,
+        {**TYPE},
+        scene.north(**{"flwr-public-key": "not base64!"}),
+        scene.north(**{"flwr-signature": "AAAA"}),
+        scene.north(**{"flwr-timestamp": "2026-01-01T00:00:00"}),
+        scene.north(**{"flwr-timestamp": "9" * 5000}),
+        scene.north(**{"flwr-timestamp": "\xff"}),
+    ):
+        assert scene.client.send(PUSH, changed).status == 401
+    assert upstream.paths() == []
+
+
+def test_an_authentication_serves_once(scene: Scene, upstream: Upstream) -> None:
+    sent = scene.north()
+    assert scene.client.send(PUSH, sent, b"first").status == 200
+    reply = scene.client.send(FLEET + "push-messages", sent, b"second")
+    assert (reply.status, reply.told["detail"]) == (503, "this authentication was used before")
+    assert upstream.paths() == [PUSH]
+    assert " site=north POST /v1/fleet/push-messages 503: " in refusals(scene.place)[-1]
+
+
+def test_no_header_and_no_body_is_in_the_log(scene: Scene) -> None:
+    sent = scene.north(secret="in-a-header")
+    scene.client.send("/v1/control/" + "x" * 500, sent, b"in-a-body")
+    text = scene.place.gate_log.read_text()
+    assert text.splitlines()[-1].endswith("x... 404: no route of the gate")
+    for hidden in ("in-a-header", "in-a-body", sent["flwr-signature"], sent["flwr-public-key"]):
+        assert hidden not in text
+
+
+def test_a_line_cannot_be_forged(scene: Scene) -> None:
+    before = len(refusals(scene.place))
+    scene.client.send_bytes(b"GET /a\x1b[2J\xff HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    scene.client.send_bytes(
+        b"GET /\xc2\x85\xe2\x80\xa8 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    )
+    lines = refusals(scene.place)[before:]
+    assert len(lines) == 2
+    assert all(line.isprintable() and line.isascii() for line in lines)
+
+
+def test_a_redirect_and_an_answer_that_is_too_large_are_not_passed_on(
+    scene: Scene, upstream: Upstream
+) -> None:
+    to_control = {b"location": b"/v1/control/list-runs"}
+    upstream.answers[PUSH] = [(307, to_control, b""), (200, {}, b"x" * (64 * 2**20 + 1))]
+    for _ in range(2):
+        assert scene.client.send(PUSH, scene.north()).status == 502
+    assert upstream.paths() == [PUSH, PUSH]
+
+
+def test_a_large_body_and_a_large_answer_pass(scene: Scene, upstream: Upstream) -> None:
+    upstream.answers[PUSH] = [(200, {}, bytes(LARGEST_REQUEST))]
+    reply = scene.client.send(PUSH, scene.north(), b"x" * LARGEST_REQUEST)
+    assert reply.body == bytes(LARGEST_REQUEST)
+    assert len(upstream.received[0][2]) == LARGEST_REQUEST
+
+
+def test_health_tells_the_time_while_the_superlink_answers(scene: Scene) -> None:
+    until(lambda: scene.client.send("/health", {}, method="GET").status == 503, "no SuperLink")
+    assert scene.client.send(PUSH, scene.north()).status == 502
+    with Upstream(scene.place, scene.internal_port):
+        until(lambda: scene.client.send("/health", {}, method="GET").status == 200, "a SuperLink")
+        told = scene.client.send("/health", {}, method="GET").told
+        assert list(told) == ["time"]
+        assert str(told["time"]).endswith("+00:00")
+
+
+def test_a_request_for_messages_is_held_until_there_is_one(
+    scene: Scene, upstream: Upstream
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(scene.client.send, PULL, scene.north(), b"node")
+        until(lambda: len(upstream.paths()) > 3, "questions")
+        upstream.answers[PULL].append((200, {}, b"message"))
+        assert waiting.result(HELD_SECONDS).body == b"message"
+    assert {body for _, _, body in upstream.received} == {b"node"}
+    upstream.answers[PULL].append((403, {}, b"{}"))
+    assert scene.client.send(PULL, scene.north()).status == 403
+
+
+def test_nothing_is_asked_for_a_client_that_has_gone(scene: Scene, upstream: Upstream) -> None:
+    with scene.client.connected() as tls:
+        tls.sendall(head(PULL, {**scene.north(), "content-length": "0"}))
+        until(lambda: len(upstream.paths()) > 2, "questions")
+    time.sleep(0.5)  # the gate notices the end of the connection
+    asked = len(upstream.paths())
+    upstream.answers[PULL].append((200, {}, b"message"))
+    time.sleep(1.5)
+    assert len(upstream.paths()) == asked
+    assert scene.client.send(PULL, scene.north()).body == b"message"
+
+
+def test_a_key_that_is_removed_is_refused_at_once(scene: Scene, upstream: Upstream) -> None:
+    path = scene.place.sites / "south.pub"
+    held = {**TYPE, **signed(scene.keys["south"])}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(scene.client.send, PULL, held)
+        until(upstream.paths, "the question")
+        (scene.place.sites / "revoked").mkdir()
+        path.rename(scene.place.sites / "revoked" / "south.pub")
+        reply = waiting.result(HELD_SECONDS)
+    assert (reply.status, reply.told["code"]) == (401, KEY_REVOKED)
+    again = scene.client.send(PUSH, {**TYPE, **signed(scene.keys["south"])})
+    assert (again.status, again.told["code"]) == (401, KEY_REVOKED)
+    shutil.move(scene.place.sites / "revoked" / "south.pub", path)
+    until(
+        lambda: scene.client.send(PUSH, {**TYPE, **signed(scene.keys["south"])}).status == 200,
+        "the key's return",
+    )
+
+
+def test_a_site_cannot_take_all_places(scene: Scene, upstream: Upstream) -> None:
+    held = SITE_CONCURRENT
+    statuses: list[int] = []
+
+    def ask() -> None:
+        statuses.append(scene.client.send(PULL, scene.north()).status)
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(held)]
+    for thread in threads:
+        thread.start()
+    until(
+        lambda: len({headers[b"flwr-timestamp"] for _, headers, _ in upstream.received}) == held,
+        "all",
+    )
+    reply = scene.client.send(PUSH, scene.north())
+    assert (reply.status, reply.told["detail"]) == (503, f"more than {held} requests at a time")
+    other = scene.client.send(PUSH, {**TYPE, **signed(scene.keys["south"])})
+    assert other.status == 200
+    upstream.answers[PULL] += [(200, {}, b"message")] * held
+    for thread in threads:
+        thread.join(HELD_SECONDS)
+    assert statuses == [200] * held
+
+
+def test_no_tls_and_another_authority(scene: Scene) -> None:
+    plain = http.client.HTTPConnection(scene.client.host, scene.client.port, timeout=10)
+    plain.request("GET", "/health")
+    with pytest.raises((OSError, http.client.HTTPException)):
+        plain.getresponse()
+    assert scene.client.send("/health", {}, method="GET").status in (200, 503)
