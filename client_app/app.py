@@ -22,7 +22,7 @@ app = ClientApp(mods=[log_site_work, redact_errors])
 def query(message: Message, context: Context) -> Message:
     """Describe this worker and prepare it for training."""
     session = Session(read_request(REGISTER, message), context.node_config)
-    return write_reply(register(session), message)
+    return write_reply(REGISTER, register(session), message, context.node_config)
 
 
 @app.train()
@@ -30,7 +30,7 @@ def train(message: Message, context: Context) -> Message:
     """Train each client that the message names from the global weights."""
     session = Session(read_request(TRAIN, message), context.node_config)
     with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(train_clients(session), message)
+        return write_reply(TRAIN, train_clients(session), message, context.node_config)
 
 
 @app.evaluate()
@@ -38,7 +38,7 @@ def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on the validation images of each client that the message names."""
     session = Session(read_request(EVALUATE, message), context.node_config)
     with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(evaluate_clients(session), message)
+        return write_reply(EVALUATE, evaluate_clients(session), message, context.node_config)
 
 
 @app.query(FORGET.message_type.partition(".")[2])
@@ -47,4 +47,4 @@ def forget(message: Message, context: Context) -> Message:
     request = read_request(FORGET, message)
     site = None if simulated(context.node_config) else Site.from_node_config(context.node_config)
     ClientState(request.run, site=site).delete()
-    return write_reply(ForgetReply.to(request), message)
+    return write_reply(FORGET, ForgetReply.to(request), message, context.node_config)

@@ -4,8 +4,11 @@ from typing import TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from task.protocol.base import DATA, HEADER, JSON, Packed
+from client_app.node import signing_key
+from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.messages import Kind, Reply, Request
+from task.protocol.signature import sign
+from task.site import NodeConfig
 
 Asked = TypeVar("Asked", bound=Request)
 Answer = TypeVar("Answer", bound=Reply)
@@ -20,10 +23,20 @@ def read_request(kind: Kind[Asked, Answer], message: Message) -> Asked:
     return kind.request.unpack(Packed.of(message.content))
 
 
-def write_reply(reply: Reply, message: Message) -> Message:
-    """Write a reply to a message."""
+def write_reply(
+    kind: Kind[Asked, Answer], reply: Answer, message: Message, node_config: NodeConfig
+) -> Message:
+    """Write a reply to a message; a site signs it.
+
+    Raises:
+        SiteError: this is a site, and its key cannot be used.
+    """
     packed = reply.pack()
-    content = RecordDict({HEADER: ConfigRecord({JSON: packed.header})})
+    header = ConfigRecord({JSON: packed.header})
+    key = signing_key(node_config)
+    if key is not None:
+        header[SIGNATURE] = sign(key, kind.message_type, packed)
+    content = RecordDict({HEADER: header})
     for name, data in packed.arrays.items():
         content[name] = ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
     return Message(content, reply_to=message)

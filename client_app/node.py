@@ -2,9 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from task.errors import SiteError
 from task.protocol.messages import IN_PROCESS
+from task.protocol.signature import read_private_key
 from task.site import NodeConfig, Site
 
 
@@ -51,3 +55,26 @@ def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:
             "partition.names=[...] data=folder data.classes=[...]"
         )
     return site
+
+
+def signing_key(node_config: NodeConfig) -> EllipticCurvePrivateKey | None:
+    """Return the private key with which this site signs; None for a simulated worker.
+
+    Raises:
+        SiteError: the settings name no key, or it cannot be used. The message contains no path.
+    """
+    if simulated(node_config):
+        return None
+    path = node_config.get("key")
+    if not isinstance(path, str):
+        raise SiteError(
+            "this SuperNode has no key to sign with: start it with 'univarfl deploy site', or add "
+            "key='FILE' to its --node-config, the absolute path of its private key"
+        )
+    try:
+        return read_private_key(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise SiteError(
+            "this SuperNode's key cannot be used: its setting 'key' must be the absolute path of "
+            f"the private key that it was started with ({type(error).__name__})"
+        ) from None

@@ -5,6 +5,7 @@ a coordinator sends can change them.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +17,8 @@ from task.files import from_home
 
 NodeConfig = Mapping[str, object]
 
+SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SITE_NAME_FORM = "1 to 64 letters, digits, '.', '_' and '-', with a letter or digit first"
 FLOWERS_OWN = ("partition-id", "num-partitions")  # Flower's examples set them for every SuperNode
 
 
@@ -28,6 +31,8 @@ class Site(BaseModel):
         device: ``device``, the device that it trains on.
         memory: ``memory-dir``, an absolute path for the client state of methods; None means
             `user_state_directory`.
+        key: ``key``, an absolute path to its private key, with which it signs its replies. ``deploy
+            site`` sets it.
         max_norm: ``max-norm``, the largest L2 norm of an update that it sends, above 0. A larger
             update is scaled down to it. None means no limit.
         max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains;
@@ -39,15 +44,16 @@ class Site(BaseModel):
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_by_name=True
     )
 
-    name: Annotated[str, Field(alias="site", min_length=1)]
+    name: Annotated[str, Field(alias="site")]
     directory: Annotated[str, Field(alias="data-dir")]
     device: Literal["auto", "cpu", "cuda"] = "auto"
     memory: Annotated[str | None, Field(alias="memory-dir")] = None
+    key: str | None = None
     max_norm: Annotated[float | None, Field(alias="max-norm", gt=0)] = None
     max_epochs: Annotated[int | None, Field(alias="max-epochs", ge=1)] = None
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
 
-    @field_validator("directory", "memory")
+    @field_validator("directory", "memory", "key")
     @classmethod
     def _absolute(cls, path: str | None) -> str | None:
         if path is None:
@@ -59,9 +65,9 @@ class Site(BaseModel):
 
     @field_validator("name")
     @classmethod
-    def _printable(cls, name: str) -> str:
-        if not name.isprintable():
-            raise ValueError("must be printable")
+    def _safe(cls, name: str) -> str:
+        if not SITE_NAME.fullmatch(name):
+            raise ValueError(f"must be {SITE_NAME_FORM}")
         return name
 
     @property

@@ -36,7 +36,7 @@ from server_app.runs.checkpoint import (
 from server_app.runs.records.reader import read_runs
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint
-from task.protocol.base import DATA, HEADER, JSON, Message, Packed
+from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Message, Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import KINDS, TrainReply
 from task.protocol.tensors import PackedTensors
@@ -127,7 +127,7 @@ ROWS = st.dictionaries(
 )  # fmt: skip
 SOUND_ROW = row(3)
 HEADERS = st.dictionaries(
-    st.sampled_from(["rows", "run", "round", "attempt", "fingerprint", "index", "site"])
+    st.sampled_from(["rows", "run", "round", "attempt", "fingerprint", "nonce", "index", "site"])
     | st.text(max_size=5),
     JSONS
     | st.lists(ROWS | st.just(SOUND_ROW), max_size=2)
@@ -135,7 +135,8 @@ HEADERS = st.dictionaries(
     max_size=9,
 ).map(lambda fields: SOUND_FIELDS | fields)
 SOUND_FIELDS: dict[str, Any] = {
-    "run": "run", "round": 1, "attempt": 1, "fingerprint": fingerprint(), "rows": [SOUND_ROW],
+    "run": "run", "round": 1, "attempt": 1, "fingerprint": fingerprint(), "nonce": "0" * 32,
+    "rows": [SOUND_ROW],
 }  # fmt: skip
 ARRAYS = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.int64]).flatmap(
     lambda kind: st.lists(st.integers(0, 3), max_size=3).map(
@@ -153,9 +154,10 @@ RECORDS = st.fixed_dictionaries(
     {},
     optional={
         HEADER: st.builds(
-            lambda name, data: ConfigRecord({name: data}),
+            lambda name, data, signature: ConfigRecord({name: data, SIGNATURE: signature}),
             st.sampled_from([JSON, "other"]),
             HEADERS.map(lambda fields: json.dumps(fields).encode()) | st.binary(max_size=20),
+            st.binary(max_size=200) | st.integers(0, 9) | st.text(max_size=5),
         ),
         "weights/3": MODELS.map(array_record),
         "weights/sum": MODELS.map(array_record),

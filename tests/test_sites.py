@@ -10,7 +10,6 @@ import pytest
 import client_app.app
 from client_app.node import site_of
 from server_app.config.composition import compose_experiment
-from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.engines.train import train_experiment
 from server_app.nodes.messages import Exchange, Failure, Letter
 from task.data.federated import federate_site
@@ -20,6 +19,7 @@ from task.protocol.messages import EVALUATE, IN_PROCESS, REGISTER, TRAIN, Kind, 
 from task.protocol.tensors import PackedTensors
 from task.site import Site
 from task.training.worker import Worker, shared_worker
+from tests.site_grid import SiteGrid
 from tests.task.data import making
 
 EXPERIMENT = [
@@ -127,7 +127,7 @@ class TestWhoseData:
 @pytest.fixture
 def clinic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> tuple[Path, InProcessGrid, list[int]]:
+) -> tuple[Path, SiteGrid, list[int]]:
     """Start one site like a real SuperNode; return its data directory, its grid and its node.
 
     Its log is captured, whatever other tests have done to the logger.
@@ -136,11 +136,9 @@ def clinic(
     monkeypatch.setattr(logger, "handlers", [caplog.handler])
     monkeypatch.setattr(logger, "propagate", False)
     directory = making.tree(tmp_path / "Clinic_X", ["cat", "dog"], 10)
-    grid = InProcessGrid(client_app.app.app, 1)
+    grid = SiteGrid(client_app.app.app, tmp_path, ["Clinic_X"], tmp_path)
     (node,) = grid.get_node_ids()
-    grid._contexts[node].node_config = {
-        "site": "north", "data-dir": str(directory), "memory-dir": str(tmp_path / "memory"),
-    }  # fmt: skip
+    grid._contexts[node].node_config["site"] = "north"
     return directory, grid, [node]
 
 
@@ -150,7 +148,7 @@ class TestRedaction:
     words: ClassVar = [*EXPERIMENT, "partition=sites", "partition.names=[north]"]
 
     def ask(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: Kind[Any, Any], **fields: Any
+        self, clinic: tuple[Path, SiteGrid, list[int]], kind: Kind[Any, Any], **fields: Any
     ) -> Any:
         """The site's reply, or the failure."""
         _, grid, (node,) = clinic
@@ -164,17 +162,18 @@ class TestRedaction:
             run="run", experiment=local.model_dump_json(), fingerprint=fingerprint(), round=1,
             **own | fields,
         )  # fmt: skip
-        (reply,) = Exchange(grid, kind, [Letter(node, request)], 60).replies()
+        letter = Letter(node, request, grid.keys[node])
+        (reply,) = Exchange(grid, kind, [letter], 60).replies()
         return reply
 
-    def test_a_site_reports_its_counts(self, clinic: tuple[Path, InProcessGrid, list[int]]) -> None:
+    def test_a_site_reports_its_counts(self, clinic: tuple[Path, SiteGrid, list[int]]) -> None:
         found = self.ask(clinic, REGISTER)
         assert (found.site, found.index, found.nodes) == ("north", 0, 1)
         assert (found.train, found.validation, found.error) == (18, 2, "")
 
     @pytest.mark.parametrize("kind", [TRAIN, EVALUATE, REGISTER])
     def test_no_name_of_its_files_leaves_it(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], kind: Kind[Any, Any],
+        self, clinic: tuple[Path, SiteGrid, list[int]], kind: Kind[Any, Any],
         caplog: pytest.LogCaptureFixture,
     ) -> None:  # fmt: skip
         (clinic[0] / "Jane_Doe_1970").mkdir()
@@ -186,7 +185,7 @@ class TestRedaction:
         assert "Jane_Doe_1970" in caplog.text
 
     def test_a_run_ends_if_its_images_change(
-        self, clinic: tuple[Path, InProcessGrid, list[int]]
+        self, clinic: tuple[Path, SiteGrid, list[int]]
     ) -> None:
         assert self.ask(clinic, REGISTER).error == ""
         assert not isinstance(self.ask(clinic, TRAIN), Failure)
@@ -196,14 +195,14 @@ class TestRedaction:
         assert "its images have changed since the run began" in reply.reason
 
     def test_a_client_of_another_site_is_refused(
-        self, clinic: tuple[Path, InProcessGrid, list[int]]
+        self, clinic: tuple[Path, SiteGrid, list[int]]
     ) -> None:
         reply = self.ask(clinic, TRAIN, clients=[3])
         assert reply.row(3).reason == "client 3 is not trained here"
 
     @pytest.mark.parametrize("client", ["0/../../secret", -1, 1.5])
     def test_a_client_is_a_number_and_never_a_path(
-        self, clinic: tuple[Path, InProcessGrid, list[int]], client: Any,
+        self, clinic: tuple[Path, SiteGrid, list[int]], client: Any,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         """The server of this test does not check what it sends."""

@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from server_app.deploy.places import (
-    NAME,
     CoordinatorPlace,
     SitePlace,
     is_host,
@@ -29,6 +28,7 @@ from server_app.deploy.places import (
 )
 from task.errors import ConfigError, system_reason
 from task.files import from_home
+from task.site import SITE_NAME, SITE_NAME_FORM
 
 DAYS = 825
 
@@ -114,9 +114,8 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
         ConfigError: they exist already, the name or the data directory cannot be used, or a file
             cannot be written.
     """
-    if not NAME.fullmatch(name):
-        allowed = "must be letters, digits, '.', '_' and '-', with a letter or digit first"
-        raise ConfigError("--site", name, allowed)
+    if not SITE_NAME.fullmatch(name):
+        raise ConfigError("--site", name, f"must be {SITE_NAME_FORM}")
     with refuse_unusable(data):
         if not from_home(data).is_dir():
             raise ConfigError("--data", data, "must be a directory with a folder for each class")

@@ -10,7 +10,7 @@ from task.errors import ConfigError, system_reason
 
 DEFAULT_PORT = 8000
 PORTS = range(1, 65536)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a host or a site, and so of a file
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a host
 
 
 class CoordinatorPlace:
@@ -73,6 +73,7 @@ class SitePlace:
         authority: the coordinator's certificate, by which a site recognises the coordinator.
         settings: the site's name and limits, a `task.site.Site`.
         flower: Flower's own files.
+        node_settings: the settings as the SuperNode gets them, with the path of the key.
         joined: a file that exists once the site has joined.
     """
 
@@ -81,6 +82,7 @@ class SitePlace:
         self.authority = self.directory / "ca.crt"
         self.settings = self.directory / "site.toml"
         self.flower = self.directory / "flower"
+        self.node_settings = self.flower / "node.toml"
         self.joined = self.flower / "joined"
 
     def key(self, name: str) -> Path:

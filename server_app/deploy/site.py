@@ -1,5 +1,6 @@
 """A site's SuperNode."""
 
+import json
 import re
 import signal
 import subprocess
@@ -21,14 +22,28 @@ KEPT_LINES = 40
 
 
 def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
-    """Return the command that starts Flower's SuperNode."""
+    """Write the SuperNode's settings, and return the command that starts it.
+
+    Raises:
+        ConfigError: the site's directory cannot be written.
+    """
     (port,) = free_ports(1)  # for its own ClientApp processes on this machine
+    settings = site.model_dump(by_alias=True, exclude_unset=True)
+    settings["key"] = str(place.key(site.name))  # its replies are signed with the same key
+    with refuse_unusable(place.directory):
+        place.make_flower_directory()
+        place.node_settings.write_text(
+            "".join(
+                f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+                for name, value in settings.items()
+            )
+        )
     return [
         "flower-supernode",
         "--superlink", address,
         "--root-certificates", str(place.authority),
         "--auth-supernode-private-key", str(place.key(site.name)),
-        "--node-config", str(place.settings),
+        "--node-config", str(place.node_settings),
         "--port", str(port),
     ]  # fmt: skip
 

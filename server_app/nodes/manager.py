@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -10,31 +11,43 @@ from flwr.serverapp import Grid
 from server_app.config.experiment import Experiment
 from server_app.flower.internals import ErrorCode
 from server_app.nodes.assignment import served_clients
-from server_app.nodes.messages import Letter, RecordWriter, RunIdentity, last_line
+from server_app.nodes.identity import UNNAMED, Identity, connected_nodes
+from server_app.nodes.messages import Letter, RecordWriter, RunIdentity, last_line, read_reply
 from server_app.nodes.registration import (
     NodeInfo,
     RegistrationError,
     check_registration,
 )
 from task.fingerprint import fingerprint
-from task.protocol.base import Packed
+from task.protocol.base import one_line
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 
 POLL_SECONDS = 0.1
 SITE_POLL_SECONDS = 1.0
+MOST_REASONS = 20
 
 logger = logging.getLogger("univarfl")
 
 Note = Callable[[str, str], None]
 
 
+class Question(NamedTuple):
+    """A registration request on its way."""
+
+    identity: Identity
+    letter: Letter[RegistrationRequest]
+
+
 class NodeManager:
     """Registers SuperNodes and knows which of them are connected.
 
-    Before the first round, a SuperNode that cannot serve ends the run, so that a person can fix it.
-    A site that comes later and cannot serve is refused until it leaves and returns. A site that the
-    experiment does not list is ignored.
+    A site is the owner of a key: Flower authenticates it, and has the name under which the
+    coordinator registered the key. What a site says of itself must agree with that name. A site
+    that cannot serve, or says otherwise, is refused until it leaves and returns. A site that the
+    experiment does not list is ignored. Neither ends the run.
+
+    A simulated worker that cannot serve ends the run, so that a person can fix it.
 
     Args:
         grid: the grid of the SuperNodes.
@@ -50,9 +63,10 @@ class NodeManager:
         self._join_timeout = experiment.federation.join_timeout
         self._nodes: dict[int, NodeInfo] = {}  # by node id, as the following
         self._online: set[int] = set()
-        self._refused: dict[int, int | None] = {}  # the value: the node whose name it also claims
+        self._refused: dict[int, int | None] = {}  # the value: the node that has its name
+        self._reasons: dict[int, str] = {}  # why a node was refused the last time
         self._gone: set[int] = set()
-        self._asked: dict[str, int] = {}
+        self._asked: dict[str, Question] = {}
         self._started = False
 
     def wait_for_all(self) -> list[NodeInfo]:
@@ -61,8 +75,8 @@ class NodeManager:
         After ``federation.join_timeout`` seconds, the sites that have come are enough.
 
         Raises:
-            RegistrationError: a SuperNode cannot serve this run, none came, or, in a simulation,
-                not all of them came.
+            RegistrationError: no site can be used, or, in a simulation, a worker cannot serve this
+                run or did not come.
         """
         deadline = time.monotonic() + self._join_timeout
         while not self._complete():
@@ -108,17 +122,20 @@ class NodeManager:
         """Note which sites are missing.
 
         Raises:
-            RegistrationError: no site came, or a simulated worker is missing.
+            RegistrationError: no site can be used, or a simulated worker is missing.
         """
         if self._sites and self._nodes:
             for name in sorted(set(self._sites) - {node.site for node in self._nodes.values()}):
                 self._note(name, "absent: its SuperNode is not connected, or not ready in time")
-        elif self._asked:
-            raise RegistrationError(f"a SuperNode did not answer within {self._join_timeout:g} s")
-        else:
-            raise RegistrationError(
-                f"{len(self._nodes)} SuperNodes connected within {self._join_timeout:g} s"
-            )
+            return
+        within = f"within {self._join_timeout:g} s"
+        found = sorted(set(self._reasons.values()))[:MOST_REASONS]
+        if self._asked:
+            found.append(f"a SuperNode did not answer {within}")
+        if not found:
+            raise RegistrationError(f"{len(self._nodes)} SuperNodes connected {within}")
+        none = f"no site can be used {within}: " if self._sites else ""
+        raise RegistrationError(none + "; ".join(found))
 
     def _poll(self) -> bool:
         """See who is connected, ask newcomers to register, and read their replies.
@@ -126,30 +143,36 @@ class NodeManager:
         Returns:
             Whether a reply arrived.
         """
-        self._online = set(self._grid.get_node_ids())
+        connected = connected_nodes(self._grid, named=bool(self._sites))
+        self._online = set(connected)
         self._refused = {
             node_id: rival
             for node_id, rival in self._refused.items()
             if node_id in self._online and (rival is None or rival in self._online)
         }
         self._note_changes()
-        known = self._nodes.keys() | self._refused.keys() | set(self._asked.values())
-        newcomers = sorted(self._online - known)
-        if newcomers:
-            self._ask(newcomers)
+        waiting = {question.identity.node_id for question in self._asked.values()}
+        known = self._nodes.keys() | self._refused.keys() | waiting
+        for node_id in sorted(self._online - known):
+            self._ask(connected[node_id])
         replies = list(self._grid.pull_messages(sorted(self._asked))) if self._asked else []
         for reply in replies:
             self._register(self._asked.pop(reply.metadata.reply_to_message_id), reply)
         return bool(replies)
 
-    def _ask(self, node_ids: Sequence[int]) -> None:
-        request = RegistrationRequest(
-            run=self._run.id, experiment=self._run.experiment, fingerprint=fingerprint()
-        )
-        for node_id in node_ids:
-            message = RecordWriter().message(REGISTER, Letter(node_id, request))
-            for message_id in self._grid.push_messages([message]):
-                self._asked[message_id] = node_id
+    def _ask(self, identity: Identity) -> None:
+        """Ask a SuperNode to register, unless it is none of the experiment's sites."""
+        if self._sites and not identity.site:
+            self._refuse(identity, f"refused: {UNNAMED}")
+        elif self._sites and identity.site not in self._sites:
+            self._refuse(identity, "ignored: partition.names does not list it")
+        else:
+            request = RegistrationRequest(
+                run=self._run.id, experiment=self._run.experiment, fingerprint=fingerprint()
+            )
+            letter = Letter(identity.node_id, request, identity.public_key)
+            for message_id in self._grid.push_messages([RecordWriter().message(REGISTER, letter)]):
+                self._asked[message_id] = Question(identity, letter)
 
     def _note_changes(self) -> None:
         """Note the sites that left or came back since the last poll."""
@@ -160,40 +183,47 @@ class NodeManager:
             self._note(self._nodes[node_id].name, "came back")
         self._gone = gone
 
-    def _register(self, node_id: int, message: Message) -> None:
+    def _register(self, question: Question, message: Message) -> None:
         """Register a SuperNode, or refuse it.
 
         Raises:
-            RegistrationError: it cannot serve, and the run has not started.
+            RegistrationError: a simulated worker cannot serve.
         """
         if message.has_error() and message.error.code == ErrorCode.NODE_UNAVAILABLE:
             return  # it left; when it is back it is asked again
+        identity = question.identity
         rival = None
         try:
-            reply = read_registration(message)
-            node = NodeInfo.of(node_id, reply)
-            if self._sites and node.site and node.site not in self._sites:
-                self._refused[node_id] = None
-                self._note(node.site, "ignored: partition.names does not list it")
-                return
-            check_registration(reply, self._device, self._max_images)
-            rival = self._node_of_site(node.site)
+            reply = read_registration(question.letter, message, signed=bool(self._sites))
+            if self._sites and (wrong := identity.contradiction(reply, self._sites)):
+                raise RegistrationError(wrong)
+            check_registration(identity.site, reply, self._device, self._max_images)
+            rival = self._node_of_site(identity.site)
             if rival in self._online:
-                raise RegistrationError(f"two SuperNodes use the name {node.site}")
+                raise RegistrationError(f"two SuperNodes use the name {identity.site}")
         except RegistrationError as error:
-            if not self._started:
+            if not self._sites:
                 raise
-            self._refused[node_id] = rival
-            self._note("", f"refused: {error}")
+            self._refuse(identity, f"refused: {error}", rival)
             return
         if rival is not None:
             del self._nodes[rival]
             self._gone.discard(rival)
-        self._nodes[node_id] = node
+        node = self._nodes[identity.node_id] = NodeInfo.of(identity, reply)
+        self._reasons.pop(identity.node_id, None)
         if self._started:
             self._note(node.name, "joined")
         elif node.site:
             logger.info("site %s is ready, with %d training images", node.site, node.train)
+
+    def _refuse(self, identity: Identity, reason: str, rival: int | None = None) -> None:
+        """Offer a SuperNode no client until it returns; note the reason unless it is known."""
+        self._refused[identity.node_id] = rival
+        site = one_line(identity.site)
+        text = f"site {site}: {reason}" if site else reason
+        if self._reasons.get(identity.node_id) != text:
+            self._reasons[identity.node_id] = text
+            self._note(site, reason)
 
     def _node_of_site(self, site: str) -> int | None:
         """Return the id of the node that is registered under a site's name already."""
@@ -201,17 +231,19 @@ class NodeManager:
         return same[0] if site and same else None
 
 
-def read_registration(message: Message) -> RegistrationReply:
+def read_registration(
+    letter: Letter[RegistrationRequest], message: Message, signed: bool
+) -> RegistrationReply:
     """Read a SuperNode's registration.
 
     Raises:
-        RegistrationError: the message is an error, or has another form.
+        RegistrationError: the message is an error, has another form, or is not signed.
     """
     if message.has_error():
         reason = last_line(message.error.reason or "")
         raise RegistrationError(f"a SuperNode could not start the ClientApp: {reason}")
     try:
-        return RegistrationReply.unpack(Packed.of(message.content))
+        return read_reply(REGISTER, letter, message, signed)
     except ProtocolError as error:
         raise RegistrationError(
             f"a SuperNode's registration cannot be read ({error}); does it run the same version?"

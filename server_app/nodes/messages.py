@@ -13,6 +13,7 @@ from server_app.rounds.errors import WorkerLostError
 from task.protocol.base import DATA, HEADER, JSON, Packed, one_line
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Kind, Reply, Request
+from task.protocol.signature import verify
 
 RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
 CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
@@ -53,10 +54,12 @@ class Letter(Generic[Asked]):
     Attributes:
         node_id: the SuperNode that it goes to.
         request: what is asked.
+        public_key: the key with which a site must sign the reply; empty for a simulated worker.
     """
 
     node_id: int
     request: Asked
+    public_key: bytes = b""
 
 
 @dataclass
@@ -93,7 +96,7 @@ class Exchange(Generic[Asked, Answer]):
         kind: the kind of message.
         letters: the requests.
         timeout: how many seconds the replies are waited for.
-        simulated: whether the SuperNodes are Ray's; a site could only pretend to be one.
+        simulated: whether the SuperNodes are Ray's. The replies of others must be signed.
 
     Attributes:
         unanswered: by message id, the places of the requests without an answer so far.
@@ -109,7 +112,7 @@ class Exchange(Generic[Asked, Answer]):
         simulated: bool = False,
     ) -> None:
         self._grid, self._kind, self._simulated = grid, kind, simulated
-        self._requests = [letter.request for letter in letters]
+        self._letters = letters
         self._deadline = time.monotonic() + timeout
         writer = RecordWriter()
         messages = [writer.message(kind, letter) for letter in letters]
@@ -139,7 +142,7 @@ class Exchange(Generic[Asked, Answer]):
                 self._waiting.discard(message_id)
                 if arrived < self._deadline:
                     place = self.unanswered.pop(message_id)
-                    yield place, self._read(message, self._requests[place])
+                    yield place, self._read(message, self._letters[place])
                 elif not message.has_error():
                     self.too_late.append(self.unanswered[message_id])
             if arrived >= self._deadline:
@@ -157,15 +160,35 @@ class Exchange(Generic[Asked, Answer]):
         found = dict(self.arrivals())
         return [found[place] for place in sorted(found)]
 
-    def _read(self, message: Message, request: Asked) -> Answer | Failure:
+    def _read(self, message: Message, letter: Letter[Asked]) -> Answer | Failure:
         if message.has_error():
             return Failure(f"the worker failed: {last_line(message.error.reason or '')}")
         try:
-            reply = self._kind.reply.unpack(Packed.of(message.content))
-            reply.check_answers(request)
+            return read_reply(self._kind, letter, message, signed=not self._simulated)
         except ProtocolError as error:
             return Failure(f"its reply cannot be used: {error}")
-        return reply
+
+
+def read_reply(
+    kind: Kind[Asked, Answer], letter: Letter[Asked], message: Message, signed: bool
+) -> Answer:
+    """Read the reply to a request.
+
+    Args:
+        kind: the kind of message.
+        letter: the request. Its key is compared, not one that the reply names.
+        message: the reply.
+        signed: whether the owner of the letter's key must have signed it.
+
+    Raises:
+        ProtocolError: the reply has another form, answers another request, or is not signed.
+    """
+    packed = Packed.of(message.content)
+    if signed:
+        verify(letter.public_key, kind.message_type, packed)
+    reply = kind.reply.unpack(packed)
+    reply.check_answers(letter.request)
+    return reply
 
 
 def check_worker_alive(reply: Message) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from server_app.nodes.identity import Identity
 from task.config import Device
 from task.fingerprint import code_directories, fingerprint
 from task.protocol.messages import RegistrationReply
@@ -27,11 +28,13 @@ class NodeInfo:
         host: its machine's name; empty for a site.
         compiled: whether it trains through the compiler.
         nodes: how many SuperNodes there are, or sites in the experiment.
-        site: the site's name; empty for a simulated worker, which serves any client.
+        site: the site's name, to which its key belongs; empty for a simulated worker, which serves
+            any client.
         train: the number of images that the site trains on.
         validation: the number of images that it validates on.
         labels: its training images by class; empty if it does not share them.
         state: names the storage of its clients' states; empty if there is none, and for a site.
+        public_key: the key with which a site signs its replies; empty for a simulated worker.
     """
 
     node_id: int
@@ -46,23 +49,26 @@ class NodeInfo:
     validation: int = 0
     labels: tuple[int, ...] = ()
     state: str = ""
+    public_key: bytes = b""
 
     @classmethod
-    def of(cls, node_id: int, reply: RegistrationReply) -> Self:
+    def of(cls, identity: Identity, reply: RegistrationReply) -> Self:
         """Return the node that a registration describes."""
+        worker = not identity.site
         return cls(
-            node_id=node_id,
+            node_id=identity.node_id,
             index=reply.index,
             device=reply.device,
             runtime=reply.runtime,
-            host=reply.host,
+            host=reply.host if worker else "",
             compiled=reply.compiled,
             nodes=reply.nodes,
-            site=reply.site,
+            site=identity.site,
             train=reply.train,
             validation=reply.validation,
             labels=tuple(reply.labels),
-            state=reply.state,
+            state=reply.state if worker else "",
+            public_key=identity.public_key,
         )
 
     @property
@@ -75,10 +81,13 @@ class NodeInfo:
         return not self.site or self.index == client
 
 
-def check_registration(reply: RegistrationReply, device: Device, max_images: int) -> None:
+def check_registration(
+    site: str, reply: RegistrationReply, device: Device, max_images: int
+) -> None:
     """Refuse a SuperNode that cannot serve the run.
 
     Args:
+        site: the site to which its key belongs; empty in a simulation.
         reply: its registration.
         device: what the experiment asks for.
         max_images: a site that claims more images is refused.
@@ -88,20 +97,18 @@ def check_registration(reply: RegistrationReply, device: Device, max_images: int
             train, or claims an impossible number of images.
     """
     if reply.fingerprint != fingerprint():
-        raise RegistrationError(other_code_message(reply))
-    if device == "cuda" and not reply.cuda and not reply.site:
+        raise RegistrationError(other_code_message(site, reply))
+    if device == "cuda" and not reply.cuda and not site:
         raise RegistrationError(
             "device=cuda, but the clients see no GPU, because Flower hides it by default. "
             f"Add {federation_advice(reply.nodes)}, or use 'univarfl train', which adds it"
         )
     if reply.error:
         cure = "; run 'univarfl deploy check' there with this experiment's words"
+        raise RegistrationError(f"a SuperNode cannot train: {reply.error}{cure if site else ''}")
+    if site and not (2 <= reply.train <= max_images and reply.validation <= max_images):
         raise RegistrationError(
-            f"a SuperNode cannot train: {reply.error}{cure if reply.site else ''}"
-        )
-    if reply.site and not (2 <= reply.train <= max_images and reply.validation <= max_images):
-        raise RegistrationError(
-            f"site {reply.site} claims {reply.train} training images and {reply.validation} "
+            f"site {site} claims {reply.train} training images and {reply.validation} "
             f"validation images; between 2 and guard.most_images={max_images} are allowed"
         )
 
@@ -122,11 +129,11 @@ def check_shared_state(nodes: Sequence[NodeInfo]) -> None:
         )
 
 
-def other_code_message(reply: RegistrationReply) -> str:
+def other_code_message(site: str, reply: RegistrationReply) -> str:
     """Return what to do if a client runs other code than the server."""
-    if reply.site:
+    if site:
         return (
-            f"site {reply.site} runs other code ({reply.fingerprint[:12]}) than the coordinator "
+            f"site {site} runs other code ({reply.fingerprint[:12]}) than the coordinator "
             f"({fingerprint()[:12]}): install the same version there, and look into the site's log "
             "for the directory that its code comes from"
         )

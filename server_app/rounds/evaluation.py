@@ -33,6 +33,7 @@ def score_model(
                 clients=unit.clients,
                 weights=model.packed_weights,
             ),
+            unit.node.public_key,
         )
         for unit in units
     ]

@@ -181,10 +181,12 @@ class Federation:
         keeps_state = any(member.keeps_state for member in self._worker.method.members())
         if simulated and not keeps_state:
             return
-        request = ForgetRequest(
-            run=self._run.id, experiment=self._run.experiment, fingerprint=fingerprint(),
-            round=self.experiment.rounds, seconds=FORGET_SECONDS,
-        )  # fmt: skip
-        nodes = self._nodes.connected()
-        letters = [Letter(node.node_id, request) for node in nodes]
+        fields: dict[str, Any] = {
+            "run": self._run.id, "experiment": self._run.experiment, "fingerprint": fingerprint(),
+            "round": self.experiment.rounds, "seconds": FORGET_SECONDS,
+        }  # fmt: skip
+        letters = [
+            Letter(node.node_id, ForgetRequest(**fields), node.public_key)
+            for node in self._nodes.connected()
+        ]
         Exchange(self.grid, FORGET, letters, FORGET_SECONDS, simulated).replies()

@@ -162,7 +162,7 @@ def train_letters(
             weights=model.packed_weights,
             broadcast=broadcast,
         )
-        letters.append(Letter(unit.node.node_id, request))
+        letters.append(Letter(unit.node.node_id, request, unit.node.public_key))
     return letters
 
 

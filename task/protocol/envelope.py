@@ -1,16 +1,18 @@
 """What every request and every reply holds."""
 
+import secrets
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from task.fingerprint import fingerprint
-from task.protocol.base import Fingerprint, Message, RoundNumber, RunId, Seconds
+from task.protocol.base import Fingerprint, Message, Nonce, RoundNumber, RunId, Seconds
 from task.protocol.errors import ProtocolError
 
 MAX_CLIENTS = 1_000_000
+NONCE_BYTES = 16
 
 Client = Annotated[int, Field(ge=0, le=10**9)]
 Clients = Annotated[list[Client], Field(max_length=MAX_CLIENTS)]
@@ -29,6 +31,7 @@ class Request(Message):
         attempt: which attempt at this round it belongs to, from 1.
         model_version: the round whose update made the weights; 0 for the initial ones.
         seconds: how long the server waits for the reply; 0 for any time.
+        nonce: random, and different in each request; only the reply to it has the same.
     """
 
     run: RunId
@@ -38,22 +41,28 @@ class Request(Message):
     attempt: Annotated[int, Field(ge=1, le=10**6)] = 1
     model_version: RoundNumber = 0
     seconds: Seconds = 0.0
+    nonce: Nonce = Field(default_factory=lambda: secrets.token_hex(NONCE_BYTES))
 
 
 class Reply(Message):
     """What every reply holds, so that the server takes it for no other message's reply.
 
     Attributes:
+        compared: the fields that must equal the request's.
         run: the request's.
         round: the request's.
         attempt: the request's.
         fingerprint: a hash of the code that answers.
+        nonce: the request's.
     """
+
+    compared: ClassVar[tuple[str, ...]] = ("run", "round", "attempt", "fingerprint", "nonce")
 
     run: RunId
     round: RoundNumber
     attempt: Annotated[int, Field(ge=1, le=10**6)]
     fingerprint: Fingerprint
+    nonce: Nonce
 
     @classmethod
     def to(cls, request: Request, **fields: Any) -> Self:
@@ -63,6 +72,7 @@ class Reply(Message):
             round=request.round,
             attempt=request.attempt,
             fingerprint=fingerprint(),
+            nonce=request.nonce,
             **fields,
         )
 
@@ -72,7 +82,7 @@ class Reply(Message):
         Raises:
             ProtocolError: it is.
         """
-        for name in ("run", "round", "attempt", "fingerprint"):
+        for name in self.compared:
             found, expected = getattr(self, name), getattr(request, name)
             if found != expected:
                 raise ProtocolError(

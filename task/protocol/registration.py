@@ -1,6 +1,6 @@
 """A SuperNode's registration."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -32,6 +32,9 @@ class RegistrationReply(Reply):
             empty if there is none, and for a site, whose storage is its own.
         error: why it cannot train; empty if it can.
     """
+
+    # A node that runs other code is refused with a text of its own.
+    compared: ClassVar[tuple[str, ...]] = ("run", "round", "attempt", "nonce")
 
     index: Client
     nodes: Annotated[int, Field(ge=1, le=10**9)]

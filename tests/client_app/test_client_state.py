@@ -169,7 +169,7 @@ class TestWorkUnit:
         grid = InProcessGrid(app, 1)
         (node,) = grid.get_node_ids()
         request = ForgetRequest(run="run", experiment="null", fingerprint=fingerprint(), round=1)
-        (reply,) = Exchange(grid, FORGET, [Letter(node, request)], 60).replies()
+        (reply,) = Exchange(grid, FORGET, [Letter(node, request)], 60, simulated=True).replies()
         assert isinstance(reply, ForgetReply)
         assert files(root) == ["round-1.safetensors"]
         assert ClientState("another", 10_000).load(1, 1)

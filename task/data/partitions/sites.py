@@ -8,6 +8,7 @@ import numpy as np
 from task.data.partitions.base import Partitioner, PartitionResult, TrainingPool
 from task.errors import ConfigError, refuse
 from task.registry import Names
+from task.site import SITE_NAME, SITE_NAME_FORM
 
 
 @dataclass
@@ -23,6 +24,8 @@ class SitePartitioner(Partitioner):
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) < len(self.names):
             refuse(self, "names", "must list each site once, as in partition.names=[a,b]")
+        if not all(SITE_NAME.fullmatch(name) for name in self.names):
+            refuse(self, "names", f"each name must be {SITE_NAME_FORM}")
 
     @property
     def sites(self) -> Sequence[str]:

@@ -59,7 +59,7 @@ def train_reply(
 ) -> TrainReply:
     """A worker's reply."""
     return TrainReply(
-        run="run", round=1, attempt=1, fingerprint="0" * 64, rows=rows,
+        run="run", round=1, attempt=1, fingerprint="0" * 64, nonce="0" * 32, rows=rows,
         weights={str(key): PackedTensors.of(sent) for key, sent in weights.items()},
         extra={str(key): PackedTensors.of(sent) for key, sent in (extra or {}).items()},
     )  # fmt: skip

@@ -49,7 +49,7 @@ def as_directory(path: Path) -> None:
         ("keys /dev/null --host x", "file=/dev/null/sites: cannot be used: not a directory"),
         ("keys /dev/null --site x --data .", "file=/dev/null: must be a directory, and is a file"),
         ("keys /proc/new --host x", "file=/proc/new: cannot be used: no such file"),
-        (f"keys s2 --site {'x' * 300} --data .", "cannot be used: file name too long"),
+        (f"keys s2 --site {'x' * 300} --data .", "must be 1 to 64 letters, digits"),
         (f"keys s2 --site x --data {'x' * 300}", "cannot be used: file name too long"),
         (f"keys f2 --host {'x' * 64}", "must be a name or an address"),
         ("keys f2 --host a..b", "--host=a..b: must be a name or an address"),

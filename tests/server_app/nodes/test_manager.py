@@ -12,11 +12,11 @@ from flwr.app import Context, Message, MessageType, RecordDict
 
 from client_app.app import app as client_app
 from server_app.app import app as server_app
-from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.protocol.base import Packed
 from tests.conftest import rows, sha256
+from tests.site_grid import SiteGrid
 from tests.task.data import making
 
 NAMES = ("east", "north", "south")
@@ -27,26 +27,24 @@ WORDS = [
 Absent = Callable[[str, int], bool]
 
 
-class Sites(InProcessGrid):
+class Sites(SiteGrid):
     """Sites in this process, some of them away in some rounds, or slow to answer.
 
     Args:
         root: holds a directory for each.
-        names: what they call themselves.
+        place: where their keys are kept.
+        names: what they call themselves, and are registered as.
         away: whether a site is away when a round begins; round 0 is the registration.
         slow: whether a site's reply in a round is there only in the next one.
     """
 
-    def __init__(self, root: Path, names: Iterable[str], away: Absent, slow: Absent) -> None:
-        names = list(names)
-        super().__init__(client_app, len(names))
+    def __init__(
+        self, root: Path, place: Path, names: Iterable[str], away: Absent, slow: Absent
+    ) -> None:
+        super().__init__(client_app, root, list(names), place)
         self.away, self.slow, self.round = away, slow, 0
         self.held: dict[str, int] = {}
-        self.name_of = dict(zip(self._contexts, names, strict=True))
-        for node_id, name in self.name_of.items():
-            self._contexts[node_id].node_config = {
-                "site": name, "data-dir": str(root / name), "memory-dir": str(root / f"{name}.mem"),
-            }  # fmt: skip
+        self.name_of = dict(self.registered)
 
     def get_node_ids(self) -> Iterable[int]:
         return {node for node, name in self.name_of.items() if not self.away(name, self.round)}
@@ -91,7 +89,7 @@ class Run:
         self, *words: str, away: Absent = never, slow: Absent = never,
         names: Iterable[str] = NAMES,
     ) -> Path:  # fmt: skip
-        grid = Sites(self.images, names, away, slow)
+        grid = Sites(self.images, self.place.parent, names, away, slow)
         words = (*WORDS, f"output_dir={self.place}", *words)
         if words[-1].startswith("resume="):
             words = words[-1:]
@@ -200,7 +198,9 @@ def test_a_second_one_of_the_same_name_that_comes_later_is_refused(
         def __init__(self, *words: Any) -> None:
             super().__init__(*words)
             first, *_, last = self._contexts
-            self._contexts[last].node_config = self._contexts[first].node_config
+            own = {"key": self._contexts[last].node_config["key"]}
+            self._contexts[last].node_config = {**self._contexts[first].node_config, **own}
+            self.registered[last] = self.registered[first]
 
     monkeypatch.setattr(sys.modules[__name__], "Sites", Doubled)
     directory = run(names=(*NAMES, "west"), away=lambda name, at: name == "west" and at < 2)

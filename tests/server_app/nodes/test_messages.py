@@ -13,11 +13,11 @@ from server_app.config.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.late_replies import LateReplies
-from server_app.nodes.manager import read_registration
 from server_app.nodes.messages import Exchange, Failure, Letter, RecordWriter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint
+from task.protocol.base import Packed
 from task.protocol.messages import (
     FORGET,
     REGISTER,
@@ -68,17 +68,18 @@ def test_any_other_error_is_one_failed_reply(reason: str, simulated: bool) -> No
     assert reply.reason.startswith("the worker failed: ")
 
 
-@pytest.mark.parametrize("name", ["run", "round", "attempt", "fingerprint"])
+@pytest.mark.parametrize("name", ["run", "round", "attempt", "nonce"])
 def test_a_reply_to_something_else_is_a_failure(name: str) -> None:
     other = ClientApp()
-    wrong = {"run": "other", "round": 7, "attempt": 2, "fingerprint": "0" * 64}
+    wrong = {"run": "other", "round": 7, "attempt": 2, "nonce": "0" * 32}
 
     @other.query()
     def answer(message: Message, context: Context) -> Message:
         request = read_request(REGISTER, message)
-        own = read_registration(client_app(message, context))
+        own = RegistrationReply.unpack(Packed.of(client_app(message, context).content))
         assert own.round == request.round
-        return write_reply(own.model_copy(update={name: wrong[name]}), message)
+        changed = own.model_copy(update={name: wrong[name]})
+        return write_reply(REGISTER, changed, message, context.node_config)
 
     (reply,) = replies(InProcessGrid(other, 1), simulated=True)
     assert isinstance(reply, Failure)
@@ -116,7 +117,7 @@ def units(count: int, name: Callable[[int], str]) -> list[WorkUnit]:
 def test_a_reply_that_was_pulled_after_the_deadline_is_named_late(site: str, named: bool) -> None:
     """The reply is off the grid when the round ends, so that nobody can pull it again."""
     grid = Slow(client_app, 1)
-    exchange = Exchange(grid, FORGET, forget_letters(grid), 0.01)
+    exchange = Exchange(grid, FORGET, forget_letters(grid), 0.01, simulated=True)
     (reply,) = exchange.replies()
     assert reply == Failure("no answer before the round's timeout")
     notes: list[tuple[str, str]] = []
@@ -129,7 +130,7 @@ def test_a_reply_that_was_pulled_after_the_deadline_is_named_late(site: str, nam
 
 def test_a_reply_that_arrives_in_a_later_round_is_named_late() -> None:
     grid = InProcessGrid(client_app, 2)
-    exchange = Exchange(grid, FORGET, forget_letters(grid), -1.0)
+    exchange = Exchange(grid, FORGET, forget_letters(grid), -1.0, simulated=True)
     assert all(isinstance(reply, Failure) for reply in exchange.replies())
     notes: list[str] = []
     late = LateReplies(grid, lambda site, what: notes.append(site))

@@ -1,5 +1,7 @@
 """Registration of the workers: other code, a hidden GPU, impossible counts."""
 
+from pathlib import Path
+
 import pytest
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -9,7 +11,7 @@ from client_app.messages import write_reply
 from client_app.session import CodeMismatchError, Session
 from server_app.config.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.nodes.manager import NodeManager, read_registration
+from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import (
     NodeInfo,
@@ -19,7 +21,9 @@ from server_app.nodes.registration import (
 )
 from task import fingerprint
 from task.config import Device
-from task.protocol.messages import RegistrationRequest
+from task.protocol.base import Packed
+from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
+from tests.site_grid import SiteGrid
 
 EXPERIMENT = compose_experiment([]).local().model_dump_json()
 RUN = RunIdentity("run", EXPERIMENT)
@@ -36,8 +40,9 @@ def registering(**changes: str | bool | int) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        reply = read_registration(client_app.app.query(message, context))
-        return write_reply(reply.model_copy(update=changes), message)
+        sent = client_app.app.query(message, context).content
+        reply = RegistrationReply.unpack(Packed.of(sent)).model_copy(update=changes)
+        return write_reply(REGISTER, reply, message, context.node_config)
 
     return app
 
@@ -89,10 +94,23 @@ def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_sho
         ({"validation": -1}, "validation: Input should be greater than or equal to 0"),
     ],
 )
-def test_a_site_with_impossible_counts_is_refused(counts: dict[str, int], reason: str) -> None:
-    claims: dict[str, str | int] = {"site": "ward", "train": 9, "validation": 1, **counts}
+def test_a_site_with_impossible_counts_is_refused(
+    counts: dict[str, int], reason: str, tmp_path: Path
+) -> None:
+    claims: dict[str, str | int] = {"error": "", "train": 9, "validation": 1, **counts}
+    experiment = compose_experiment(
+        ["partition=sites", "partition.names=[ward]", "data=folder", "data.classes=[cat,dog]",
+         "federation.join_timeout=0.1"]
+    )  # fmt: skip
+    grid = SiteGrid(registering(**claims), tmp_path, ["ward"], tmp_path)
+    run = RunIdentity("run", experiment.local().model_dump_json())
+    notes: list[tuple[str, str]] = []
+    manager = NodeManager(grid, run, experiment, lambda site, what: notes.append((site, what)))
     with pytest.raises(RegistrationError, match=reason):
-        registered(InProcessGrid(registering(**claims), 1), RUN, "auto")
+        manager.wait_for_all()
+    ((site, what),) = notes
+    assert site == "ward"
+    assert reason in what
 
 
 def test_a_client_that_cannot_train_says_why() -> None:
@@ -104,12 +122,6 @@ def test_a_client_that_cannot_train_says_why() -> None:
 def test_a_registration_of_another_form_is_refused() -> None:
     with pytest.raises(RegistrationError, match="registration cannot be read"):
         registered(InProcessGrid(registering(nodes="two"), 1), RUN, "auto")
-
-
-def test_two_sites_of_one_name_are_refused() -> None:
-    grid = InProcessGrid(registering(site="clinic", train=5, validation=1), 2)
-    with pytest.raises(RegistrationError, match="two SuperNodes use the name clinic"):
-        registered(grid, RUN, "auto")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])

@@ -10,7 +10,9 @@ from tests.server_app.aggregation.updates import NODE
 
 
 def reply(rows: list[dict[str, Any]]) -> EvaluateReply:
-    return EvaluateReply(run="run", round=1, attempt=1, fingerprint="0" * 64, rows=rows)
+    return EvaluateReply(
+        run="run", round=1, attempt=1, fingerprint="0" * 64, nonce="0" * 32, rows=rows
+    )
 
 
 def test_impossible_scores_are_left_out() -> None:
