@@ -1,0 +1,1 @@
+"""Which pages of the documentation are made from the code, and how?"""

@@ -1,0 +1,130 @@
+"""The reference of components: methods, strategies, guards, data sets, splits and networks."""
+
+import dataclasses
+import importlib
+from dataclasses import dataclass
+
+import yaml
+
+from docs.generator.comments import read_file
+from docs.generator.docstrings import attributes, details, summary
+from docs.generator.markdown import code, from_docstring, table
+from docs.generator.types import describe, hints
+from server_app.aggregation.guards.base import Guard
+from server_app.aggregation.strategies.base import StrategySettings
+from server_app.config.choices import CONF
+from task import registry
+from task.data.augmentations.base import Augmentation
+from task.data.partitions.base import Partitioner
+from task.data.sources.base import Source
+from task.methods.base import Method
+from task.models.base import ModelSettings
+
+
+@dataclass(frozen=True)
+class Group:
+    """A configuration group whose choices are components: one Python and one YAML file each."""
+
+    name: str
+    package: str
+    base: type
+
+
+METHOD = Group("method", "task.methods", Method)
+STRATEGY = Group("strategy", "server_app.aggregation.strategies", StrategySettings)
+GUARD = Group("guard", "server_app.aggregation.guards", Guard)
+DATA = Group("data", "task.data.sources", Source)
+PARTITION = Group("partition", "task.data.partitions", Partitioner)
+AUGMENTATION = Group("augmentation", "task.data.augmentations", Augmentation)
+MODEL = Group("model", "task.models", ModelSettings)
+GLOBAL = "# @package _global_"
+GROUPS = (METHOD, STRATEGY, GUARD, DATA, PARTITION, AUGMENTATION, MODEL)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key that can be set: its dotted name, its type, its default and its meaning."""
+
+    key: str
+    kind: str
+    default: str
+    meaning: str
+
+
+def settings(group: Group, name: str) -> list[Setting]:
+    """Return the settings of one component."""
+    kind: type = registry.component_class(group.package, name, group.base)
+    documented, types = attributes(kind), hints(kind)
+    written = read_file(CONF / group.name / f"{name}.yaml").keys
+    by_name = {key.split(".")[-1]: value for key, value in written.items()}
+    return [
+        Setting(
+            f"{group.name}.{field.name}",
+            describe(types[field.name]),
+            by_name[field.name].default,
+            documented.get(field.name) or by_name[field.name].comment,
+        )
+        for field in dataclasses.fields(kind)
+        if field.name in by_name
+    ]
+
+
+def settings_table(found: list[Setting]) -> str:
+    """Return the table of settings as Markdown."""
+    rows = [
+        (code(each.key), each.kind, code(each.default), from_docstring(each.meaning))
+        for each in found
+    ]
+    return table(("Key", "Type", "Default", "Meaning"), rows)
+
+
+def also_set(group: Group, name: str) -> str:
+    """Return the words that a choice sets outside its group, as a data set sets its network."""
+    path = CONF / group.name / f"{name}.yaml"
+    defaults = yaml.safe_load(path.read_text()).get("defaults", [])
+    words = [
+        f"{key.removeprefix('override /')}={value}"
+        for entry in defaults
+        for key, value in entry.items()
+    ]
+    words += [
+        f"{key.name}={key.default}"
+        for key in read_file(path).keys.values()
+        if "." not in key.name and path.read_text().startswith(GLOBAL)
+    ]
+    return f"Also sets {', '.join(map(code, words))}." if words else ""
+
+
+def component(group: Group, name: str, heading: str = "## {name}") -> str:
+    """Return the section about one component."""
+    module = importlib.import_module(f"{group.package}.{name}")
+    file = read_file(CONF / group.name / f"{name}.yaml")
+    parts = [
+        heading.format(name=name),
+        from_docstring(file.about) or summary(module),
+        details(module),
+    ]
+    found = settings(group, name)
+    parts += [also_set(group, name), settings_table(found) if found else ""]
+    parts += ["\n".join(["```bash", *file.examples, "```"])] if file.examples else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def page(title: str, introduction: str, *groups: Group) -> str:
+    """Return a page with every component of some groups."""
+    parts = [f"# {title}", introduction]
+    for group in groups:
+        parts += [component(group, name) for name in registry.names(group.package)]
+    return "\n\n".join(parts) + "\n"
+
+
+def index(title: str, introduction: str, group: Group) -> str:
+    """Return a page that lists the components of a group, each with a page of its own."""
+    rows = [
+        (
+            f"[{name}]({name}.md)",
+            from_docstring(read_file(CONF / group.name / f"{name}.yaml").about),
+        )
+        for name in registry.names(group.package)
+    ]
+    return f"# {title}\n\n{introduction}\n\n{table(('Choice', 'Content'), rows)}\n"

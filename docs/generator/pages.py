@@ -1,0 +1,52 @@
+"""The generated pages by their place in the documentation."""
+
+from functools import cache
+
+from docs.generator import commands, components, experiments, run_files, settings
+from docs.generator.components import AUGMENTATION, DATA, GUARD, METHOD, MODEL, PARTITION, STRATEGY
+from task import registry
+
+METHODS = (
+    "`method=NAME` selects a local method; `+` joins several. [Choose a method]"
+    "(../../how-to/choose-a-method.md) compares them. Symbols such as mu are those of the papers."
+)
+STRATEGIES = (
+    "`strategy=NAME` selects how updates become the next global model. [Choose an aggregation]"
+    "(../how-to/choose-an-aggregation.md) compares them."
+)
+GUARDS = (
+    "`guard=NAME` selects which updates count, compared with the others of their round. "
+    "[Choose an aggregation](../how-to/choose-an-aggregation.md#guards) compares them."
+)
+DATA_SETS = (
+    "`data=NAME` selects a data set, which also sets its usual split, network, number of clients, "
+    "rounds, local epochs and batch size. Your own words take precedence."
+)
+SPLITS = (
+    "`partition=NAME` selects how images are split among clients, `augmentation=NAME` how training "
+    "images are changed, `model=NAME` the network."
+)
+
+
+@cache
+def pages() -> dict[str, str]:
+    """Return the text of every generated page by its place below ``docs/``."""
+    found = {
+        "commands/index.md": commands.index(),
+        "settings.md": settings.page(),
+        "methods/index.md": components.index("Methods", METHODS, METHOD),
+        "strategies.md": components.page("Strategies", STRATEGIES, STRATEGY),
+        "guards.md": components.page("Guards", GUARDS, GUARD),
+        "data.md": components.page("Data sets", DATA_SETS, DATA),
+        "splits-and-models.md": components.page(
+            "Splits and networks", SPLITS, PARTITION, AUGMENTATION, MODEL
+        ),
+        "experiments.md": experiments.page(),
+        "run-files.md": run_files.page(),
+    }
+    found |= {f"commands/{name}.md": text for name, text in commands.pages().items()}
+    found |= {
+        f"methods/{name}.md": components.component(METHOD, name, "# method={name}") + "\n"
+        for name in registry.names(METHOD.package)
+    }
+    return {f"reference/{place}": text for place, text in found.items()}

@@ -1,0 +1,133 @@
+"""The reference of the files in a run directory; the columns of its tables are the code's."""
+
+from collections.abc import Mapping
+
+from docs.generator.markdown import code, table
+from server_app.runs.records.tables import (
+    CLASS_COLUMNS,
+    CLASSES,
+    CLIENT_COLUMNS,
+    CLIENT_LOSSES,
+    CLIENTS,
+    EVENT_COLUMNS,
+    EVENTS,
+    ROUND_COLUMNS,
+    ROUNDS,
+)
+
+INTRODUCTION = """# Files of a run
+
+A run leaves one directory, `runs/<id>/`. Text in a CSV file that a spreadsheet would run as a
+formula (such as `=1+1`) has a `'` in front.
+"""
+FILES = {
+    "run.json": "Configuration, seed, versions, hashes, machine, result and status. A run is "
+    'finished only if it has `"status": "completed"`, which is written last.',
+    "rounds.csv": "Losses and scores of each round.",
+    "clients.csv": "Who trained in which round, on how many images and what device, and who "
+    "failed why.",
+    "classes.csv": "Recall of each class on the test set; `run.json` names the classes.",
+    "events.csv": "Events of sites and of the run; empty for most runs.",
+    "model.safetensors": "The global model after the last round, not after the best one.",
+    "models/": "With `watch.models_every`: the models of the kept rounds. "
+    "`models/round-000002.safetensors` has the model that round 2's participants received "
+    "(`received/`), each trained model (`client-3/`) and the global model after it "
+    "(`aggregated/`).",
+    "tensorboard/": "TensorBoard logs, if TensorBoard is installed.",
+    "analysis/": "The results of `univarfl analyse`.",
+    "curves.png": "Accuracy and loss over the rounds.",
+    "run.log": "Everything that was printed, and the tracebacks that were not.",
+    "flower.log": "Flower's own output, if Flower itself ended the run.",
+    "checkpoint/": "The last two rounds of an unfinished run; deleted when it is completed.",
+}
+COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
+    ROUNDS: (
+        ROUND_COLUMNS,
+        {
+            "round": "Number of the round; round 0 is the untrained model.",
+            "split": "`train`: unweighted means over the participants. `validation`: a tenth of "
+            "each participant's images; after the last round, of every client's. `test`: the "
+            "test set.",
+            "metric": "For `train`: `ce`, the method's terms and `seconds`. For `test`: "
+            "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`.",
+            "value": "The value; accuracies are between 0 and 1.",
+        },
+    ),
+    CLIENTS: (
+        (*CLIENT_COLUMNS, *CLIENT_LOSSES),
+        {
+            "round": "Number of the round.",
+            "client": "Number of the client, from 0.",
+            "site": "Name of the site; empty in simulation.",
+            "status": "`ok` if the update counts, otherwise `failed`.",
+            "reason": "Why it does not count.",
+            "examples": "Number of training images.",
+            "seconds": "Seconds of local training.",
+            "device": "Kind of device.",
+            "ce": "Mean cross-entropy.",
+            "l_he": "UniVarFL's energy; empty for other methods.",
+            "l_v": "Variance term of UniVarFL or FedUV; empty for other methods. The terms of "
+            "other methods follow in columns of their own.",
+        },
+    ),
+    CLASSES: (
+        CLASS_COLUMNS,
+        {
+            "round": "Number of the round.",
+            "class": "Number of the class, from 0.",
+            "examples": "Number of its test images.",
+            "recall": "Share of them that were recognised.",
+        },
+    ),
+    EVENTS: (
+        EVENT_COLUMNS,
+        {
+            "time": "Time in UTC.",
+            "round": "Number of the round.",
+            "site": "Name of the site; empty for the run as a whole.",
+            "event": "What happened, in words.",
+        },
+    ),
+}
+RECORD = {
+    "format": "Version of this format.",
+    "status": "`running`, `completed` or `failed`.",
+    "reason": "Why the run failed.",
+    "run_id": "Name of the run directory.",
+    "key": "Random identifier of the run.",
+    "config": "Every setting, resolved.",
+    "fingerprint": "Hash of all code of the app.",
+    "code": "Hash of the code that every run uses and that can change a result.",
+    "components": "Hashes of the chosen components, such as the method.",
+    "data_version": "Hash of the images and of how they were read.",
+    "versions": "Python and the packages that can change a result.",
+    "machine": "Operating system, number of cores, threads of a worker.",
+    "started": "Time in UTC.",
+    "engine": "Name of the engine, and Flower's number of the run.",
+    "overrides": "The words that were typed.",
+    "workers": "Number and kinds of the workers.",
+    "data": "Images, classes and clients: counts, names and what was left out.",
+    "results": "Losses and scores after the last round.",
+    "privacy": "Privacy spent, with a strategy of differential privacy.",
+    "seconds": "Seconds that the rounds took.",
+    "ended": "Time in UTC.",
+    "model_sha256": "Hash of `model.safetensors`.",
+    "resumed": "When the run was resumed.",
+    "resumed_from": "Round after which the run continued.",
+    "worker_lost": "Whether a worker's process died.",
+}
+
+
+def page() -> str:
+    """Return the page of a run's files."""
+    parts = [INTRODUCTION.strip(), table(("File", "Content"), rows_of(FILES))]
+    for name, (columns, meanings) in COLUMNS.items():
+        rows = [(code(column), meanings[column]) for column in columns]
+        parts += [f"## {name}", table(("Column", "Meaning"), rows)]
+    parts += ["## run.json", table(("Key", "Meaning"), rows_of(RECORD))]
+    return "\n\n".join(parts) + "\n"
+
+
+def rows_of(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the rows of a table of names and meanings."""
+    return [(code(name), text) for name, text in texts.items()]

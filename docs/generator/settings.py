@@ -1,0 +1,67 @@
+"""The reference of the settings that are no components: general, workers, optimizer, runtime."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from docs.generator.comments import Key, read_file
+from docs.generator.components import Setting, settings_table
+from docs.generator.types import describe, hints
+from server_app.config.choices import CONF
+from server_app.config.experiment import Experiment, FederationConfig, Watch
+from task.config import Runtime, Sgd
+
+INTRODUCTION = """# Settings
+
+A run is described by these keys. Type them as `key=value` after `univarfl train`, `sweep`, `data`
+or `deploy run`. Unknown keys and values out of range are refused before anything starts.
+
+The keys of the groups `method`, `strategy`, `guard`, `data`, `partition`, `augmentation` and
+`model` depend on the choice: see [methods](methods/index.md), [strategies](strategies.md),
+[guards](guards.md), [data sets](data.md) and [splits and networks](splits-and-models.md).
+"""
+HANDLED = "published"  # set by experiment=..., not by hand
+
+
+def general() -> list[Setting]:
+    """Return the settings of the first level of ``conf/config.yaml``, and of ``watch``."""
+    types = hints(Experiment) | {f"watch.{name}": hint for name, hint in hints(Watch).items()}
+    return described(read_file(CONF / "config.yaml").keys, types, "")
+
+
+def group(folder: str, file: str, kind: type) -> list[Setting]:
+    """Return the settings of one file of a configuration group."""
+    return described(read_file(CONF / folder / f"{file}.yaml").keys, hints(kind), f"{folder}.")
+
+
+def described(found: Mapping[str, Key], types: Mapping[str, Any], prefix: str) -> list[Setting]:
+    """Return the settings of a YAML file's keys, with the types of its schema."""
+    return [
+        Setting(f"{prefix}{name}", describe(types[name]), key.default, key.comment)
+        for name, key in found.items()
+        if name != HANDLED
+    ]
+
+
+def sections() -> dict[str, list[Setting]]:
+    """Return every setting by the title of its section."""
+    return {
+        "General": general(),
+        "Workers in simulation": group("federation", "local", FederationConfig),
+        "Sites": group("federation", "sites", FederationConfig),
+        "Optimizer": group("optim", "sgd", Sgd),
+        "Runtime": group("runtime", "eager", Runtime),
+    }
+
+
+def page() -> str:
+    """Return the page of settings."""
+    notes = {
+        "Workers in simulation": "The file `conf/federation/local.yaml`.",
+        "Sites": "The file `conf/federation/sites.yaml`, which `partition=sites` chooses.",
+        "Optimizer": read_file(CONF / "optim" / "sgd.yaml").about,
+        "Runtime": "`runtime=eager` is the default; `runtime=compiled` sets `compiled: true`.",
+    }
+    parts = [INTRODUCTION.strip()]
+    for title, found in sections().items():
+        parts += [f"## {title}", notes.get(title, ""), settings_table(found)]
+    return "\n\n".join(part for part in parts if part) + "\n"
