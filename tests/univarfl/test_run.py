@@ -145,6 +145,15 @@ def test_importing_univarfl_imports_nothing_slow() -> None:
         univarfl.nothing  # noqa: B018
 
 
+def test_another_package_of_the_same_name_is_named(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("")
+    code = "import task, univarfl; univarfl.train"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "ImportError: univarfl has a package 'task', and " in ended.stderr
+
+
 SCRIPT = """\
 import univarfl
 runs = univarfl.sweep(method=["fedavg", "univarfl"], jobs=2, rounds=1, num_clients=2,
