@@ -7,6 +7,7 @@ from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
 from client_app.node import simulated
+from task.plain_text import PlainFormatter
 
 logger = logging.getLogger("univarfl.client")
 
@@ -18,7 +19,7 @@ def log_site_work(message: Message, context: Context, call_next: ClientAppCallab
     """
     if not simulated(context.node_config) and not logger.handlers:
         handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("%(asctime)s univarfl %(levelname)s %(message)s"))
+        handler.setFormatter(PlainFormatter("%(asctime)s univarfl %(levelname)s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
+from task.plain_text import escaped
+
 NOT_LOSSES = ("clients", "failed", "seconds")
 
 logger = logging.getLogger("univarfl")
@@ -20,7 +22,7 @@ class ConsoleFormatter(logging.Formatter):
     """Formatter without time or traceback; the level comes first unless it is INFO."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage()
+        text = "\n".join(map(escaped, record.getMessage().split("\n")))
         return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"
 
 
