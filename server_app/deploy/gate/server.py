@@ -8,7 +8,8 @@ import uvicorn
 
 from server_app.deploy.gate.app import Gate
 from server_app.deploy.gate.authentication import Authentication
-from server_app.deploy.gate.connections import IDLE_SECONDS, MOST, Connection
+from server_app.deploy.gate.connections import IDLE_SECONDS, Connection
+from server_app.deploy.gate.listening import MOST, Server
 from server_app.deploy.gate.log import open_log
 from server_app.deploy.gate.sites import Sites
 from server_app.deploy.gate.superlink import SuperLink
@@ -38,7 +39,7 @@ async def serve(place: CoordinatorPlace, listen: str, port: int, internal_port: 
     """Serve until a signal asks for the end."""
     async with SuperLink(internal_port, place.authority) as superlink:
         gate = Gate(Authentication(Sites(place.sites)), superlink, lambda: server.should_exit)
-        server = uvicorn.Server(
+        server = Server(
             uvicorn.Config(
                 gate,
                 host=listen,

@@ -86,11 +86,15 @@ class Client:
         finally:
             connection.close()
 
+    def open(self) -> socket.socket:
+        """Open a connection without TLS."""
+        return socket.create_connection((self.host, self.port), timeout=ANSWER_SECONDS)
+
     @contextlib.contextmanager
     def connected(self) -> Iterator[ssl.SSLSocket]:
         """Open a connection for bytes of any form."""
         with (
-            socket.create_connection((self.host, self.port), timeout=ANSWER_SECONDS) as plain,
+            self.open() as plain,
             self.context.wrap_socket(plain, server_hostname=self.host) as tls,
         ):
             yield tls
