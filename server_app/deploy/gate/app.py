@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from server_app.deploy.gate.authentication import Authentication, Caller
-from server_app.deploy.gate.holding import ClientGoneError, hold
+from server_app.deploy.gate.holding import ClientGoneError, Messages
 from server_app.deploy.gate.limits import Limits, seconds_for
 from server_app.deploy.gate.log import log_refusal
 from server_app.deploy.gate.requests import (
@@ -39,13 +39,19 @@ class Gate:
     Args:
         authentication: recognises the sites.
         superlink: receives what may pass.
+        messages: holds the requests for messages.
         is_closing: whether the gate is about to end.
     """
 
     def __init__(
-        self, authentication: Authentication, superlink: SuperLink, is_closing: Callable[[], bool]
+        self,
+        authentication: Authentication,
+        superlink: SuperLink,
+        messages: Messages,
+        is_closing: Callable[[], bool],
     ) -> None:
         self._authentication, self._superlink = authentication, superlink
+        self._messages = messages
         self._is_closing = is_closing
         self._limits = Limits()
 
@@ -79,6 +85,7 @@ class Gate:
         return Answer(200, (JSON,), text.encode())
 
     async def _forward(self, head: Head, body: bytes, caller: Caller, receive: Receive) -> Answer:
+        self._messages.heard(caller, head.route)
         if head.route != PULL_MESSAGES:
             return await self._superlink.ask(head, body)
 
@@ -91,7 +98,7 @@ class Gate:
 
         gone = asyncio.create_task(wait_until_gone(receive))
         try:
-            return await hold(ask, caller, gone)
+            return await self._messages.pull(ask, caller, gone)
         finally:
             gone.cancel()
 

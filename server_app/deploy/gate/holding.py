@@ -1,48 +1,93 @@
-"""A request for messages stays open until there is one, so that a site need not ask again."""
+"""Requests for messages: each stays open until there is a message, so that no site asks in vain.
+
+Flower's SuperNode sleeps for 3 s after each request that found no message.
+"""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
 from server_app.deploy.gate.authentication import Caller
+from server_app.deploy.gate.changes import Changes
 from server_app.deploy.gate.superlink import Answer
 
 HELD_SECONDS = 25.0  # a SuperNode waits 30 s
 EXPIRY_SECONDS = 2.0  # the last question is asked this long before its timestamp expires
-FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.1, 0.5, 1.1  # seconds between two questions
+LOOK_SECONDS = 0.05  # how often the database's version is read
+ASK_SECONDS = 1.0  # how often the SuperLink is asked although nothing has changed
+
+# A site that has received a message asks for one of these next.
+RECEIVED = frozenset({"get-run", "get-fab", "pull-object", "confirm-message-received"})
+LEFT = frozenset({"deactivate-node", "unregister-node"})
+KEPT_SECONDS = 60.0  # after as long without a heartbeat, Flower itself answers for a site
 
 
 class ClientGoneError(Exception):
     """The client closed the connection."""
 
 
-async def hold(
-    ask: Callable[[], Awaitable[Answer]], caller: Caller, gone: "asyncio.Task[None]"
-) -> Answer:
-    """Ask until there is a message or the time is up, and return the last answer.
+class Messages:
+    """Requests for messages, and the messages on their way to a site.
 
-    A message that the SuperLink has handed out is not handed out again. So nothing is asked for a
-    client that has gone.
+    The SuperLink hands a message out once. A site that is cut off meanwhile would never receive it,
+    so the gate keeps each message until the site has asked for what the message refers to.
 
     Args:
-        ask: asks the SuperLink once; raises an error to end the wait.
-        caller: the sender.
-        gone: ends when the client closes the connection.
-
-    Raises:
-        ClientGoneError: the client has gone.
+        changes: tells when it is worth to ask the SuperLink.
     """
-    end = min(time.monotonic() + HELD_SECONDS, caller.expires - EXPIRY_SECONDS)
-    pause = FIRST_PAUSE
-    while not gone.done():
-        answer = await ask()
-        if is_message(answer) or time.monotonic() + pause > end:
-            return answer
-        await asyncio.wait([gone], timeout=pause)
-        pause = min(pause * GROWTH, LONGEST_PAUSE)
-    raise ClientGoneError
 
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._handed_out: dict[bytes, tuple[Answer, float]] = {}
 
-def is_message(answer: Answer) -> bool:
-    """Whether an answer to a request for messages is anything but "none": an empty body."""
-    return answer.status != 200 or bool(answer.body)
+    async def pull(
+        self, ask: Callable[[], Awaitable[Answer]], caller: Caller, gone: "asyncio.Task[None]"
+    ) -> Answer:
+        """Ask until there is a message or the time is up, and return the last answer.
+
+        Args:
+            ask: asks the SuperLink once; raises an error to end the wait.
+            caller: the site that asks for messages.
+            gone: ends when the client closes the connection.
+
+        Raises:
+            ClientGoneError: the client has gone; nothing was asked for it since.
+        """
+        end = min(time.monotonic() + HELD_SECONDS, caller.expires - EXPIRY_SECONDS)
+        while not gone.done():
+            if (kept := self._kept(caller)) is not None:
+                return kept
+            version = self._changes.version()
+            answer = await ask()
+            if answer.status != 200:
+                return answer
+            if answer.body:
+                self._handed_out[caller.key.pem] = answer, time.monotonic() + KEPT_SECONDS
+                continue
+            if time.monotonic() >= end:
+                return answer
+            await self._until_worth_asking(version, min(end, time.monotonic() + ASK_SECONDS), gone)
+        raise ClientGoneError
+
+    def heard(self, caller: Caller, route: str) -> None:
+        """Note another request of a site, which may show that it has its message, or has left."""
+        if route in RECEIVED or route in LEFT:
+            self._handed_out.pop(caller.key.pem, None)
+
+    def _kept(self, caller: Caller) -> Answer | None:
+        """Return a message that was handed out for a site and that it has not acted on."""
+        answer, until = self._handed_out.get(caller.key.pem, (None, 0.0))
+        if answer is not None and time.monotonic() > until:
+            del self._handed_out[caller.key.pem]
+            return None
+        return answer
+
+    async def _until_worth_asking(
+        self, version: int | None, end: float, gone: "asyncio.Task[None]"
+    ) -> None:
+        """Wait until the database changes, a time comes, or the client has gone."""
+        while True:
+            await asyncio.wait([gone], timeout=LOOK_SECONDS)
+            changed = self._changes.version() != version
+            if changed or gone.done() or time.monotonic() >= end:
+                return

@@ -8,7 +8,9 @@ import uvicorn
 
 from server_app.deploy.gate.app import Gate
 from server_app.deploy.gate.authentication import Authentication
+from server_app.deploy.gate.changes import Changes
 from server_app.deploy.gate.connections import IDLE_SECONDS, Connection
+from server_app.deploy.gate.holding import Messages
 from server_app.deploy.gate.listening import MOST, Server
 from server_app.deploy.gate.log import open_log
 from server_app.deploy.gate.sites import Sites
@@ -37,8 +39,10 @@ def run_gate(place: CoordinatorPlace, listen: str, port: int, internal_port: int
 
 async def serve(place: CoordinatorPlace, listen: str, port: int, internal_port: int) -> None:
     """Serve until a signal asks for the end."""
+    authentication = Authentication(Sites(place.sites))
+    messages = Messages(Changes(place.database))
     async with SuperLink(internal_port, place.authority) as superlink:
-        gate = Gate(Authentication(Sites(place.sites)), superlink, lambda: server.should_exit)
+        gate = Gate(authentication, superlink, messages, lambda: server.should_exit)
         server = Server(
             uvicorn.Config(
                 gate,

@@ -2,6 +2,7 @@
 
 import http.client
 import shutil
+import sqlite3
 import subprocess
 import threading
 import time
@@ -284,24 +285,60 @@ def test_a_request_for_messages_is_held_until_there_is_one(
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(scene.client.send, PULL, scene.north(), b"node")
-        until(lambda: len(upstream.paths()) > 3, "questions")
+        until(lambda: len(upstream.paths()) > 1, "questions")
         upstream.answers[PULL].append((200, {}, b"message"))
         assert waiting.result(HELD_SECONDS).body == b"message"
     assert {body for _, _, body in upstream.received} == {b"node"}
+    scene.client.send(FLEET + "get-run", scene.north())
     upstream.answers[PULL].append((403, {}, b"{}"))
     assert scene.client.send(PULL, scene.north()).status == 403
+
+
+def test_the_superlink_is_asked_again_as_soon_as_its_database_changes(
+    scene: Scene, upstream: Upstream
+) -> None:
+    database = sqlite3.connect(scene.place.database)
+    database.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (x)")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(scene.client.send, PULL, scene.north())
+        until(lambda: len(upstream.paths()) > 1, "questions")
+        asked = len(upstream.paths())
+        for _ in range(10):
+            database.executescript("INSERT INTO t VALUES (1)")
+            time.sleep(0.1)
+        assert len(upstream.paths()) > asked + 5, "once a second without a change"
+        upstream.answers[PULL].append((200, {}, b"message"))
+        assert waiting.result(HELD_SECONDS).body == b"message"
+    scene.client.send(FLEET + "get-run", scene.north())
+    database.close()
 
 
 def test_nothing_is_asked_for_a_client_that_has_gone(scene: Scene, upstream: Upstream) -> None:
     with scene.client.connected() as tls:
         tls.sendall(head(PULL, {**scene.north(), "content-length": "0"}))
-        until(lambda: len(upstream.paths()) > 2, "questions")
+        until(upstream.paths, "the question")
     time.sleep(0.5)  # the gate notices the end of the connection
     asked = len(upstream.paths())
-    upstream.answers[PULL].append((200, {}, b"message"))
     time.sleep(1.5)
     assert len(upstream.paths()) == asked
+
+
+def test_a_message_is_kept_until_the_site_acts_on_it(scene: Scene, upstream: Upstream) -> None:
+    upstream.answers[PULL].append((200, {}, b"message"))
+    upstream.delay = 0.5
+    with scene.client.connected() as tls:
+        tls.sendall(head(PULL, {**scene.north(), "content-length": "0"}))
+        until(upstream.paths, "the question")
+    upstream.delay = 0.0
+    until(lambda: not upstream.answers[PULL], "the answer")
+    for _ in range(2):
+        assert scene.client.send(PULL, scene.north()).body == b"message"
+    assert scene.client.send(FLEET + "send-node-heartbeat", scene.north()).status == 200
     assert scene.client.send(PULL, scene.north()).body == b"message"
+    assert scene.client.send(FLEET + "get-run", scene.north()).status == 200
+    upstream.answers[PULL].append((200, {}, b"next"))
+    assert scene.client.send(PULL, scene.north()).body == b"next"
+    scene.client.send(FLEET + "deactivate-node", scene.north())
 
 
 def test_a_key_that_is_removed_is_refused_at_once(scene: Scene, upstream: Upstream) -> None:
