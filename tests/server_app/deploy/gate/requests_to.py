@@ -35,13 +35,17 @@ def private_key(place: SitePlace, name: str) -> EllipticCurvePrivateKey:
     return key
 
 
+def pem_of(key: EllipticCurvePrivateKey) -> bytes:
+    """Return the public key as a SuperNode sends it."""
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 def signed(key: EllipticCurvePrivateKey, late: float = 0.0) -> dict[str, str]:
     """Return a SuperNode's headers of authentication, signed `late` seconds ago."""
-    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     timestamp = (datetime.now(tz=UTC) - timedelta(seconds=late)).isoformat()
     signature = key.sign(timestamp.encode(), ECDSA(SHA256()))
     return {
-        "flwr-public-key": base64.b64encode(pem).decode(),
+        "flwr-public-key": base64.b64encode(pem_of(key)).decode(),
         "flwr-timestamp": timestamp,
         "flwr-signature": base64.b64encode(signature).decode(),
     }
