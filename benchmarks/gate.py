@@ -83,7 +83,7 @@ def processor_seconds() -> float:
     for process in psutil.Process().children(recursive=True):
         if "gate" in process.cmdline() and not process.children():
             times = process.cpu_times()
-            return times.user + times.system
+            return float(times.user + times.system)
     raise SystemExit("there is no gate")
 
 

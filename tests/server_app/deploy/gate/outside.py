@@ -43,7 +43,7 @@ def routes() -> Iterator[tuple[str, str]]:
     """Yield the method and path of every route of the installed Flower's SuperLink."""
     for context in iter_route_contexts(create_app().routes):
         for method in sorted(getattr(context, "methods", None) or {"GET"}):
-            yield method, str(context.path)  # type: ignore[attr-defined]
+            yield method, str(context.path)
 
 
 def smuggled(key: EllipticCurvePrivateKey) -> dict[str, bytes]:
