@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from server_app.flower.supervisor import is_alive
 from server_app.runs.records.record import read_record
 from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, Machines, until
@@ -135,7 +136,7 @@ def site_slowed(scene: Scene) -> int:
     scene.in_round(2)
     site = psutil.Process(scene.machines.processes["sketch"].pid)
     until(lambda: at_work(site), "the site's work")
-    # Suspend all of its processes, as Flower runs the ClientApp in a process of its own.
+    # Suspend all of its processes, as each message is answered in a process of its own.
     whole = [site, *site.children(recursive=True)]
     for member in whole:
         member.send_signal(signal.SIGSTOP)
@@ -146,12 +147,13 @@ def site_slowed(scene: Scene) -> int:
 
 
 def at_work(site: psutil.Process) -> list[psutil.Process]:
-    """Return the site's processes that train or validate."""
-    return [
-        child
-        for child in site.children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE and "flwr-clientapp" in " ".join(child.cmdline())
+    """Return the site's processes that train or validate: the children of its fork server."""
+    servers = [
+        process
+        for process in site.children(recursive=True)
+        if "resident.fork_server" in " ".join(process.cmdline())
     ]
+    return [child for server in servers for child in server.children() if is_alive(child)]
 
 
 def superlink_killed(scene: Scene) -> int:

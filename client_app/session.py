@@ -2,21 +2,17 @@
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from torch import Tensor
-
 from client_app.client_state import ClientState
 from client_app.node import site_of
 from task.config import read_local_config
+from task.data.federated import site_version
 from task.errors import SiteError
 from task.fingerprint import code_directories, fingerprint
-from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
-from task.protocol.tensors import PackedTensors, check_tensors
 from task.site import NodeConfig, Site
 from task.training.worker import Worker, shared_worker
 
@@ -68,8 +64,10 @@ class Session(Generic[Asked]):
                 f"this worker would train with {code_directories()['task'].parent} "
                 f"({fingerprint()[:12]}), the server runs other code ({request.fingerprint[:12]})"
             )
-        worker = shared_worker(request.experiment, self.site)
-        if self.site is not None:
+        if self.site is None:
+            worker = shared_worker(request.experiment)
+        else:
+            worker = worker_for(request.experiment, self.site)
             version = worker.data.dataset.version
             if ClientState(request.run, site=self.site).first(DATA_VERSION, version) != version:
                 raise SiteError(
@@ -77,25 +75,6 @@ class Session(Generic[Asked]):
                     "training and validation; start a new run"
                 )
         return worker
-
-    def check_clients(self, clients: Sequence[int]) -> None:
-        """Refuse a list of clients if this is a site, which has one client.
-
-        Raises:
-            ProtocolError: it is a list.
-        """
-        if self.site is not None and len(clients) > 1:
-            raise ProtocolError(f"it names {len(clients)} clients, and a site has one")
-
-    def tensors(self, weights: PackedTensors) -> dict[str, Tensor]:
-        """Return the global weights that were sent.
-
-        Raises:
-            ProtocolError: they do not fit the experiment's model.
-        """
-        received = weights.unpack()
-        check_tensors(received, self.worker.model.state_dict())
-        return received
 
     @property
     def deadline(self) -> float:
@@ -110,3 +89,16 @@ class Session(Generic[Asked]):
         """
         own = self.site.max_norm if self.site else None
         return min(requested or math.inf, math.inf if own is None else own)
+
+
+def worker_for(experiment: str, site: Site) -> Worker:
+    """Return this process's worker for an experiment on a site's images as they are now.
+
+    Args:
+        experiment: a `LocalConfig` as JSON.
+        site: the site.
+
+    Raises:
+        ConfigError, DataError, SiteError: as for `federate_site`.
+    """
+    return shared_worker(experiment, site, site_version(read_local_config(experiment), site))

@@ -53,6 +53,6 @@ def test_a_killed_site_and_coordinator_leave_none_of_flowers_processes(tmp_path:
         site, run, coordinator = (
             machines.processes.pop(name).pid for name in ("north", "run", "coordinator")
         )
-        kill_and_wait(site, "flower-supernode", "flwr-clientapp")
+        kill_and_wait(site, "flower-supernode", "site_worker", "resident.fork_server")
         kill_and_wait(run, "flwr run")
         kill_and_wait(coordinator, "flower-superlink", "flwr-serverapp")

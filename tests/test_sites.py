@@ -18,7 +18,7 @@ from task.fingerprint import fingerprint
 from task.protocol.messages import EVALUATE, IN_PROCESS, REGISTER, TRAIN, Kind, TrainRequest
 from task.protocol.tensors import PackedTensors
 from task.site import Site
-from task.training.worker import Worker, shared_worker
+from task.training.worker import Worker
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -157,7 +157,6 @@ class TestRedaction:
         own: dict[str, Any] = {"clients": [0], "weights": weights} if kind is not REGISTER else {}
         if kind is TRAIN:
             own |= {"accepted": [0], "shares": []}
-        shared_worker.cache_clear()  # a SuperNode starts a new process for each message
         request = kind.request(
             run="run", experiment=local.model_dump_json(), fingerprint=fingerprint(), round=1,
             **own | fields,

@@ -201,12 +201,13 @@ def site(
     from server_app.deploy.check import read_site  # noqa: PLC0415
     from server_app.deploy.site import run_supernode, supernode_command  # noqa: PLC0415
     from server_app.deploy.systemd import unit  # noqa: PLC0415
+    from server_app.flower.programs import free_ports  # noqa: PLC0415
 
     place = SitePlace(directory)
     own = read_site(place)
     reached = address_of(*host_and_port(address))
     if printed:
-        print(shlex.join(supernode_command(place, own, reached)))
+        print(shlex.join(supernode_command(place, own, reached, *free_ports(1))))
     elif systemd:
         named = ["site", str(place.directory), "--coordinator", address]
         named += ["--expect", expect] if expect else []

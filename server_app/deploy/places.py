@@ -75,6 +75,8 @@ class SitePlace:
         flower: Flower's own files.
         node_settings: the settings as the SuperNode gets them, with the path of the key.
         joined: a file that exists once the site has joined.
+        secret: what the SuperNode and the site's worker recognise each other by; made anew at
+            each start.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -84,6 +86,7 @@ class SitePlace:
         self.flower = self.directory / "flower"
         self.node_settings = self.flower / "node.toml"
         self.joined = self.flower / "joined"
+        self.secret = self.flower / "worker.secret"
 
     def key(self, name: str) -> Path:
         """Return the path of the site's key; secret."""

@@ -1,4 +1,4 @@
-"""A site's SuperNode."""
+"""A site's SuperNode, and beside it the worker that answers its messages."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from collections import deque
 from typing import IO
 
 from server_app.deploy.places import SitePlace, refuse_unusable
+from server_app.deploy.resident.site_worker import SiteWorker, write_secret
 from server_app.flower.output import NODE_ACTIVATED, UNKNOWN_KEY
 from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
@@ -21,13 +22,20 @@ RETURN_SECONDS, RETRY_SECONDS = 120.0, 10.0  # Flower notices a lost site after 
 KEPT_LINES = 40
 
 
-def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
+def supernode_command(place: SitePlace, site: Site, address: str, port: int) -> list[str]:
     """Write the SuperNode's settings, and return the command that starts it.
+
+    By itself, Flower's SuperNode runs the code that the coordinator sends.
+
+    Args:
+        place: the site's directory.
+        site: its settings.
+        address: the coordinator's HOST:PORT.
+        port: of its local API, through which its messages are answered.
 
     Raises:
         ConfigError: the site's directory cannot be written.
     """
-    (port,) = free_ports(1)  # for its own ClientApp processes on this machine
     settings = site.model_dump(by_alias=True, exclude_unset=True)
     settings["key"] = str(place.key(site.name))  # its replies are signed with the same key
     with refuse_unusable(place.directory):
@@ -44,6 +52,7 @@ def supernode_command(place: SitePlace, site: Site, address: str) -> list[str]:
         "--root-certificates", str(place.authority),
         "--auth-supernode-private-key", str(place.key(site.name)),
         "--node-config", str(place.node_settings),
+        "--host", "127.0.0.1",
         "--port", str(port),
     ]  # fmt: skip
 
@@ -70,22 +79,31 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
 
 
 def has_joined(place: SitePlace, site: Site, address: str) -> bool:
-    """Run a SuperNode until it ends; return False if the SuperLink refused its key.
+    """Run a SuperNode and its worker until it ends; return False if its key was refused.
 
     Raises:
         ConfigError: the site's directory cannot be written.
-        RunError: the SuperNode failed after it had joined.
+        RunError: the SuperNode failed after it had joined, or the worker ended too often.
     """
-    command = supernode_command(place, site, address)
+    (port,) = free_ports(1)
+    command = [
+        *supernode_command(place, site, address, port),
+        "--isolation", "process", "--superexec-auth-secret-file", str(place.secret),
+    ]  # fmt: skip
     with refuse_unusable(place.directory):
-        process = start(command, place.flower, place.make_flower_directory(), subprocess.PIPE)
+        directory = place.make_flower_directory()
+        write_secret(place.secret)
+        process = start(command, place.flower, directory, subprocess.PIPE)
     assert process.stdout is not None
     latest: deque[str] = deque(maxlen=KEPT_LINES)
     try:
-        print_output(process.stdout, latest, place)
-        code = process.wait()
+        with SiteWorker(place, process, port) as worker:
+            print_output(process.stdout, latest, place)
+            code = process.wait()
     finally:
         stop([process])
+    if worker.failed:
+        raise RunError(f"the worker of site {site.name} ended too often; its last lines are above")
     if any(UNKNOWN_KEY in line for line in latest):
         return False
     end = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"

@@ -4,7 +4,6 @@ Flower's exit code is 0 even if a run failed. The record has the result: the Ser
 status last.
 """
 
-import logging
 import math
 import re
 import shutil
@@ -23,8 +22,6 @@ APP = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2
 EXCEPTION = re.compile(r"^[\w.]*(Error|Exception): .*", re.MULTILINE)
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) univarfl (?P<message>.*)")
-
-logger = logging.getLogger("univarfl")
 
 
 class EngineError(RuntimeError):
@@ -47,7 +44,7 @@ def run_flower(
     Raises:
         EngineError, FlowerError: Flower or the ServerApp ended without a result.
     """
-    logger.info("starting Flower and its workers, which takes a while ...")
+    print("starting Flower and its workers, which takes a while ...", flush=True)
     output = superlink.home / "run.log"
     position = log_length(directory)
     command = run_command(superlink.home / "run.toml", experiment, words)
@@ -57,7 +54,7 @@ def run_flower(
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
         for line in follow(directory, lambda: client.poll() is None, position):
-            logger.info("%s", line)
+            print(line, flush=True)
         if unfinished(directory):
             directory.mkdir(exist_ok=True)
             log = Path(shutil.copy(output, directory / "flower.log"))

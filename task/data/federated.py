@@ -9,8 +9,9 @@ import numpy as np
 
 from task.config import LocalConfig
 from task.data.dataset import ImageDataset, Positions
-from task.data.image_store.store import open_dataset
+from task.data.image_store.store import dataset_version, open_dataset
 from task.data.partitions.base import TrainingPool
+from task.data.sources.base import Source
 from task.errors import DataError, SiteError
 from task.seeding import numpy_generator
 from task.site import Site
@@ -104,18 +105,37 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
         SiteError: the experiment does not list the site, or asks for what its owner does not allow.
         ConfigError, DataError: its images cannot be used, or are too few to train and validate on.
     """
-    sites = config.partitioner().sites
-    if site.name not in sites:
-        known = f"the experiment's sites are {', '.join(sites)} (partition.names)"
-        raise SiteError(f"a SuperNode has the site name {site.name!r}, but {known}")
-    check_site_limits(config, site)
-    client = list(sites).index(site.name)
-    dataset = open_dataset(config.source().at_site(site.directory))
+    dataset = open_dataset(site_source(config, site))
+    client = list(config.partitioner().sites).index(site.name)
     split = hold_out(dataset.train, config.seed, client)
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
     unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""
     return FederatedData(dataset, {client: split}, notes(dataset, unused))
+
+
+def site_version(config: LocalConfig, site: Site) -> str:
+    """Return a hash of the state of a site's image files, as in `ImageDataset.version`.
+
+    Raises:
+        SiteError: the experiment does not list the site, or asks for what its owner does not allow.
+        ConfigError, DataError: its images cannot be used.
+    """
+    return dataset_version(site_source(config, site))
+
+
+def site_source(config: LocalConfig, site: Site) -> Source:
+    """Return a site's own images as a data set.
+
+    Raises:
+        SiteError: the experiment does not list the site, or asks for what its owner does not allow.
+    """
+    sites = config.partitioner().sites
+    if site.name not in sites:
+        known = f"the experiment's sites are {', '.join(sites)} (partition.names)"
+        raise SiteError(f"a SuperNode has the site name {site.name!r}, but {known}")
+    check_site_limits(config, site)
+    return config.source().at_site(site.directory)
 
 
 def check_site_limits(config: LocalConfig, site: Site) -> None:
@@ -124,15 +144,10 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
     Raises:
         SiteError: it exceeds one.
     """
-    if config.local_epochs > site.max_epochs:
+    if site.max_epochs is not None and config.local_epochs > site.max_epochs:
         raise SiteError(
             f"site {site.name} trains at most {site.max_epochs} local epochs a round (its "
             f"max-epochs), but the experiment asks for {config.local_epochs}"
-        )
-    if config.batch_size > site.max_batch_size:
-        raise SiteError(
-            f"site {site.name} trains on batches of at most {site.max_batch_size} images (its "
-            f"max-batch-size), but the experiment asks for {config.batch_size}"
         )
     for member, method in zip(config.local_method().members(), config.methods(), strict=True):
         if site.max_norm is not None and member.server_update:

@@ -64,6 +64,16 @@ def open_dataset(source: Source) -> ImageDataset:
     return dataset
 
 
+def dataset_version(source: Source) -> str:
+    """Return a hash of the current state of the source's files, as in `ImageDataset.version`.
+
+    Raises:
+        DataError: the files cannot be read.
+    """
+    with explain_read_errors(source):
+        return store_path(source, store_root()).name
+
+
 def store_path(source: Source, directory: Path) -> Path:
     """Return the path of the store for the current state of the source's files."""
     return directory / digest([FORMAT, PIL.__version__, source.channels, source.fingerprint()])

@@ -99,7 +99,6 @@ def aggregated(
         examples,
         guard,
         set(),
-        [],
         each=rule.needs_each_update,
         mean=not rule.needs_each_update,
     )

@@ -21,6 +21,7 @@ FLOWER = Path(inspect.getfile(flwr)).parent
 PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
 ALLOWED = {  # and nowhere else
     "server_app/flower/internals.py",
+    "client_app/resident/supernode/internals.py",  # a SuperNode's local API; imports no server
     "client_app/registration.py",  # the keys of the simulation's node config; imports no server
 }
 

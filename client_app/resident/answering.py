@@ -1,0 +1,112 @@
+"""What a child process does: it reads one message, runs the ClientApp on it, and sends the reply.
+
+The ClientApp is the installed one. A message is read here and nowhere else, so that one that breaks
+its reader costs this process alone.
+"""
+
+import json
+import logging
+import socket
+
+from flwr.app import Context, Message
+
+from client_app.app import app
+from client_app.logs import write_site_log
+from client_app.mods.error_redaction import reason_for_server
+from client_app.resident import frames
+from client_app.resident.supernode.internals import pack_reply, read_task
+from client_app.session import CodeMismatchError
+from task.fingerprint import fingerprint
+from task.protocol.base import Packed
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import (
+    KINDS,
+    REGISTER,
+    RegistrationReply,
+    RegistrationRequest,
+    Request,
+)
+
+logger = logging.getLogger("univarfl.client")
+
+
+def answer(channel: socket.socket) -> None:
+    """Answer the message that arrives on a channel."""
+    write_site_log()
+    task = receive_task(channel)
+    if task is None:
+        return
+    try:
+        message, context = read_task(*task)
+    except Exception:
+        logger.exception("a message could not be read")
+        channel.sendall(frames.pack(frames.FAILED, b"a message could not be read"))
+        return
+    try:
+        request = announce(channel, message)
+        reply = app(message, context)
+        packed = pack_reply(reply)
+    except Exception as error:
+        reason = reason_for_server(error, context.node_config)
+        logger.error("%s", reason)
+        channel.sendall(frames.pack(frames.FAILED, reason.encode()))
+        return
+    for object_id, content in packed.objects.items():
+        channel.sendall(frames.pack_object(object_id, content))
+    channel.sendall(frames.pack(frames.REPLY, packed.request))
+    wish = worth_loading(request, reply, context)
+    channel.sendall(frames.pack(frames.DONE, wish))
+
+
+def receive_task(channel: socket.socket) -> tuple[bytes, str, dict[str, bytes]] | None:
+    """Receive a task's input, its message's id and its objects; None if the worker has ended."""
+    inbox = frames.Inbox()
+    task_input, object_id, objects = b"", "", {}
+    while (frame := frames.receive(channel, inbox)) is not None:
+        if frame.kind == frames.INPUT:
+            task_input = frame.data
+        elif frame.kind == frames.OBJECT_ID:
+            object_id = frame.data.decode()
+        elif frame.kind == frames.OBJECT:
+            name, content = frames.unpack_object(frame.data)
+            objects[name] = content
+        else:
+            return task_input, object_id, objects
+    return None
+
+
+def announce(channel: socket.socket, message: Message) -> Request:
+    """Read the request, tell the worker what it needs of it, and compare the code.
+
+    A registration is answered in any case: its reply says that the code differs.
+
+    Raises:
+        CodeMismatchError: the coordinator runs other code than this site.
+        ProtocolError: the message is none of this project's.
+    """
+    kinds = {kind.message_type: kind for kind in KINDS}
+    kind = kinds.get(message.metadata.message_type)
+    if kind is None:
+        raise ProtocolError("a message of an unknown kind")
+    request: Request = kind.request.unpack(Packed.of(message.content))
+    other = "" if request.fingerprint == fingerprint() else request.fingerprint
+    facts = {"run": request.run, "seconds": request.seconds, "other_code": other}
+    channel.sendall(frames.pack(frames.FACTS, json.dumps(facts).encode()))
+    if other and kind is not REGISTER:
+        raise CodeMismatchError(f"run {request.run} has other code than this site")
+    return request
+
+
+def worth_loading(request: Request, reply: Message, context: Context) -> bytes:
+    """Return what the fork server may load for the run's next messages, as JSON; empty for nothing.
+
+    That is the experiment of a registration without an error, on the CPU. Data in a GPU's memory
+    cannot be inherited, and images on disk are shared by all processes anyway.
+    """
+    if not isinstance(request, RegistrationRequest):
+        return b""
+    answered = RegistrationReply.unpack(Packed.of(reply.content))
+    if answered.error or answered.device != "cpu":
+        return b""
+    wish = {"experiment": request.experiment, "node_config": dict(context.node_config)}
+    return json.dumps(wish).encode()

@@ -1,0 +1,1 @@
+"""How does the resident worker speak to the SuperNode beside it?"""

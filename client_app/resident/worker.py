@@ -1,0 +1,190 @@
+"""The resident worker of a site: takes the SuperNode's tasks and has a child answer each.
+
+It holds the connection, the heartbeat and the reply, and never reads a message's content. The
+coordinator's bundle, which the SuperNode hands out with a task, is not used.
+"""
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+from client_app.logs import write_site_log
+from client_app.resident import frames
+from client_app.resident.children import Child, ChildLostError
+from client_app.resident.forks import ForkServer, ForkServerFailedError
+from client_app.resident.limits import GRACE_SECONDS, READ_SECONDS
+from client_app.resident.supernode.internals import PackedReply, error_reply, read_head
+from client_app.resident.supernode.tasks import (
+    RuntimeApi,
+    SecretRefusedError,
+    TaskApi,
+    TaskGoneError,
+    TaskInput,
+)
+from task.fingerprint import fingerprint
+from task.site import site_name
+
+POLL_SECONDS = 0.1
+HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
+END_SECONDS = 2.0  # for a child that has sent its reply
+
+logger = logging.getLogger("univarfl.client")
+
+
+class Heartbeat:
+    """Tells the SuperNode every few seconds that a task is worked on.
+
+    Args:
+        task: the task.
+    """
+
+    def __init__(self, task: TaskApi) -> None:
+        self._task, self._next = task, 0.0
+
+    def __call__(self) -> None:
+        """Send a heartbeat if it is time for one.
+
+        Raises:
+            TaskGoneError: the SuperNode does not wait for the task any more.
+        """
+        if time.monotonic() >= self._next:
+            self._task.heartbeat()
+            self._next = time.monotonic() + HEARTBEAT_SECONDS
+
+
+class Worker:
+    """Answers a SuperNode's tasks, one after another.
+
+    Args:
+        api: the SuperNode's local API.
+        server: forks a child for each task.
+    """
+
+    def __init__(self, api: RuntimeApi, server: ForkServer) -> None:
+        self._api, self._server = api, server
+        self._noted = (0, "")  # the run and the bundle that were logged
+
+    def work(self) -> None:
+        """Answer tasks for ever.
+
+        Raises:
+            ForkServerFailedError: the fork server has ended too often.
+            SecretRefusedError: the SuperNode was given another secret.
+        """
+        while True:
+            self._server.watch()
+            task = self._api.acquire()
+            if task is None:
+                time.sleep(POLL_SECONDS)
+                continue
+            try:
+                self.answer(task)
+            except TaskGoneError as error:
+                logger.warning("a message is not answered: %s", error)
+            finally:
+                task.close()
+
+    def answer(self, task: TaskApi) -> None:
+        """Answer one task, with an error if its child is lost.
+
+        Raises:
+            ForkServerFailedError: the fork server has ended too often.
+            TaskGoneError: the SuperNode does not wait for the task any more.
+        """
+        beat = Heartbeat(task)
+        beat()
+        task_input = task.pull_input()
+        self._note_bundle(task_input)
+        reply, failure, wish = PackedReply(b""), "", b""
+        try:
+            child = self._server.fork(beat)
+            child.wait = beat
+            try:
+                reply, failure, wish = self._ask(child, task, task_input)
+                child.end(patience=END_SECONDS)
+            finally:
+                child.end()
+        except ChildLostError as error:
+            logger.error("the process that worked on a message was lost: %s", error)
+            name = site_name(task_input.node_config)
+            failure = f"site {name} could not answer a message: {error}"
+        if failure:
+            reply = error_reply(read_head(task_input.message), failure)
+        task.push(reply, failure)
+        self._server.load(wish)
+
+    def _ask(
+        self, child: Child, task: TaskApi, task_input: TaskInput
+    ) -> tuple[PackedReply, str, bytes]:
+        """Have a child answer a task.
+
+        Returns:
+            The reply; why there is none, or nothing; and what may be loaded for later children.
+
+        Raises:
+            ChildLostError: the child has ended, or exceeded a limit.
+            TaskGoneError: the SuperNode does not wait for the task any more.
+        """
+        child.send(frames.pack(frames.INPUT, task_input.input))
+        child.send(frames.pack(frames.OBJECT_ID, task_input.object_id.encode()))
+        for object_id, content in task.pull_objects():
+            child.limits.allow(READ_SECONDS)
+            child.send(frames.pack_object(object_id, content))
+        child.send(frames.pack(frames.GO))
+        child.limits.allow(READ_SECONDS)
+        reply = PackedReply(b"")
+        while (frame := child.receive()).kind != frames.DONE:
+            if frame.kind == frames.FACTS:
+                self._note_facts(child, frame.data, task_input)
+            elif frame.kind == frames.OBJECT:
+                object_id, content = frames.unpack_object(frame.data)
+                reply.objects[object_id] = content
+            elif frame.kind == frames.REPLY:
+                reply.request = frame.data
+            else:
+                return reply, frame.data.decode(errors="replace"), b""
+        return reply, "", frame.data
+
+    def _note_facts(self, child: Child, data: bytes, task_input: TaskInput) -> None:
+        """Use what a child says of its request: the time for it, and whether the code differs."""
+        facts = json.loads(data)
+        seconds = float(facts["seconds"])
+        child.limits.allow(seconds and seconds + GRACE_SECONDS)
+        if facts["other_code"]:
+            logger.error(
+                "run %s is refused: the coordinator runs other code (%s) than this site (%s); its "
+                "bundle (SHA-256 %s) was not used", facts["run"], facts["other_code"][:12],
+                fingerprint()[:12], task_input.bundle,
+            )  # fmt: skip
+
+    def _note_bundle(self, task_input: TaskInput) -> None:
+        """Log the hash of a run's bundle, once."""
+        key = (task_input.run_id, task_input.bundle)
+        if key != self._noted:
+            logger.info(
+                "run %d: answered by this site's own code; the coordinator's bundle (SHA-256 %s) "
+                "is not used", *key,
+            )  # fmt: skip
+        self._noted = key
+
+
+def main() -> None:
+    """Run the worker until it is ended."""
+    parser = argparse.ArgumentParser(description="Answer a SuperNode's tasks with this site's code")
+    parser.add_argument("--supernode", required=True, help="its local API, HOST:PORT")
+    parser.add_argument("--secret-file", required=True, type=Path)
+    words = parser.parse_args()
+    write_site_log()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server = ForkServer()
+    try:
+        Worker(RuntimeApi(words.supernode, words.secret_file.read_bytes()), server).work()
+    except (ForkServerFailedError, SecretRefusedError) as error:
+        logger.error("%s", error)
+        sys.exit(1)
+    finally:
+        server.stop()

@@ -1,0 +1,1 @@
+"""How is a site's worker kept running beside its SuperNode?"""

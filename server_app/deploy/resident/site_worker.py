@@ -1,0 +1,84 @@
+"""The resident worker of a site, which answers the SuperNode's messages with installed code."""
+
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Self
+
+from server_app.deploy.places import SitePlace
+from server_app.flower.programs import start, stop
+
+STARTS, WINDOW_SECONDS = 5, 600.0  # so many starts are allowed within this time
+PAUSE_SECONDS = 1.0
+SECRET_BYTES = 32
+
+
+class SiteWorker:
+    """Keeps the worker running beside a SuperNode. A context manager.
+
+    Args:
+        place: the site's directory.
+        supernode: the SuperNode; it is ended if the worker ends too often.
+        port: the port of its local API.
+
+    Attributes:
+        failed: whether the worker has ended too often.
+    """
+
+    def __init__(self, place: SitePlace, supernode: "subprocess.Popen[bytes]", port: int) -> None:
+        self.failed = False
+        self._place, self._supernode = place, supernode
+        self._command = [
+            sys.executable, "-P", "-m", "univarfl.site_worker",
+            "--supernode", f"127.0.0.1:{port}", "--secret-file", str(place.secret),
+        ]  # fmt: skip
+        self._lock, self._stopping = threading.Lock(), False
+        self._process = self._start()
+        self._thread = threading.Thread(target=self._keep)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._stopping = True
+        stop([self._process])
+        self._thread.join()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        directory = self._place.make_flower_directory()
+        return start(self._command, self._place.flower, directory, subprocess.PIPE)
+
+    def _keep(self) -> None:
+        """Print the worker's output, and start it anew when it ends."""
+        starts = deque([time.monotonic()], maxlen=STARTS)
+        while True:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
+                print(line.decode(errors="replace").rstrip(), flush=True)
+            code = self._process.wait()
+            time.sleep(PAUSE_SECONDS)
+            with self._lock:
+                if self._stopping:
+                    return
+                if len(starts) == STARTS and time.monotonic() - starts[0] < WINDOW_SECONDS:
+                    self.failed = True
+                    self._supernode.terminate()
+                    return
+                print(f"the site's worker ended with code {code} and is started anew", flush=True)
+                self._process = self._start()
+                starts.append(time.monotonic())
+
+
+def write_secret(path: Path) -> None:
+    """Write a new secret, which only this user can read, for the SuperNode and the worker."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
+        file.write(secrets.token_bytes(SECRET_BYTES))
