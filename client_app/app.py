@@ -21,14 +21,14 @@ app = ClientApp(mods=[log_site_work, redact_errors])
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Describe this worker and prepare it for training."""
-    session = Session(read_request(REGISTER, message), context.node_config)
+    session = Session(read_request(REGISTER, message, context.node_config), context.node_config)
     return write_reply(REGISTER, register(session), message, context.node_config)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train each client that the message names from the global weights."""
-    session = Session(read_request(TRAIN, message), context.node_config)
+    session = Session(read_request(TRAIN, message, context.node_config), context.node_config)
     with process_ended_after(session.request.seconds, context.node_config):
         return write_reply(TRAIN, train_clients(session), message, context.node_config)
 
@@ -36,7 +36,7 @@ def train(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on the validation images of each client that the message names."""
-    session = Session(read_request(EVALUATE, message), context.node_config)
+    session = Session(read_request(EVALUATE, message, context.node_config), context.node_config)
     with process_ended_after(session.request.seconds, context.node_config):
         return write_reply(EVALUATE, evaluate_clients(session), message, context.node_config)
 
@@ -44,7 +44,7 @@ def evaluate(message: Message, context: Context) -> Message:
 @app.query(FORGET.message_type.partition(".")[2])
 def forget(message: Message, context: Context) -> Message:
     """Delete the states that the run's clients keep."""
-    request = read_request(FORGET, message)
+    request = read_request(FORGET, message, context.node_config)
     site = None if simulated(context.node_config) else Site.from_node_config(context.node_config)
     ClientState(request.run, site=site).delete()
     return write_reply(FORGET, ForgetReply.to(request), message, context.node_config)

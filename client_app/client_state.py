@@ -17,7 +17,10 @@ from torch import Tensor
 from task.files import create_whole, from_home, write_whole
 from task.site import Site, user_state_directory
 
+ROUND_FILES = "round-*.safetensors"
 HEADER_BYTES = 1_000_000
+MAX_RUNS = 10_000  # whose states a site keeps
+MAX_ROUNDS = 20  # whose states a client keeps
 STARTED_FROM = "started_from"  # the metadata entry with the round whose state a round started from
 
 
@@ -94,15 +97,23 @@ class ClientState:
         path = self._path(client, server_round)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, save(state, {STARTED_FROM: str(accepted)}))
-        needed = {accepted, self._started_from(client, accepted)}
-        for old in path.parent.glob("round-*.safetensors"):
-            kept = int(old.stem.removeprefix("round-"))
-            if kept < server_round and kept not in needed:
-                old.unlink(missing_ok=True)
+        needed = {server_round, accepted, self._started_from(client, accepted)}
+        kept = {int(old.stem.removeprefix("round-")): old for old in path.parent.glob(ROUND_FILES)}
+        later = sorted((number for number in kept if number > server_round), reverse=True)
+        for number in kept.keys() - needed - set(later[:MAX_ROUNDS]):
+            kept[number].unlink(missing_ok=True)
 
     def first(self, name: str, value: str) -> str:
-        """Return the value stored under `name` for this run, storing `value` if there is none."""
+        """Return the value stored under `name` for this run, storing `value` if there is none.
+
+        Raises:
+            StateLostError: the states of too many runs are kept already.
+        """
         path = self.directory / name
+        root = self.directory.parent
+        new = root.exists() and not self.directory.exists()
+        if new and sum(1 for _ in root.iterdir()) >= MAX_RUNS:
+            raise StateLostError(f"{root} holds the states of {MAX_RUNS} runs; delete old ones")
         path.parent.mkdir(parents=True, exist_ok=True)
         return value if create_whole(path, value.encode()) else path.read_text()
 

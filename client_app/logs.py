@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from task.plain_text import PlainFormatter
+
 logger = logging.getLogger("univarfl.client")
 
 
@@ -10,7 +12,7 @@ def write_site_log() -> None:
     """Send the log of this process's work to standard output."""
     if not logger.handlers:
         handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("%(asctime)s univarfl %(levelname)s %(message)s"))
+        handler.setFormatter(PlainFormatter("%(asctime)s univarfl %(levelname)s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False

@@ -4,23 +4,29 @@ from typing import TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from client_app.node import signing_key
+from client_app.node import signing_key, simulated
 from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Packed
+from task.protocol.errors import ProtocolError
 from task.protocol.messages import Kind, Reply, Request
 from task.protocol.signature import sign
 from task.site import NodeConfig
+
+MAX_SITE_HEADER = 2_000_000  # bytes of a request to a site, which names one client
 
 Asked = TypeVar("Asked", bound=Request)
 Answer = TypeVar("Answer", bound=Reply)
 
 
-def read_request(kind: Kind[Asked, Answer], message: Message) -> Asked:
+def read_request(kind: Kind[Asked, Answer], message: Message, node_config: NodeConfig) -> Asked:
     """Read a request.
 
     Raises:
-        ProtocolError: the message does not have the agreed form.
+        ProtocolError: the message does not have the agreed form, or is too large for a site.
     """
-    return kind.request.unpack(Packed.of(message.content))
+    packed = Packed.of(message.content)
+    if not simulated(node_config) and len(packed.header) > MAX_SITE_HEADER:
+        raise ProtocolError(f"its header is larger than {MAX_SITE_HEADER} bytes")
+    return kind.request.unpack(packed)
 
 
 def write_reply(

@@ -14,7 +14,7 @@ from client_app.node import runtime, simulated
 from client_app.session import CodeMismatchError, Session
 from task.errors import ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories
-from task.protocol.base import one_line
+from task.plain_text import one_line
 from task.protocol.messages import RegistrationReply, RegistrationRequest
 from task.site import Site, site_name
 from task.training.worker import Worker

@@ -2,9 +2,12 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar
+
+from torch import Tensor
 
 from client_app.client_state import ClientState
 from client_app.node import site_of
@@ -12,7 +15,9 @@ from task.config import read_local_config
 from task.data.federated import site_version
 from task.errors import SiteError
 from task.fingerprint import code_directories, fingerprint
+from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
+from task.protocol.tensors import PackedTensors, check_tensors
 from task.site import NodeConfig, Site
 from task.training.worker import Worker, shared_worker
 
@@ -75,6 +80,25 @@ class Session(Generic[Asked]):
                     "training and validation; start a new run"
                 )
         return worker
+
+    def check_clients(self, clients: Sequence[int]) -> None:
+        """Refuse a list of clients if this is a site, which has one client.
+
+        Raises:
+            ProtocolError: it is a list.
+        """
+        if self.site is not None and len(clients) > 1:
+            raise ProtocolError(f"it names {len(clients)} clients, and a site has one")
+
+    def tensors(self, weights: PackedTensors) -> dict[str, Tensor]:
+        """Return the global weights that were sent.
+
+        Raises:
+            ProtocolError: they do not fit the experiment's model.
+        """
+        received = weights.unpack()
+        check_tensors(received, self.worker.model.state_dict())
+        return received
 
     @property
     def deadline(self) -> float:

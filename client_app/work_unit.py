@@ -23,16 +23,22 @@ from task.protocol.messages import (
     TrainRequest,
     TrainRow,
 )
-from task.protocol.tensors import PackedTensors
+from task.protocol.tensors import PackedTensors, check_tensors
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")
 
 
 def train_clients(session: Session[TrainRequest]) -> TrainReply:
-    """Train each client of the unit; return a row for each, and the models or their sum."""
+    """Train each client of the unit; return a row for each, and the models or their sum.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+    """
     request = session.request
-    weights, broadcast = request.weights.unpack(), request.broadcast.unpack()
+    session.check_clients(request.clients)
+    weights, broadcast = session.tensors(request.weights), request.broadcast.unpack()
+    check_tensors(broadcast, session.worker.broadcast())
     outbox = ModelSum(request, weights, broadcast) if request.shares else SeparateModels()
     rows = []
     for client, accepted in zip(request.clients, request.accepted, strict=True):
@@ -147,9 +153,14 @@ def train_client(
 
 
 def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
-    """Score the global weights on each client's validation images."""
+    """Score the global weights on each client's validation images.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+    """
     request = session.request
-    scores = session.worker.validate(request.weights.unpack(), request.clients)
+    session.check_clients(request.clients)
+    scores = session.worker.validate(session.tensors(request.weights), request.clients)
     rows = []
     for client, score in zip(request.clients, scores, strict=True):
         rows.append(

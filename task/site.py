@@ -35,8 +35,9 @@ class Site(BaseModel):
             site`` sets it.
         max_norm: ``max-norm``, the largest L2 norm of an update that it sends, above 0. A larger
             update is scaled down to it. None means no limit.
-        max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains;
-            None means no limit.
+        max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains.
+        max_batch_size: ``max-batch-size``, the largest batch that it trains on.
+        max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
     """
 
@@ -50,7 +51,9 @@ class Site(BaseModel):
     memory: Annotated[str | None, Field(alias="memory-dir")] = None
     key: str | None = None
     max_norm: Annotated[float | None, Field(alias="max-norm", gt=0)] = None
-    max_epochs: Annotated[int | None, Field(alias="max-epochs", ge=1)] = None
+    max_epochs: Annotated[int, Field(alias="max-epochs", ge=1)] = 1000
+    max_batch_size: Annotated[int, Field(alias="max-batch-size", ge=2)] = 4096
+    max_model_megabytes: Annotated[int, Field(alias="max-model-megabytes", ge=1)] = 2000
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
 
     @field_validator("directory", "memory", "key")

@@ -10,7 +10,7 @@ import typer
 
 from server_app.cli.main import application
 from server_app.config.composition import compose_experiment
-from server_app.sweep.cells import expand
+from server_app.sweep.combinations import expand
 from tests.documents import (
     LINK,
     ROOT,

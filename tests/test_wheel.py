@@ -81,15 +81,25 @@ def contents(directory: Path) -> dict[str, str]:
     }
 
 
+API = """\
+import json, sys, univarfl
+settings = dict(word.split("=") for word in sys.argv[1:])
+output_dir = settings.pop("output_dir")
+run = univarfl.train(output_dir=output_dir, **{key: json.loads(v) for key, v in settings.items()})
+assert run.status == univarfl.load_run(run.directory).status == "completed"
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
-        ("train", "engine=inprocess", "run_id=one"),
-        ("sweep", "engine=inprocess", "seed=1"),
-        ("train", "engine=flower", "run_id=one"),
+        ("univarfl", "train", "engine=inprocess", "run_id=one"),
+        ("univarfl", "sweep", "engine=inprocess", "seed=1"),
+        ("univarfl", "train", "engine=flower", "run_id=one"),
+        ("python", "-c", API, "seed=1"),
     ],
-    ids=["inprocess", "sweep", "flower"],
+    ids=["inprocess", "sweep", "flower", "api"],
 )
 def test_it_runs_from_an_empty_directory_beside_another_application(
     words: tuple[str, ...], environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,7 +109,7 @@ def test_it_runs_from_an_empty_directory_beside_another_application(
     before = contents(site_packages(environment))
     (tmp_path / "empty").mkdir()
     ended = subprocess.run(
-        [environment / "bin" / "univarfl", *words, "rounds=1", "local_epochs=1", "num_clients=2",
+        [environment / "bin" / words[0], *words[1:], "rounds=1", "local_epochs=1", "num_clients=2",
          f"output_dir={tmp_path / 'runs'}"],
         cwd=tmp_path / "empty", capture_output=True, text=True, check=False,
     )  # fmt: skip

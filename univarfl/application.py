@@ -19,5 +19,21 @@ def application_directory() -> Path:
     return bundle if bundle.is_dir() else package.parent
 
 
+def require_own_modules(directory: Path) -> None:
+    """Refuse a process that has imported packages of the application's names from elsewhere.
+
+    Raises:
+        ImportError: it has.
+    """
+    for name in ("client_app", "server_app", "task"):
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path and directory not in Path(path).resolve().parents:
+            raise ImportError(
+                f"univarfl has a package {name!r}, and {path} is imported under that name already: "
+                "use univarfl in another process, or rename that package"
+            )
+
+
 DIRECTORY = application_directory()
+require_own_modules(DIRECTORY)
 sys.path.insert(0, str(DIRECTORY))

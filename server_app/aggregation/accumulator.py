@@ -24,6 +24,7 @@ class UpdateAccumulator:
         examples: the number of images that each participant trains on.
         guard: filters the updates.
         trained: the names of the parameters that training changes; the others are statistics.
+        terms: the names of the loss terms that clients may report.
         each: whether the strategy needs each update.
         mean: whether the mean is needed.
         keep: whether each accepted model is kept.
@@ -33,6 +34,7 @@ class UpdateAccumulator:
         broadcast: what the method's server update sent.
         shares: by participant; they sum to 1.
         examples: by participant.
+        terms: the names of the loss terms that clients may report.
         updates: each participant's outcome so far. This is the only place that says which updates
             count.
         moved: by client, its weights minus `before`, float32, if the strategy needs each update.
@@ -49,12 +51,13 @@ class UpdateAccumulator:
         examples: Mapping[int, int],
         guard: Guard,
         trained: Collection[str],
+        terms: Collection[str],
         each: bool,
         mean: bool,
         keep: bool = False,
     ) -> None:
         self.before, self.broadcast = before, broadcast
-        self.shares, self.examples = shares, examples
+        self.shares, self.examples, self.terms = shares, examples, frozenset(terms)
         self.updates: dict[int, ClientUpdate] = {}
         self.moved: dict[int, Tensors] = {}
         self.models: dict[int, Tensors] = {}

@@ -50,6 +50,7 @@ class GlobalModel:
         self.min_updates = strategy.min_updates()
         self._weights = worker.initial_weights()
         self._trained = frozenset(trained_parameters(worker.model))
+        self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)
         self.version = 0
@@ -95,6 +96,7 @@ class GlobalModel:
             {client: self._sizes[client] for client in sampled},
             self._guard,
             self._trained,
+            self._terms,
             each=self._needs_each_update,
             mean=not self._needs_each_update or self._server_update is not None,
             keep=keep,

@@ -54,12 +54,15 @@ def describe(update: ClientUpdate, row: TrainRow, accumulator: UpdateAccumulator
     """Return the update with what the client's row says.
 
     Raises:
-        ProtocolError: the client failed, or names another number of images than it has.
+        ProtocolError: the client failed, names another number of images than it has, or a loss
+            that the method does not compute.
     """
     if row.reason:
         raise ProtocolError(row.reason)
     if row.examples != (expected := accumulator.examples[update.client]):
         raise ProtocolError(f"it reports {row.examples} training images and has {expected}")
+    if unknown := sorted(row.losses.keys() - accumulator.terms):
+        raise ProtocolError(f"it reports the loss {unknown[0]}, which the method has not")
     return replace(
         update, device=row.device, examples=row.examples, seconds=row.seconds, losses=row.losses
     )

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-Words = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+OVERRIDES = "[KEY=VALUE]..."
+
+Words = Annotated[list[str] | None, typer.Argument(metavar=OVERRIDES, show_default=False)]
 RunDirectory = Annotated[
     Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)
 ]

@@ -13,6 +13,7 @@ import click
 import typer
 
 from server_app.cli.analyse import ANALYSE_HELP, analyse
+from server_app.cli.commands import Commands, answer_to_option
 from server_app.cli.data import DATA_HELP, data
 from server_app.cli.deploy import deploy
 from server_app.cli.export import EXPORT_HELP, export
@@ -33,7 +34,9 @@ OUTPUT_CLOSED = 141  # as shells report a program that SIGPIPE ended
 
 use_plain_help()
 application = typer.Typer(
+    cls=Commands,
     add_completion=False,
+    suggest_commands=False,  # click does it
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -45,15 +48,15 @@ def univarfl() -> None:
     """Federated learning on non-IID data: UniVarFL and related methods, with Flower."""
 
 
-application.command(help=train_help())(train)
-application.command(help=sweep_help())(sweep)
-application.command(help=REPORT_HELP)(report)
-application.command(help=ANALYSE_HELP)(analyse)
-application.command(help=PAPERS_HELP)(papers)
-application.command(help=DATA_HELP)(data)
-application.command(help=PREDICT_HELP)(predict)
-application.command(help=EXPORT_HELP)(export)
-application.add_typer(deploy, name="deploy")
+application.command(help=train_help(), rich_help_panel="Train")(train)
+application.command(help=sweep_help(), rich_help_panel="Sweep")(sweep)
+application.command(help=REPORT_HELP, rich_help_panel="Look")(report)
+application.command(help=ANALYSE_HELP, rich_help_panel="Look")(analyse)
+application.command(help=PAPERS_HELP, rich_help_panel="Sweep")(papers)
+application.command(help=DATA_HELP, rich_help_panel="Look")(data)
+application.command(help=PREDICT_HELP, rich_help_panel="Use")(predict)
+application.command(help=EXPORT_HELP, rich_help_panel="Use")(export)
+application.add_typer(deploy, name="deploy", rich_help_panel="Deploy")
 
 
 @functools.cache
@@ -72,6 +75,9 @@ def main() -> None:
         ):  # typer returns it after Ctrl-C
             raise InterruptedRunError
         print(end="", flush=True)
+    except click.NoSuchOption as error:
+        print(f"univarfl: {answer_to_option(error, sys.argv[1:])}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
     except (ConfigError, DataError, DeviceError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"univarfl: {text}", file=sys.stderr)

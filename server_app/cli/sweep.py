@@ -1,11 +1,16 @@
 """``univarfl sweep``: a run for each combination of values."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from server_app.cli.arguments import Words
 from server_app.config.choices import SWEEPS, names_in
 from task.errors import ConfigError
+
+if TYPE_CHECKING:
+    from server_app.sweep.cells import Cell
 
 
 def sweep_help() -> str:
@@ -34,9 +39,7 @@ Exit codes: 0 every cell is done, 1 a cell failed or cannot be run, 2 bad input,
 
 
 def sweep(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE[,VALUE...]]...", show_default=False)
-    ] = None,
+    overrides: Words = None,
     multirun: Annotated[bool, typer.Option("-m", "--multirun", hidden=True)] = False,
     jobs: Annotated[
         int | None,
@@ -54,12 +57,15 @@ def sweep(
     if jobs is not None and jobs < 1:
         raise ConfigError("--jobs", jobs, "must be at least 1")
 
+    from server_app.sweep.combinations import combinations  # noqa: PLC0415
+
+    combinations(overrides or [])  # answers most mistakes before PyTorch is imported
+
     from server_app.sweep.cells import cells_of  # noqa: PLC0415
 
     cells = cells_of(overrides or [])
     if dry_run:
-        for cell in cells:
-            print(cell.label + (f"  refused: {reason}" if (reason := cell.reason()) else ""))
+        show_cells(cells)
         return
 
     from server_app.sweep.forking import warm_up  # noqa: PLC0415
@@ -69,3 +75,14 @@ def sweep(
     from server_app.sweep.schedule import Sweep  # noqa: PLC0415
 
     Sweep(cells, jobs).run()
+
+
+def show_cells(cells: "Sequence[Cell]") -> None:
+    """Print the cells, and each reason for which some cannot be run once."""
+    from server_app.sweep.overview import reasons_once  # noqa: PLC0415
+
+    reasons = [(cell.label, cell.reason()) for cell in cells]
+    for label, reason in reasons:
+        print(f"{label}  refused" if reason else label)
+    for line in reasons_once((label, reason) for label, reason in reasons if reason):
+        print(f"refused: {line}")

@@ -1,6 +1,5 @@
 """Composition of an experiment from ``conf/`` and the words that a person types."""
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,8 @@ from pydantic import ValidationError
 from server_app.config.choices import CONF, choices
 from server_app.config.experiment import Experiment
 from server_app.config.overrides import Override, read_override
+from server_app.config.suggestions import improved, unknown_choice, unknown_key
+from server_app.config.word_forms import check_forms
 from task.errors import ConfigError
 from task.files import from_home
 from task.registry import PLUS, first_error
@@ -28,10 +29,11 @@ def compose_experiment(words: Sequence[str]) -> Experiment:
     Raises:
         ConfigError: an override cannot be read, or a key, choice or value is not allowed.
     """
+    settings = compose_settings(words)
     try:
-        return Experiment.model_validate(compose_settings(words))
+        return Experiment.model_validate(settings)
     except ValidationError as error:
-        raise first_error(error) from None
+        raise improved(first_error(error), settings) from None
 
 
 def compose_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -42,6 +44,7 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: an override cannot be read, or a key or choice is not allowed.
     """
+    check_forms(words)
     overrides = [read_override(word) for word in words]
     values = {override.key: override.value for override in overrides}
     try:
@@ -66,10 +69,8 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
     words = [override.text for override in overrides if override.key != "method"]
     chosen = [override.value for override in overrides if override.key == "method"]
     names = sorted(part.strip(" '\"") for part in chosen[-1].split(PLUS)) if chosen else []
-    for name in names:
-        if name not in choices()["method"]:
-            allowed = f"choose one of {', '.join(choices()['method'])}"
-            raise ConfigError("method", chosen[-1], allowed + ", or join several by +")
+    if not set(names) <= set(choices()["method"]):
+        raise unknown_choice("method", chosen[-1])
     if names:
         words.append(f"method=[{','.join(names)}]")
     # For partition=sites; without names the partition itself says what is missing.
@@ -93,8 +94,7 @@ def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _unknown_choice(error: MissingConfigException, values: Mapping[str, str]) -> ConfigError:
     group, _, choice = str(error.missing_cfg_file).partition("/")
-    options = ", ".join(choices()[group])
-    return ConfigError(group, values.get(group, choice), f"choose one of {options}")
+    return unknown_choice(group, values.get(group, choice))
 
 
 def _unresolved(error: InterpolationResolutionError, values: Mapping[str, str]) -> ConfigError:
@@ -113,18 +113,7 @@ def _unknown_key(error: Exception, values: Mapping[str, str]) -> ConfigError:
     if unknown is None:
         return ConfigError("overrides", " ".join(values), " ".join(lines))
     key = unknown[1]
-    return ConfigError(key, values.get(key, ""), f"unknown key; {_hint(key, values)}")
-
-
-def _hint(key: str, values: Mapping[str, str]) -> str:
-    """Say which keys there are instead of an unknown one."""
     chosen = [f"{group}={values[group]}" for group in choices() if group in values]
-    config = _composed([read_override(word) for word in chosen])
-    group = key.partition(".")[0]
-    if group != key and OmegaConf.is_config(config.get(group)):
-        choice = config[group].get("name")
-        keys = ", ".join(name for name in config[group] if name != "name")
-        return f"{f'{group}={choice}' if choice else group} has {keys or 'no settings'}"
-    if close := difflib.get_close_matches(key, list(config), n=1, cutoff=0.5):
-        return f"did you mean {close[0]}?"
-    return "'univarfl train --help' lists the keys"
+    config = OmegaConf.to_container(_composed([read_override(word) for word in chosen]))
+    assert isinstance(config, dict)
+    return unknown_key(key, values.get(key, ""), {str(name): part for name, part in config.items()})

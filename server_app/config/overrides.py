@@ -5,6 +5,7 @@ plugins alone, and offers no other way to read an override without composing a c
 ``tests/server_app/config/test_overrides.py`` fails when the parser changes.
 """
 
+import shlex
 from dataclasses import dataclass
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -51,7 +52,8 @@ def read_override(word: str) -> Override:
     if parsed.package is not None:
         raise ConfigError("override", word, f"'@' is not allowed in a key; {EXAMPLE}")
     if parsed.is_sweep_override():
-        raise ConfigError(override.key, override.value, "must be one value, not several")
+        allowed = f"must be one value; for a run of each value: univarfl sweep {shlex.quote(word)}"
+        raise ConfigError(override.key, override.value, allowed)
     if not override.key:
         raise ConfigError("override", word, f"has no key; {EXAMPLE}")
     if override.key in choices():

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any
 
-from omegaconf import OmegaConf
 from pydantic import Field
 
-from server_app.config.choices import CONF, names_in
+from server_app.config.choices import names_in
+from server_app.config.keys import settings_in_conf
 from server_app.config.override_text import flat
 from task.config import Strict
 
@@ -94,11 +93,3 @@ def resolved(value: Any, config: Mapping[str, Any]) -> Any:
     """Return a value of ``conf/``; for a reference such as ``${alpha}``, its value in `config`."""
     reference = re.fullmatch(r"\$\{([\w.]+)\}", str(value))
     return value_at(config, reference[1]) if reference else value
-
-
-@cache
-def settings_in_conf(group: str, name: str) -> dict[str, Any]:
-    """Return the settings in a file of ``conf/`` by dotted key; references stay as they are."""
-    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"), resolve=False)
-    assert isinstance(values, dict)
-    return flat({str(key): value for key, value in values.items()})

@@ -1,13 +1,17 @@
 """A systemd unit for a coordinator or a site."""
 
 import os
-import shlex
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from task.errors import ConfigError
+
+PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")  # characters that systemd takes as they are
+
 UNIT = """\
-# /etc/systemd/system/univarfl-{name}.service; systemctl enable --now univarfl-{name}
+# /etc/systemd/system/univarfl-{unit}.service; systemctl enable --now univarfl-{unit}
 [Unit]
 Description=univarfl {name}
 Wants=network-online.target
@@ -24,7 +28,7 @@ TimeoutStopSec=60
 # The service may write to this directory only, and cannot gain privileges.
 ReadWritePaths={writable}
 ReadOnlyPaths={readable}
-Environment=UNIVARFL_CACHE={writable}/cache XDG_STATE_HOME={writable}/state
+Environment={cache} {state}
 ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=true
@@ -43,10 +47,39 @@ def unit(name: str, words: Sequence[str], writable: Path, readable: Sequence[Pat
         words: the arguments of ``univarfl deploy``.
         writable: the directory that the command may write to.
         readable: other directories, which it may only read.
+
+    Raises:
+        ConfigError: a name or path holds a line end or another control character.
     """
     program = Path(sys.executable).parent / "univarfl"
+    command = [quoted(word).replace("$", "$$") for word in (str(program), "deploy", *words)]
     return UNIT.format(
-        name=name, command=shlex.join([str(program), "deploy", *words]),
-        user=os.environ.get("USER", "root"), writable=writable,
-        readable=" ".join(map(str, readable)) or "/",
+        unit=re.sub(r"[^A-Za-z0-9_.-]", "-", name), name=literal(name), command=" ".join(command),
+        user=literal(os.environ.get("USER", "root")), writable=quoted(str(writable)),
+        readable=" ".join(quoted(str(path)) for path in readable) or "/",
+        cache=quoted(f"UNIVARFL_CACHE={writable}/cache"),
+        state=quoted(f"XDG_STATE_HOME={writable}/state"),
     )  # fmt: skip
+
+
+def quoted(word: str) -> str:
+    """Return a word of a unit's setting, which systemd reads as this word.
+
+    Raises:
+        ConfigError: it holds a control character.
+    """
+    text = literal(word)
+    if PLAIN.fullmatch(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def literal(text: str) -> str:
+    """Return text for a unit in which systemd replaces nothing.
+
+    Raises:
+        ConfigError: it holds a control character.
+    """
+    if not text.isprintable():
+        raise ConfigError("--systemd", ascii(text), "must be printable, on one line")
+    return text.replace("%", "%%")

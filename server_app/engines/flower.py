@@ -4,6 +4,7 @@ Flower's exit code is 0 even if a run failed. The record has the result: the Ser
 status last.
 """
 
+import logging
 import math
 import re
 import shutil
@@ -22,6 +23,8 @@ APP = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2
 EXCEPTION = re.compile(r"^[\w.]*(Error|Exception): .*", re.MULTILINE)
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) univarfl (?P<message>.*)")
+
+logger = logging.getLogger("univarfl")
 
 
 class EngineError(RuntimeError):
@@ -44,7 +47,7 @@ def run_flower(
     Raises:
         EngineError, FlowerError: Flower or the ServerApp ended without a result.
     """
-    print("starting Flower and its workers, which takes a while ...", flush=True)
+    logger.info("starting Flower and its workers, which takes a while ...")
     output = superlink.home / "run.log"
     position = log_length(directory)
     command = run_command(superlink.home / "run.toml", experiment, words)
@@ -54,7 +57,7 @@ def run_flower(
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
         for line in follow(directory, lambda: client.poll() is None, position):
-            print(line, flush=True)
+            logger.info("%s", line)
         if unfinished(directory):
             directory.mkdir(exist_ok=True)
             log = Path(shutil.copy(output, directory / "flower.log"))

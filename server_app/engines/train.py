@@ -1,5 +1,6 @@
 """``univarfl train``: one run by either engine, from checked settings to a closed record."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from task.errors import ConfigError, RunError
 from task.training.device import choose_device
 from task.training.worker import build_model_for
 
+logger = logging.getLogger("univarfl")
+
 
 def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
     """Run an experiment, and return its run directory.
@@ -48,7 +51,7 @@ def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
     placed = experiment.placed(directory, resume=bool(experiment.resume))
     record = attempt(placed, words, directory)
     if record.get("worker_lost"):
-        print(f"{record['reason']}; Flower is restarted to resume the run", flush=True)
+        logger.info("%s; Flower is restarted to resume the run", record["reason"])
         record = attempt(experiment.placed(directory, resume=True), words, directory)
     if record["status"] != "completed":
         raise RunError(_failure(record["reason"], directory))

@@ -10,21 +10,43 @@ fails and names the interface when a new version of Flower changes one of these:
 - ``flwr.supercore.task_identity.TaskIdentity``: `flwr.app.Message` reads its sender from it.
 - ``Message.metadata.__dict__["_message_id"]``: a grid sets it, and there is no public setter.
 - ``create_message_error_unavailable_ins_message``: how Flower answers a pull for an unknown id.
+- ``flwr.superlink.grid.http_grid.pull_objects``: how sites' grid fetches a reply. `bounded_pull`
+  replaces it for a moment; Flower itself sets no limit but two hours.
+- The head and body of Flower's objects: an ``Array`` lists its chunks by number, as often as it
+  likes, so that a reply of 200 bytes can grow to terabytes.
 
 `server_app.flower.output` has the texts that Flower's programs print and that we rely on, and
 `server_app.flower.programs` the environment variables that they read.
 """
 
-from flwr.app import Message
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import httpx
+from flwr.app import Array, Message
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, SUPERLINK_NODE_ID, ErrorCode
+from flwr.supercore.inflatable.inflatable_object import (
+    get_object_body,
+    get_object_head_values_from_object_content,
+)
+from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+STRUCTURE_BYTES = 1_000_000  # of a reply's objects that hold neither its header nor its arrays
+CHUNK, ARRAY = "ArrayChunk", "Array"  # the types of objects
+LOST_CONNECTION = (httpx.HTTPError, OSError)  # what a grid raises if the SuperLink is gone
+
 __all__ = [
+    "LOST_CONNECTION",
     "NUM_PARTITIONS_KEY",
     "PARTITION_ID_KEY",
     "ErrorCode",
     "Run",
+    "bounded_pull",
     "set_message_id",
     "set_task_identity",
     "unavailable_reply",
@@ -51,3 +73,82 @@ def unavailable_reply(message_id: str, run_id: int) -> Message:
     )
 
     return create_message_error_unavailable_ins_message(message_id, run_id)
+
+
+@contextmanager
+def bounded_pull(header: int, arrays: int, seconds: float) -> Iterator[None]:
+    """Limit what Flower's grid fetches and builds in memory; a reply beyond it becomes an error.
+
+    Args:
+        header: the bytes of the reply's header, at most.
+        arrays: the bytes of its arrays, at most.
+        seconds: how long its sender may take to deliver what it has announced.
+    """
+    # Imported here because only a grid of sites needs it.
+    from flwr.superlink.grid import http_grid  # noqa: PLC0415
+
+    names = vars(http_grid)  # the module imports the function, and does not export it
+    fetch = names["pull_objects"]
+    names["pull_objects"] = partial(_pull_within, fetch, header, arrays, seconds)
+    try:
+        yield
+    finally:
+        names["pull_objects"] = fetch
+
+
+def _pull_within(
+    fetch: Callable[..., dict[str, bytes]],
+    header: int,
+    arrays: int,
+    seconds: float,
+    object_ids: list[str],
+    pull_object_fn: Callable[[str], bytes],
+) -> dict[str, bytes]:
+    """Fetch a reply's objects, and check their sizes before Flower builds the reply from them.
+
+    Raises:
+        ObjectPullError: an object is missing, late, malformed or too large.
+    """
+    fetched, lock = 0, threading.Lock()
+
+    def pull(object_id: str) -> bytes:
+        nonlocal fetched
+        content = pull_object_fn(object_id)
+        with lock:
+            fetched += len(content)
+        if fetched > STRUCTURE_BYTES + header + arrays:
+            raise ObjectPullError(object_id, "the reply is larger than any valid one")
+        return content
+
+    contents = fetch(object_ids, pull, max_time=seconds)
+    try:
+        check_objects(contents, header, arrays)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        reason = f"the reply is malformed: {type(error).__name__}"
+        raise ObjectPullError(object_ids[0], reason) from None
+    return contents
+
+
+def check_objects(contents: Mapping[str, bytes], header: int, arrays: int) -> None:
+    """Refuse objects whose arrays are larger than allowed once their chunks are put together.
+
+    Args:
+        contents: each object, by id.
+        header: the bytes of the reply's header, at most.
+        arrays: the bytes of its arrays, at most.
+
+    Raises:
+        ObjectPullError: they are larger.
+        ValueError, LookupError, TypeError, RecursionError: an object is malformed.
+    """
+    structure = built = 0
+    for object_id, content in contents.items():
+        kind, children, _ = get_object_head_values_from_object_content(content)
+        structure += len(content) if kind != CHUNK else 0
+        if structure > STRUCTURE_BYTES + header:
+            raise ObjectPullError(object_id, "the reply's header is larger than any valid one")
+        if kind == ARRAY:
+            chunks = json.loads(get_object_body(content, Array))["arraychunk_ids"]
+            built += sum(len(contents[children[place]]) for place in chunks)
+        if built > STRUCTURE_BYTES + arrays:
+            raise ObjectPullError(object_id, "the reply's arrays are larger than any valid ones")

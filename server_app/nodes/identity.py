@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from flwr.serverapp import Grid
 
-from task.protocol.base import one_line
+from task.plain_text import one_line
 from task.protocol.messages import RegistrationReply
 
 UNNAMED = (

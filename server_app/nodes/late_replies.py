@@ -1,12 +1,31 @@
 """Replies that arrive after their round's deadline."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flwr.serverapp import Grid
 
 from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.collection import collect
 from server_app.nodes.messages import Exchange
+from task.protocol.errors import ProtocolError
+from task.protocol.limits import ReplyLimits
+
+SECONDS = 1.0  # for a site to deliver a late reply that it has announced
+
+
+class Awaited(NamedTuple):
+    """A reply that a site still owes.
+
+    Attributes:
+        site: the site.
+        what: what it was asked for.
+        limits: the size of the largest reply.
+    """
+
+    site: str
+    what: str
+    limits: ReplyLimits
 
 
 class LateReplies:
@@ -19,7 +38,7 @@ class LateReplies:
 
     def __init__(self, grid: Grid, note: Callable[[str, str], None]) -> None:
         self._grid, self._note = grid, note
-        self._awaited: dict[str, tuple[str, str]] = {}
+        self._awaited: dict[str, Awaited] = {}
 
     def expect(self, exchange: Exchange[Any, Any], units: Sequence[WorkUnit], what: str) -> None:
         """Name the sites whose reply came too late, and remember those that still owe one.
@@ -36,16 +55,20 @@ class LateReplies:
             if place in exchange.too_late:
                 self._name(site, what)
             else:
-                self._awaited[message_id] = site, what
+                self._awaited[message_id] = Awaited(site, what, exchange.limits(place))
 
     def drop_arrived(self) -> None:
         """Drop the late replies that have arrived since."""
-        if not self._awaited:
-            return
-        for reply in self._grid.pull_messages(sorted(self._awaited)):
-            site, what = self._awaited.pop(reply.metadata.reply_to_message_id)
-            if not reply.has_error():
-                self._name(site, what)
+        for message_id, (site, what, limits) in sorted(self._awaited.items()):
+            try:
+                reply = collect(self._grid, message_id, limits, SECONDS)
+            except ProtocolError:
+                del self._awaited[message_id]
+                continue
+            if reply is not None:
+                del self._awaited[message_id]
+                if not reply.has_error():
+                    self._name(site, what)
 
     def _name(self, site: str, what: str) -> None:
         self._note(site, f"late: its {what} came after the deadline and was dropped")

@@ -11,20 +11,23 @@ from flwr.serverapp import Grid
 from server_app.config.experiment import Experiment
 from server_app.flower.internals import ErrorCode
 from server_app.nodes.assignment import served_clients
+from server_app.nodes.collection import collect
 from server_app.nodes.identity import UNNAMED, Identity, connected_nodes
-from server_app.nodes.messages import Letter, RecordWriter, RunIdentity, last_line, read_reply
+from server_app.nodes.messages import Letter, RecordWriter, RunIdentity
 from server_app.nodes.registration import (
     NodeInfo,
     RegistrationError,
     check_registration,
+    read_registration,
 )
 from task.fingerprint import fingerprint
-from task.protocol.base import one_line
+from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
+from task.protocol.messages import REGISTER, RegistrationRequest
 
 POLL_SECONDS = 0.1
 SITE_POLL_SECONDS = 1.0
+REPLY_SECONDS = 20.0  # for a site to deliver a registration that it has announced
 MOST_REASONS = 20
 
 logger = logging.getLogger("univarfl")
@@ -155,10 +158,23 @@ class NodeManager:
         known = self._nodes.keys() | self._refused.keys() | waiting
         for node_id in sorted(self._online - known):
             self._ask(connected[node_id])
-        replies = list(self._grid.pull_messages(sorted(self._asked))) if self._asked else []
-        for reply in replies:
-            self._register(self._asked.pop(reply.metadata.reply_to_message_id), reply)
-        return bool(replies)
+        return self._read_replies()
+
+    def _read_replies(self) -> bool:
+        """Register those SuperNodes whose reply is there; return whether there is one."""
+        waiting = len(self._asked)
+        for message_id, question in sorted(self._asked.items()):
+            limits = question.letter.request.reply_limits()
+            try:
+                reply = collect(self._grid, message_id, limits, REPLY_SECONDS)
+            except ProtocolError as error:
+                self._refuse(question.identity, f"refused: its reply cannot be read: {error}")
+            else:
+                if reply is None:
+                    continue
+                self._register(question, reply)
+            del self._asked[message_id]
+        return len(self._asked) < waiting
 
     def _ask(self, identity: Identity) -> None:
         """Ask a SuperNode to register, unless it is none of the experiment's sites."""
@@ -229,22 +245,3 @@ class NodeManager:
         """Return the id of the node that is registered under a site's name already."""
         same = [node_id for node_id, other in self._nodes.items() if other.site == site]
         return same[0] if site and same else None
-
-
-def read_registration(
-    letter: Letter[RegistrationRequest], message: Message, signed: bool
-) -> RegistrationReply:
-    """Read a SuperNode's registration.
-
-    Raises:
-        RegistrationError: the message is an error, has another form, or is not signed.
-    """
-    if message.has_error():
-        reason = last_line(message.error.reason or "")
-        raise RegistrationError(f"a SuperNode could not start the ClientApp: {reason}")
-    try:
-        return read_reply(REGISTER, letter, message, signed)
-    except ProtocolError as error:
-        raise RegistrationError(
-            f"a SuperNode's registration cannot be read ({error}); does it run the same version?"
-        ) from None

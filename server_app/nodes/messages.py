@@ -9,15 +9,19 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from server_app.nodes.collection import collect
 from server_app.rounds.errors import WorkerLostError
-from task.protocol.base import DATA, HEADER, JSON, Packed, one_line
+from task.plain_text import one_line
+from task.protocol.base import DATA, HEADER, JSON, Packed
 from task.protocol.errors import ProtocolError
+from task.protocol.limits import ReplyLimits
 from task.protocol.messages import Kind, Reply, Request
 from task.protocol.signature import verify
 
 RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
 CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
 LIFETIME = 2.0  # of a message, in timeouts: a site that returns later finds no outdated work
+LAST_CHARACTERS = 20_000  # of an error reply's reason, which may be of any length
 MIN_PAUSE, MAX_PAUSE = 0.01, 0.1  # seconds between two looks for replies
 
 Asked = TypeVar("Asked", bound=Request)
@@ -131,25 +135,22 @@ class Exchange(Generic[Asked, Answer]):
         """
         pause = MIN_PAUSE
         while self._waiting:
-            pulled = list(self._grid.pull_messages(sorted(self._waiting)))
-            arrived = time.monotonic()
-            for message in pulled:
-                message_id = message.metadata.reply_to_message_id
+            before = len(self._waiting)
+            for message_id, message in self._pulled():
+                arrived = time.monotonic()
                 if message_id not in self._waiting:
                     continue
-                if self._simulated:
-                    check_worker_alive(message)
                 self._waiting.discard(message_id)
                 if arrived < self._deadline:
                     place = self.unanswered.pop(message_id)
                     yield place, self._read(message, self._letters[place])
-                elif not message.has_error():
+                elif isinstance(message, Message) and not message.has_error():
                     self.too_late.append(self.unanswered[message_id])
-            if arrived >= self._deadline:
+                # The server's own work since then does not count against the clients.
+                self._deadline += time.monotonic() - arrived
+            if time.monotonic() >= self._deadline:
                 break
-            # The server's own work since then does not count against the clients.
-            self._deadline += time.monotonic() - arrived
-            if not pulled:
+            if len(self._waiting) == before:
                 time.sleep(pause)
                 pause = min(pause * 1.2, MAX_PAUSE)
         for place in self.unanswered.values():
@@ -160,7 +161,39 @@ class Exchange(Generic[Asked, Answer]):
         found = dict(self.arrivals())
         return [found[place] for place in sorted(found)]
 
-    def _read(self, message: Message, letter: Letter[Asked]) -> Answer | Failure:
+    def limits(self, place: int) -> ReplyLimits:
+        """Return the size of the largest reply to a request."""
+        return self._letters[place].request.reply_limits()
+
+    def _pulled(self) -> Iterator[tuple[str, Message | Failure]]:
+        """Yield the replies that are there.
+
+        Raises:
+            WorkerLostError: a simulated worker has died.
+        """
+        waiting = sorted(self._waiting)
+        if self._simulated:
+            for message in list(self._grid.pull_messages(waiting)):
+                check_worker_alive(message)
+                yield message.metadata.reply_to_message_id, message
+            return
+        for message_id in waiting:
+            limits = self.limits(self.unanswered[message_id])
+            started = time.monotonic()
+            answer: Message | Failure | None
+            try:
+                answer = collect(self._grid, message_id, limits, self._deadline - started)
+            except ProtocolError as error:
+                answer = Failure(f"its reply cannot be used: {error}")
+            taken = time.monotonic() - started
+            if answer is not None:
+                yield message_id, answer
+                # A site that is slow to deliver its reply takes no time from the others.
+                self._deadline += taken
+
+    def _read(self, message: Message | Failure, letter: Letter[Asked]) -> Answer | Failure:
+        if isinstance(message, Failure):
+            return message
         if message.has_error():
             return Failure(f"the worker failed: {last_line(message.error.reason or '')}")
         try:
@@ -184,6 +217,7 @@ def read_reply(
         ProtocolError: the reply has another form, answers another request, or is not signed.
     """
     packed = Packed.of(message.content)
+    letter.request.reply_limits().check(packed.header, packed.arrays)
     if signed:
         verify(letter.public_key, kind.message_type, packed)
     reply = kind.reply.unpack(packed)
@@ -204,7 +238,7 @@ def check_worker_alive(reply: Message) -> None:
 
 def last_line(reason: str) -> str:
     """Return the message of an error reply; Ray puts it below a traceback."""
-    lines = [line for line in reason.splitlines() if line.strip()]
+    lines = [line for line in reason[-LAST_CHARACTERS:].splitlines() if line.strip()]
     if not lines:
         return "no reason given"
     return one_line(lines[-1].removeprefix(CLIENT_APP_ERROR).rstrip("'>"))

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from flwr.app import Message
+
 from server_app.nodes.identity import Identity
+from server_app.nodes.messages import Letter, last_line, read_reply
 from task.config import Device
 from task.fingerprint import code_directories, fingerprint
-from task.protocol.messages import RegistrationReply
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 
 
 class RegistrationError(RuntimeError):
@@ -79,6 +83,25 @@ class NodeInfo:
     def serves(self, client: int) -> bool:
         """Return whether it can train the client."""
         return not self.site or self.index == client
+
+
+def read_registration(
+    letter: Letter[RegistrationRequest], message: Message, signed: bool
+) -> RegistrationReply:
+    """Read a SuperNode's registration.
+
+    Raises:
+        RegistrationError: the message is an error, has another form, or is not signed.
+    """
+    if message.has_error():
+        reason = last_line(message.error.reason or "")
+        raise RegistrationError(f"a SuperNode could not start the ClientApp: {reason}")
+    try:
+        return read_reply(REGISTER, letter, message, signed)
+    except ProtocolError as error:
+        raise RegistrationError(
+            f"a SuperNode's registration cannot be read ({error}); does it run the same version?"
+        ) from None
 
 
 def check_registration(

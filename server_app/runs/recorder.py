@@ -35,6 +35,7 @@ from server_app.runs.records.tables import (
 from task.error_messages import describe_error
 from task.files import write_whole
 from task.fingerprint import fingerprint
+from task.plain_text import PlainFormatter
 
 NOTHING = -1  # the last recorded round to keep if the run left no checkpoint
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -77,9 +78,9 @@ class Recorder:
         directory.mkdir(exist_ok=bool(experiment.resume))
         self._lock = hold(directory)
         self._log = RunLog(directory / "run.log")
-        self._log.setFormatter(logging.Formatter(LOG_FORMAT))
+        self._log.setFormatter(PlainFormatter(LOG_FORMAT))
         logger.addHandler(self._log)
-        terms = [term for member in experiment.local_method().members() for term in member.terms]
+        terms = experiment.local_method().reported_terms()
         self._round = max(kept, 0)
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
         self.summary = self._resumed(kept) if experiment.resume else self._new(experiment)

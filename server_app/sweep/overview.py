@@ -1,6 +1,7 @@
 """The progress of a sweep on the terminal."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -69,6 +70,21 @@ class Overview:
             under_way += work(job.cell) * rounds / experiment.rounds
         done = self._settled + under_way
         self._progress.update(self._whole, total=self._total, completed=done, state=state)
+
+
+def reasons_once(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each reason, such as missing data, with the cells that have it.
+
+    Args:
+        reasons: label and reason of each cell.
+    """
+    labels: dict[str, list[str]] = defaultdict(list)
+    for label, reason in reasons:
+        labels[reason].append(label)
+    return [
+        f"{found[0]}{f' and {len(found) - 1} more' if found[1:] else ''}: {reason}"
+        for reason, found in labels.items()
+    ]
 
 
 def work(cell: Cell) -> float:

@@ -16,7 +16,8 @@ from server_app.config.choices import SWEEPS, names_in
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.published import published_numbers
-from server_app.sweep.cells import cells_of, lines_of
+from server_app.sweep.cells import cells_of
+from server_app.sweep.combinations import lines_of
 from task.analysis.cost import training_cost
 from task.models.cnn import Cnn
 from task.training.device import choose_device, prepare_process

@@ -23,7 +23,7 @@ from server_app.sweep.ledger import (
     ExistingRuns,
     Ledger,
 )  # fmt: skip
-from server_app.sweep.overview import Overview
+from server_app.sweep.overview import Overview, reasons_once
 from task.errors import RunError
 
 LOOK_SECONDS = 0.5
@@ -72,11 +72,12 @@ class Sweep:
                 self._end()
         unmet = list(self.ledger.unmet())
         if unmet:
-            lines = "".join(f"\n  {label}: {reason}" for label, reason in unmet)
+            lines = "".join(f"\n  {line}" for line in reasons_once(unmet))
             raise RunError(f"{len(unmet)} of {len(self.cells)} cells have no result{lines}")
 
     def _sort(self) -> None:
         """Decide which cells to run; write down those that are completed or cannot be run."""
+        refusals = []
         for cell in self.cells:
             if self._is_done(cell):
                 continue
@@ -87,9 +88,11 @@ class Sweep:
             if reason := cell.reason():
                 self.ledger.note(cell, REFUSED, reason)
                 self.overview.ended(cell, False)
-                self.overview.say(f"refused    {cell.label}: {reason}")
+                refusals.append((cell.label, reason))
             else:
                 self._waiting.append(cell)
+        for line in reasons_once(refusals):
+            self.overview.say(f"refused    {line}")
         done, refused = self.ledger.count(DONE), self.ledger.count(REFUSED)
         self.overview.say(
             f"{len(self.cells)} cells: {done} completed before, {len(self._waiting)} to run, "

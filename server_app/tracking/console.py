@@ -4,20 +4,25 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
+
+from task.plain_text import escaped
 
 NOT_LOSSES = ("clients", "failed", "seconds")
 
 logger = logging.getLogger("univarfl")
+chosen_handler: ContextVar[logging.Handler | None] = ContextVar("chosen_handler", default=None)
 
 
 class ConsoleFormatter(logging.Formatter):
     """Formatter without time or traceback; the level comes first unless it is INFO."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage()
+        text = "\n".join(map(escaped, record.getMessage().split("\n")))
         return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"
 
 
@@ -44,16 +49,41 @@ def discard_output() -> None:
 
 
 def show_progress() -> None:
-    """Print the log of this process to the terminal from now on."""
-    handler = ConsoleHandler(sys.stdout)
+    """Print the log of this process to the terminal from now on; see also `shown_by`."""
+    handler = chosen_handler.get() or ConsoleHandler(sys.stdout)
     handler.setFormatter(ConsoleFormatter())
-    handler.addFilter(lambda record: record.name == logger.name)
+    handler.addFilter(is_for_people)
     logger.handlers = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logging.getLogger("flwr").setLevel(
         logging.WARNING
     )  # our own line has what Flower would log for each round
+
+
+def is_for_people(record: logging.LogRecord) -> bool:
+    """Return whether a log record is shown; those of the clients are not."""
+    return record.name == logger.name
+
+
+@contextmanager
+def shown_by(handler: logging.Handler) -> Iterator[None]:
+    """Show the log with another handler, and restore the loggers at the end.
+
+    Args:
+        handler: takes the place of the terminal.
+    """
+    flower = logging.getLogger("flwr")
+    before = logger.handlers[:], logger.level, logger.propagate, flower.level
+    token = chosen_handler.set(handler)
+    try:
+        show_progress()
+        yield
+    finally:
+        chosen_handler.reset(token)
+        logger.handlers[:], level, logger.propagate, flower_level = before
+        logger.setLevel(level)
+        flower.setLevel(flower_level)
 
 
 def round_line(

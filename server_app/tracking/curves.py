@@ -2,11 +2,16 @@
 
 from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from server_app.runs.records.tables import ROUNDS, read_series
 from server_app.tracking.console import NOT_LOSSES
 from task.files import draft_of
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIZE = (10, 4)  # inches
 ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
 LOSS_STYLES = (("#0072B2", "-"), ("#009E73", "--"), ("#D55E00", ":"), ("#CC79A7", "-."))
 
@@ -20,8 +25,21 @@ def draw_curves(directory: Path) -> Path:
     # Imported here because it takes a second, and a run needs it only at its end.
     from matplotlib.figure import Figure  # noqa: PLC0415
 
+    figure = Figure(figsize=SIZE, layout="constrained")
+    draw_into(figure, directory)
+    path = directory / "curves.png"
+    with draft_of(path) as draft:
+        figure.savefig(draft, dpi=120, format="png")
+    return path
+
+
+def draw_into(figure: "Figure", directory: Path) -> None:
+    """Draw a run's accuracy and loss terms over the rounds.
+
+    Raises:
+        RecordError: ``rounds.csv`` cannot be read.
+    """
     series = read_series(directory / ROUNDS)
-    figure = Figure(figsize=(10, 4), layout="constrained")
     accuracy, loss = figure.subplots(1, 2)
     for split, (colour, line) in ACCURACIES.items():
         if points := series.get((split, "accuracy")):
@@ -40,7 +58,3 @@ def draw_curves(directory: Path) -> Path:
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
             axes.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle(directory.name)
-    path = directory / "curves.png"
-    with draft_of(path) as draft:
-        figure.savefig(draft, dpi=120, format="png")
-    return path

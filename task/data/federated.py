@@ -144,10 +144,15 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
     Raises:
         SiteError: it exceeds one.
     """
-    if site.max_epochs is not None and config.local_epochs > site.max_epochs:
+    if config.local_epochs > site.max_epochs:
         raise SiteError(
             f"site {site.name} trains at most {site.max_epochs} local epochs a round (its "
             f"max-epochs), but the experiment asks for {config.local_epochs}"
+        )
+    if config.batch_size > site.max_batch_size:
+        raise SiteError(
+            f"site {site.name} trains on batches of at most {site.max_batch_size} images (its "
+            f"max-batch-size), but the experiment asks for {config.batch_size}"
         )
     for member, method in zip(config.local_method().members(), config.methods(), strict=True):
         if site.max_norm is not None and member.server_update:

@@ -128,6 +128,11 @@ class Method:
         """Return the methods that this one combines; itself, unless it is a combination."""
         return [self]
 
+    def reported_terms(self) -> list[str]:
+        """Return the names of all terms whose means a client reports, the cross-entropy first."""
+        terms = ["ce", *(term for member in self.members() for term in member.terms)]
+        return list(dict.fromkeys(terms))
+
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Change the new model, once per worker.
 

@@ -7,31 +7,15 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from task.plain_text import MAX_LINE, one_line, printable
 from task.protocol.errors import ProtocolError
+from task.protocol.strict_json import read_object
 from task.protocol.tensors import PackedTensors
 
 HEADER, JSON, DATA = "header", "json", "data"  # the names of a message's records and their entries
 SIGNATURE = "signature"  # the entry beside `JSON` with a site's signature
 MAX_HEADER_BYTES = 64_000_000
 MAX_SIGNATURE_BYTES = 150
-MAX_LINE = 1000
-
-
-def printable(text: str) -> str:
-    """Refuse text that could forge a line of a log.
-
-    Raises:
-        ValueError: a character is not printable.
-    """
-    if not text.isprintable():
-        raise ValueError("must be printable, on one line")
-    return text
-
-
-def one_line(text: str) -> str:
-    """Make any text fit for a `Line`."""
-    joined = " ".join(text.split())
-    return "".join(c if c.isprintable() else "?" for c in joined)[:MAX_LINE]
 
 
 Line = Annotated[str, Field(max_length=MAX_LINE), AfterValidator(printable)]
@@ -144,12 +128,7 @@ class Message(Schema):
         """
         if len(packed.header) > MAX_HEADER_BYTES:
             raise ProtocolError(f"its header is larger than {MAX_HEADER_BYTES} bytes")
-        try:
-            fields = json.loads(packed.header)
-        except (ValueError, RecursionError):
-            raise ProtocolError("its header is not JSON") from None
-        if not isinstance(fields, dict):
-            raise ProtocolError("its header is not a JSON object")
+        fields = read_object(packed.header)
         arrays: dict[str, Any] = {name: {} for name in cls.group_fields}
         for place, data in packed.arrays.items():
             name, _, key = place.partition("/")

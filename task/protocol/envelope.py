@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from task.fingerprint import fingerprint
 from task.protocol.base import Fingerprint, Message, Nonce, RoundNumber, RunId, Seconds
 from task.protocol.errors import ProtocolError
+from task.protocol.limits import ROW_BYTES, SHORT_HEADER, ReplyLimits
 
 MAX_CLIENTS = 1_000_000
 NONCE_BYTES = 16
@@ -42,6 +43,29 @@ class Request(Message):
     model_version: RoundNumber = 0
     seconds: Seconds = 0.0
     nonce: Nonce = Field(default_factory=lambda: secrets.token_hex(NONCE_BYTES))
+
+    def reply_limits(self) -> ReplyLimits:
+        """Return the size of the largest reply to it."""
+        return ReplyLimits()
+
+
+class TableRequest(Request):
+    """A request whose reply has one row for each client.
+
+    Attributes:
+        clients: which ones.
+    """
+
+    clients: Clients
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if len(set(self.clients)) < len(self.clients):
+            raise ValueError("clients must name each client once")
+        return self
+
+    def reply_limits(self) -> ReplyLimits:
+        return ReplyLimits(SHORT_HEADER + ROW_BYTES * len(self.clients))
 
 
 class Reply(Message):
@@ -107,6 +131,12 @@ class TableReply(Reply):
         if len(set(numbers)) < len(numbers):
             raise ValueError("the rows name a client twice")
         return self
+
+    def check_answers(self, request: Request) -> None:
+        super().check_answers(request)
+        asked = set(request.clients) if isinstance(request, TableRequest) else set()
+        if not self._by_client.keys() <= asked:
+            raise ProtocolError("its rows name clients that were not asked for")
 
     def fields_of(self, client: int) -> Mapping[str, Any]:
         """Return the fields of a client's row.

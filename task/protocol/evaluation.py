@@ -1,23 +1,23 @@
 """An evaluation request, and the scores."""
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from task.protocol.base import Count, Schema
-from task.protocol.envelope import Client, Clients, Request, TableReply
+from task.protocol.envelope import Client, TableReply, TableRequest
 from task.protocol.tensors import PackedTensors
 
+MAX_SUMMED_LOSS = 1e51  # above float32's largest number for each of 10^12 images
 
-class EvaluateRequest(Request):
+
+class EvaluateRequest(TableRequest):
     """Asks a worker to score the global weights on clients' validation images.
 
     Attributes:
-        clients: which ones.
         weights: the global weights.
     """
 
-    clients: Clients
     weights: PackedTensors
 
 
@@ -34,7 +34,7 @@ class EvaluateRow(Schema):
     client: Client
     examples: Count
     correct: Count
-    loss: float
+    loss: Annotated[float, Field(ge=0, le=MAX_SUMMED_LOSS)]
 
     @model_validator(mode="after")
     def _correct_at_most_all(self) -> Self:

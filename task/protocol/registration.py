@@ -6,10 +6,15 @@ from pydantic import Field
 
 from task.protocol.base import Count, Line
 from task.protocol.envelope import Client, Reply, Request
+from task.protocol.limits import LABEL_BYTES, SHORT_HEADER, ReplyLimits
 
 
 class RegistrationRequest(Request):
     """Asks a SuperNode to describe itself and to get ready."""
+
+    def reply_limits(self) -> ReplyLimits:
+        """Return the size of the largest reply: the experiment names each class that it counts."""
+        return ReplyLimits(SHORT_HEADER + LABEL_BYTES * len(self.experiment))
 
 
 class RegistrationReply(Reply):

@@ -8,7 +8,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
+
+MAX_INDEX_BYTES = 1_000_000  # of a file's index of names, types and shapes
+MOST_COUNTED = 2**53  # of an integer, such as batch norm's counter
+MAX_REASON = 200
+# `load` documents `SafetensorError` alone; types and shapes that PyTorch has not raise the others.
+READ_ERRORS = (
+    SafetensorError, AssertionError, KeyError, OverflowError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,14 +43,20 @@ class PackedTensors:
         """Return the tensors, in no particular order.
 
         Raises:
-            ProtocolError: the bytes are not a safetensors file.
+            ProtocolError: the bytes are not a safetensors file, or hold a type that PyTorch has
+                not. Nothing larger than the bytes was allocated.
         """
         if not self.data:
             return {}
+        if int.from_bytes(self.data[:8], "little") > MAX_INDEX_BYTES:
+            raise ProtocolError(
+                f"the arrays cannot be read: their index is above {MAX_INDEX_BYTES} bytes"
+            )
         try:
             return load(self.data)
-        except SafetensorError as error:
-            raise ProtocolError(f"the arrays cannot be read: {error}") from None
+        except READ_ERRORS as error:
+            reason = one_line(f"{type(error).__name__}: {error}", MAX_REASON)
+            raise ProtocolError(f"the arrays cannot be read: {reason}") from None
 
 
 def check_tensors(
@@ -57,7 +72,7 @@ def check_tensors(
         summed: whether they are the totals of an `ExactSum`, all of them int64.
 
     Raises:
-        ProtocolError: a name, shape or type differs, or a number is not finite.
+        ProtocolError: a name, shape or type differs, or a number is not finite or too large.
     """
     if tensors.keys() != expected.keys():
         raise ProtocolError("the arrays have other names than those that were sent")
@@ -70,6 +85,10 @@ def check_tensors(
             )
         if value.is_floating_point() and not value.isfinite().all():
             raise ProtocolError(f"{name} is not finite")
+        if not (summed or value.is_floating_point()) and value.numel():
+            least, most = value.aminmax()
+            if not -MOST_COUNTED <= int(least) <= int(most) <= MOST_COUNTED:
+                raise ProtocolError(f"{name} counts beyond 2^53")
 
 
 def type_name(dtype: torch.dtype) -> str:

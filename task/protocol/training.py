@@ -5,21 +5,23 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from task.protocol.base import Count, Line, RoundNumber, Schema, Seconds
-from task.protocol.envelope import MAX_CLIENTS, Client, Clients, Request, TableReply
+from task.protocol.envelope import MAX_CLIENTS, Client, TableReply, TableRequest
+from task.protocol.limits import ReplyLimits, same_tensors
 from task.protocol.tensors import PackedTensors
 
 SUM = "sum"  # the key of the sum over a worker's clients, in a group of arrays
+MAX_LOSS = 1e39  # above float32's largest number
 NO_TENSORS = PackedTensors()
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Loss = Annotated[float, Field(ge=-MAX_LOSS, le=MAX_LOSS)]
 TermName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
-class TrainRequest(Request):
+class TrainRequest(TableRequest):
     """Asks a worker to train clients, one after another.
 
     Attributes:
-        clients: which ones.
         accepted: for each of them, the round of its last accepted update; 0 for none.
         shares: for each of them, its weight in the round's mean, if the worker is to send the sum
             of what it trains; empty if each model is to be sent by itself.
@@ -28,12 +30,21 @@ class TrainRequest(Request):
         broadcast: what the method's server update sends to every client.
     """
 
-    clients: Clients
     accepted: Annotated[list[RoundNumber], Field(max_length=MAX_CLIENTS)]
     shares: Annotated[list[Share], Field(max_length=MAX_CLIENTS)]
     max_norm: Annotated[float, Field(ge=0)] = 0.0
     weights: PackedTensors
     broadcast: PackedTensors = NO_TENSORS
+
+    def reply_limits(self) -> ReplyLimits:
+        summed = bool(self.shares)
+        sent = {"weights": self.weights, "extra": self.broadcast}
+        arrays = {
+            f"{group}/{key}": same_tensors(tensors, summed)
+            for group, tensors in sent.items()
+            for key in ([SUM] if summed else self.clients)
+        }
+        return ReplyLimits(super().reply_limits().header, arrays)
 
     @model_validator(mode="after")
     def _one_entry_a_client(self) -> Self:
@@ -61,7 +72,7 @@ class TrainRow(Schema):
     reason: Line = ""
     examples: Count = 0
     seconds: Seconds = 0.0
-    losses: dict[TermName, float] = Field(default_factory=dict, max_length=100)
+    losses: dict[TermName, Loss] = Field(default_factory=dict, max_length=100)
 
 
 class TrainReply(TableReply):

@@ -12,8 +12,8 @@ from task.config import LocalConfig, read_local_config
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
-from task.errors import ConfigError
-from task.methods.base import Tensors
+from task.errors import ConfigError, SiteError
+from task.methods.base import Tensors, trained_parameters
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
 from task.training.device import choose_device, prepare_process
@@ -37,6 +37,7 @@ class Worker:
         ConfigError: the settings of data, clients and model contradict each other.
         DataError: the data set cannot be read.
         DeviceError: the configured device does not exist.
+        SiteError: the site's owner does not allow the experiment.
     """
 
     def __init__(self, config: LocalConfig, site: Site | None = None) -> None:
@@ -44,6 +45,8 @@ class Worker:
         self.config = config
         self.device = choose_device(site.device if site else config.device)
         self.data = federate(config) if site is None else federate_site(config, site)
+        if site is not None:
+            check_model_size(config, self.data.dataset, site)
         self.images = DeviceImages(self.data.dataset, self.device)
         self.method = config.local_method()
         model = self.method.build(
@@ -92,6 +95,14 @@ class Worker:
         self._load(weights)
         return compute_metrics(self.model, self.images, self.images.index(self.data.dataset.test))
 
+    def broadcast(self) -> Tensors:
+        """Return what the method's server update sends before the first round, if anything."""
+        if not any(member.server_update for member in self.method.members()):
+            return NOTHING
+        names = trained_parameters(self.model)
+        update = self.method.server({name: self._initial[name] for name in names})
+        return update.broadcast() if update else NOTHING
+
     def initial_weights(self) -> dict[str, Tensor]:
         """Return the global weights before the first round, drawn from the experiment's seed."""
         return {name: value.clone() for name, value in self._initial.items()}
@@ -105,6 +116,22 @@ def build_model_for(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
     """Return the experiment's network for the images of a data set; see `build_model`."""
     _, size, _, channels = dataset.images.shape
     return build_model(config, size, channels, len(dataset.classes))
+
+
+def check_model_size(config: LocalConfig, dataset: ImageDataset, site: Site) -> None:
+    """Check a model's size against its site's limit, before anything of it is allocated.
+
+    Raises:
+        SiteError: it is larger.
+    """
+    with torch.device("meta"):
+        model = config.network().build(dataset.images.shape[-1], len(dataset.classes))
+    megabytes = sum(value.nbytes for value in model.state_dict().values()) / 1e6
+    if megabytes > site.max_model_megabytes:
+        raise SiteError(
+            f"site {site.name} trains models of at most {site.max_model_megabytes} MB (its "
+            f"max-model-megabytes), and the experiment's has {megabytes:,.0f} MB"
+        )
 
 
 def build_model(config: LocalConfig, size: int, channels: int, classes: int) -> nn.Module:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from task.fingerprint import fingerprint
-from task.protocol.base import MAX_HEADER_BYTES, Packed, one_line
+from task.plain_text import one_line
+from task.protocol.base import MAX_HEADER_BYTES, Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import (
     REGISTER,

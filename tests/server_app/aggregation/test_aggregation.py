@@ -39,7 +39,7 @@ def accumulator_for(settings: StrategySettings, examples: dict[int, int]) -> Upd
         {client: settings.weight(count) for client, count in examples.items()}
     )
     return UpdateAccumulator(
-        model(0.0), {}, shares, examples, NO_GUARD, {"w"}, each=False, mean=True
+        model(0.0), {}, shares, examples, NO_GUARD, {"w"}, [], each=False, mean=True
     )
 
 

@@ -99,6 +99,7 @@ def aggregated(
         examples,
         guard,
         set(),
+        [],
         each=rule.needs_each_update,
         mean=not rule.needs_each_update,
     )

@@ -40,6 +40,7 @@ def accumulator_of(
         dict.fromkeys(clients, EXAMPLES),
         guard or NoGuard(most_images=1000),
         {"w"},
+        ["ce"],
         **{"each": False, "mean": True, **options},
     )
 

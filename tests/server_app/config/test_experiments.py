@@ -12,7 +12,7 @@ from server_app.config.experiment import Experiment
 from server_app.config.published import Cell, published_numbers, value_at
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
-from server_app.sweep.cells import expand, lines_of
+from server_app.sweep.combinations import expand, lines_of
 from tests.task.data import making
 
 EXPERIMENTS = choices()["experiment"]

@@ -22,7 +22,7 @@ NOT_HYDRA = "unknown key; the settings of Hydra itself cannot be changed"
         ("~model", f"override=~model: a setting cannot be removed; {EXAMPLE}"),
         ("~optim.lr", f"override=~optim.lr: a setting cannot be removed; {EXAMPLE}"),
         ("~seed=0", f"override=~seed=0: a setting cannot be removed; {EXAMPLE}"),
-        ("alpha", f"override=alpha: cannot be read; {EXAMPLE}"),
+        ("alpha", "override=alpha: write alpha=VALUE"),
         ("", f"override=: cannot be read; {EXAMPLE}"),
         ("=1", f"override==1: has no key; {EXAMPLE}"),
         ("+alpha=1", "alpha=1: has a value already; write alpha=1, without '+'"),

@@ -2,9 +2,14 @@
 
 import configparser
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from server_app.deploy.systemd import unit
+from task.errors import ConfigError
 
 
 def test_it_runs_the_command_and_may_write_to_one_directory() -> None:
@@ -19,3 +24,48 @@ def test_it_runs_the_command_and_may_write_to_one_directory() -> None:
     assert (service["ReadWritePaths"], service["ReadOnlyPaths"]) == ("/var/u", "/scans")
     assert service["KillMode"] == "mixed"
     assert found["Unit"]["Description"] == "univarfl ward 7"
+
+
+STRANGE = ["a b", "100%n", 'say "hi"', "$HOME", "it's", "back\\slash", "a;b # c", "ünï"]
+
+
+def read_by_systemd(word: str) -> str:
+    """Return what systemd makes of a word of ExecStart (systemd.service, systemd.syntax)."""
+    (text,) = shlex.split(word)
+    return text.replace("%%", "%").replace("$$", "$")
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_path_is_the_same_path_to_systemd(name: str) -> None:
+    place = Path("/srv") / name
+    text = unit("north", ["site", str(place)], place, [place])
+    line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    assert read_by_systemd(line.split(" deploy site ")[1]) == str(place)
+    for key, expected in (
+        ("ReadWritePaths", f"{place}"), ("ReadOnlyPaths", f"{place}"),
+    ):  # fmt: skip
+        value = next(line for line in text.splitlines() if line.startswith(key)).split("=", 1)[1]
+        (found,) = shlex.split(value)
+        assert found.replace("%%", "%") == expected
+
+
+@pytest.mark.parametrize("name", ["a\nExecStart=/bin/sh", "a\x1b[2J", "a\u202eb", "a\r"])
+def test_a_name_or_path_that_could_forge_a_line_is_refused(name: str) -> None:
+    for arguments in ((name, Path("/srv")), ("north", Path("/srv") / name)):
+        with pytest.raises(ConfigError, match="must be printable, on one line"):
+            unit(arguments[0], ["site"], arguments[1], [])
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@pytest.mark.parametrize("name", STRANGE)
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
+    place = tmp_path / name
+    place.mkdir()
+    path = tmp_path / "univarfl-north.service"
+    path.write_text(unit(name, ["site", str(place)], place, [place]))
+    found = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    problems = [line for line in found.stderr.splitlines() if "univarfl-north" in line]
+    assert problems == []

@@ -75,7 +75,7 @@ def test_a_reply_to_something_else_is_a_failure(name: str) -> None:
 
     @other.query()
     def answer(message: Message, context: Context) -> Message:
-        request = read_request(REGISTER, message)
+        request = read_request(REGISTER, message, context.node_config)
         own = RegistrationReply.unpack(Packed.of(client_app(message, context).content))
         assert own.round == request.round
         changed = own.model_copy(update={name: wrong[name]})

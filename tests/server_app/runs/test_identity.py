@@ -33,6 +33,7 @@ HARMLESS = {
     "server_app.tracking": "shows metrics",
     "task.analysis": "reads models after a run",
     "task.error_messages": "words errors",
+    "task.plain_text": "words errors",
     "task.errors": "words errors",
     "task.files": "reads and writes whole files",
     "task.fingerprint": "compares the code of server and clients",

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from server_app.runs.identity import Code, code_of, identity_of
-from server_app.sweep.cells import cells_of, expand
+from server_app.sweep.cells import cells_of
+from server_app.sweep.combinations import expand
 from task.errors import ConfigError
 
 
@@ -62,7 +63,7 @@ def test_a_cell_whose_data_are_not_there_says_so_before_it_is_run() -> None:
         (["seed=range(3),5"], "sweep=seed=range(3),5: its values cannot be listed"),
         (["sweep=nothing"], "sweep=nothing: choose one of"),
         (["seed=0,1", "run_id=mine"], "run_id=mine: a sweep names its runs itself"),
-        (["seed"], "override=seed: cannot be read"),
+        (["seed"], "override=seed: write seed=VALUE"),
         (["seed=0,1", "output_dir=a,b"], "a sweep has one output_dir; it cannot vary"),
     ],
 )

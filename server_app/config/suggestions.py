@@ -1,0 +1,148 @@
+"""What to type instead of an unknown key or value."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from server_app.config.choices import choices
+from server_app.config.keys import (
+    choices_with,
+    every_key,
+    keys_like,
+    keys_meant_by,
+    nearest,
+    plain,
+)
+from server_app.config.override_text import flat
+from task.errors import ConfigError
+from task.registry import PLUS
+
+MOST = 4  # how many choices an answer names
+LISTED = "'univarfl list keys' shows every key"
+LITERALS = re.compile(r"must be ('[^']+'(?:, '[^']+')* or )?'[^']+'")
+# Values that people type for others.
+VALUES = {
+    "gpu": "cuda", "gpus": "cuda", "ray": "flower", "bf16": "bfloat16", "fp32": "float32",
+    "noniid": "dirichlet", "lda": "dirichlet", "shards": "pathological",
+}  # fmt: skip
+
+
+def unknown_key(key: str, value: str, config: Mapping[str, object]) -> ConfigError:
+    """Return the error for an unknown key, with the key to type instead.
+
+    Args:
+        key: the key.
+        value: its value.
+        config: the composed configuration without it.
+    """
+    return ConfigError(key, value, f"unknown key; {key_to_type(key, value, config)}")
+
+
+def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
+    """Return what to type instead of an unknown key: by its meaning, else by its spelling."""
+    present = set(flat(config)) | set(config)
+    group, dot, last = key.partition(".")
+    known = config.get(group) if dot else None
+    if key in choices_with():
+        return f"{settings_in(group, config)}; {key} belongs to {listed(choices_with()[key])}"
+    if meant := keys_meant_by(key):
+        if isinstance(known, Mapping):  # of several meanings, those in the group that was named
+            meant = [found for found in meant if found.startswith(f"{group}.")] or meant
+        return f"write {spelled(meant, value, present)}"
+    if isinstance(known, Mapping):
+        near = nearest(last, list(map(str, known)))
+        return f"did you mean {group}.{near}={value}?" if near else settings_in(group, config)
+    if choice := [f"{name}={key}" for name, names in choices().items() if key in names]:
+        return f"write {' or '.join(choice)}"
+    close = keys_like(key, every_key())
+    return f"did you mean {spelled(close, value, present)}?" if close else LISTED
+
+
+def spelled(keys: Sequence[str], value: str, present: Collection[str]) -> str:
+    """Return the overrides that set one of some keys, preferably one that is present."""
+    for found in ([key for key in keys if key in present or "=" in key], list(keys)):
+        if found:
+            break
+    return ", or ".join(dict.fromkeys(with_choice(key, value, present) for key in found[:MOST]))
+
+
+def with_choice(key: str, value: str, present: Collection[str]) -> str:
+    """Return the override that sets a key, with the choice that has it if it is not present."""
+    if "=" in key:
+        return key
+    word = f"{key}={value}"
+    owners = choices_with().get(key, [])
+    if key in present or not owners:
+        return word
+    return f"{owners[0]} {word}" if len(owners) == 1 else f"{word} with {listed(owners)}"
+
+
+def listed(owners: Sequence[str]) -> str:
+    """Return some choices of a group as ``GROUP=A|B|...``."""
+    group = owners[0].partition("=")[0]
+    names = [owner.partition("=")[2] for owner in owners]
+    return f"{group}={'|'.join(names[:MOST])}{'|...' if len(names) > MOST else ''}"
+
+
+def settings_in(group: str, config: Mapping[str, object]) -> str:
+    """Return a sentence with the settings that a group has now."""
+    known = config.get(group)
+    if not isinstance(known, Mapping):
+        return f"{group} has no settings"
+    choice = known.get("name")
+    keys = ", ".join(str(name) for name in known if name != "name")
+    return f"{f'{group}={choice}' if choice else group} has {keys or 'no settings'}"
+
+
+def unknown_choice(group: str, value: str) -> ConfigError:
+    """Return the error for an unknown choice of a group, with the nearest choice."""
+    options = choices()[group]
+    joined = ", or join several by +" if group == "method" else ""
+    otherwise = f"choose one of {', '.join(options)}{joined}"
+    bare = value.strip(" '\"=[]")
+    names = [part.strip() for part in re.split(r"[+,]", bare)] if joined else [bare]
+    found = [same(name, options) for name in names]
+    if all(found) and (len(names) > 1 or names[0]):
+        return ConfigError(group, value, f"write {group}={PLUS.join(map(str, found))}")
+    for other, theirs in choices().items():
+        if other != group and len(names) == 1 and (name := same(names[0], theirs)):
+            return ConfigError(group, value, f"{name} is no {group}; write {other}={name}")
+    close = [name if name in options else nearest(name, options) for name in names]
+    if all(close):
+        likely = f"{group}={PLUS.join(map(str, close))}"
+        return ConfigError(group, value, f"did you mean {likely}? {otherwise}")
+    return ConfigError(group, value, otherwise)
+
+
+def same(word: str, options: Collection[str]) -> str | None:
+    """Return the option that a word names in another way, such as "FedAvg" or "gpu"."""
+    meant = (plain(word), VALUES.get(plain(word)))
+    found = [option for option in options if plain(option) in meant]
+    return found[0] if found else None
+
+
+def improved(error: ConfigError, config: Mapping[str, object]) -> ConfigError:
+    """Return an error of the checks of values, with what to type where that is known.
+
+    Args:
+        error: an error of `server_app.config.experiment` or of a component.
+        config: the composed configuration.
+    """
+    value = str(error.value)
+    if error.allowed == "unknown key":
+        return unknown_key(error.key, value, without(config, error.key))
+    if LITERALS.match(error.allowed):
+        options = re.findall(r"'([^']+)'", error.allowed)
+        if meant := same(value, options):
+            return ConfigError(error.key, error.value, f"write {error.key}={meant}")
+        if close := nearest(value, options):
+            suggestion = f"{error.allowed}; did you mean {error.key}={close}?"
+            return ConfigError(error.key, error.value, suggestion)
+    return error
+
+
+def without(config: Mapping[str, object], key: str) -> dict[str, object]:
+    """Return a configuration without one key, which may be dotted."""
+    first, _, rest = key.partition(".")
+    kept = {name: part for name, part in config.items() if name != first}
+    part = config.get(first)
+    return {**kept, first: without(part, rest)} if rest and isinstance(part, Mapping) else kept

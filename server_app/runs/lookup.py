@@ -1,0 +1,51 @@
+"""Which directory does a person mean by a run's path, id or the word ``latest``?"""
+
+import json
+import os
+from pathlib import Path
+
+from server_app.runs.records.record import RUN_JSON
+from task.errors import ConfigError
+from task.files import from_home
+
+LATEST = "latest"
+
+
+def find_run(name: str | Path, runs: Path | None = None) -> Path:
+    """Return the directory of a run.
+
+    Args:
+        name: the directory's path, its name in `runs`, or `LATEST` for the run that started last.
+        runs: the parent of run directories; None for ``$UNIVARFL_RUNS``, else ``./runs``.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    parent = runs or from_home(os.environ.get("UNIVARFL_RUNS") or "runs").absolute()
+    if str(name) == LATEST:
+        return latest_run(parent)
+    for directory in (from_home(name).absolute(), parent / name):
+        if (directory / RUN_JSON).is_file():
+            return directory
+    allowed = f"is neither the directory of a run nor the name of one in {parent}"
+    raise ConfigError("run", name, allowed)
+
+
+def latest_run(runs: Path) -> Path:
+    """Return the run that started last.
+
+    Raises:
+        ConfigError: the directory holds no runs.
+    """
+    started = [(start_of(path), path.parent.name) for path in runs.glob(f"*/{RUN_JSON}")]
+    if not started:
+        raise ConfigError("run", LATEST, f"{runs} holds no runs")
+    return runs / max(started)[1]
+
+
+def start_of(path: Path) -> str:
+    """Return when a run started, from its ``run.json``; empty if that cannot be read."""
+    try:
+        return str(json.loads(path.read_text())["started"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,90 @@
+"""Predictions as a data frame."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from PIL import Image
+
+import univarfl.application  # noqa: F401
+
+# isort: split
+
+from server_app.inference.images import find_images
+from server_app.inference.model import trained_model
+from server_app.inference.predict import classify, probabilities
+from task.data.image_store.decoding import decode
+from task.errors import ConfigError, RunError
+from task.files import from_home
+from task.inference import Classifier
+from task.training.evaluation import BATCH_PIXELS
+from univarfl.settings_kept import settings_kept
+
+Row = tuple[Any, NDArray[np.float32]]
+
+
+def predict(directory: Path, images: Any, device: Literal["auto", "cpu", "cuda"]) -> pd.DataFrame:
+    """Return the predictions of a run's model; see `univarfl.Run.predict`."""
+    if isinstance(images, str | Path):
+        images = [images]
+    are_paths = isinstance(images, Sequence) and all(isinstance(x, str | Path) for x in images)
+    if are_paths and not images:
+        raise ConfigError("images", images, "names no image")
+    with settings_kept():
+        model = trained_model(directory, device)
+        rows = list(
+            of_files(model.classifier, [str(from_home(path)) for path in images])
+            if are_paths
+            else of_array(model.classifier, images)
+        )
+    values = np.stack([row for _, row in rows])
+    names = [model.classes[index] for index in values.argmax(axis=1)]
+    frame = pd.DataFrame({"image": [image for image, _ in rows], "class": names})
+    return frame.join(pd.DataFrame(values, columns=[f"p_{name}" for name in model.classes]))
+
+
+def of_files(classifier: Classifier, words: Sequence[str]) -> Iterator[Row]:
+    """Yield each image file that can be read, and its probabilities [D].
+
+    Raises:
+        ConfigError: a word names no image.
+        RunError: no image can be read.
+    """
+    paths = find_images(words)
+    read = 0
+    for path, row in probabilities(classifier, paths):
+        if isinstance(row, str):
+            warnings.warn(f"left out: {path}: {row}", stacklevel=5)
+            continue
+        read += 1
+        yield str(path), row
+    if not read:
+        raise RunError(f"none of {len(paths)} images could be read")
+
+
+def of_array(classifier: Classifier, images: Any) -> Iterator[Row]:
+    """Yield the index of each image of an array, and its probabilities [D].
+
+    Raises:
+        ConfigError: it is not an array of images.
+    """
+    array = np.asarray(images)
+    channels = array.shape[3] if array.ndim == 4 else 1
+    if array.dtype != np.uint8 or array.ndim not in (3, 4) or channels not in (1, 3, 4):
+        found = f"{array.dtype}{list(array.shape)}"
+        raise ConfigError("images", found, "must be paths, or uint8 [n, h, w] or [n, h, w, C]")
+    if not array.size:
+        raise ConfigError("images", f"{list(array.shape)}", "has no image")
+    if channels == 1:
+        array = array.reshape(array.shape[:3])
+    batch = max(1, BATCH_PIXELS // classifier.size**2)
+    for first in range(0, len(array), batch):
+        part = [
+            decode(Image.fromarray(each), classifier.size, classifier.channels)
+            for each in array[first : first + batch]
+        ]
+        yield from enumerate(classify(classifier, part), first)

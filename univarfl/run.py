@@ -1,0 +1,207 @@
+"""A run: its record as data frames, and its model."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import univarfl.application  # noqa: F401
+
+# isort: split
+
+from server_app.runs.lookup import find_run
+from server_app.runs.records.csv_files import read_frame
+from server_app.runs.records.reader import read_run_json
+from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError
+from task.errors import ConfigError, system_reason
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from task.inference import Classifier
+
+SPLITS = ("test", "validation")  # accuracy is that of the test set, if there is one
+
+
+class Run:
+    """One run, as its record was when this object was made; `load_run` returns one.
+
+    Attributes:
+        directory: the run directory.
+        record: the content of ``run.json``.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            self.record: Mapping[str, Any] = read_run_json(directory / RUN_JSON)
+        except RecordError as error:
+            raise ConfigError("run", directory, str(error)) from None
+
+    @property
+    def id(self) -> str:
+        """The name of the run directory."""
+        return self.directory.name
+
+    @property
+    def status(self) -> Literal["completed", "failed", "running"]:
+        """How the run stands; ``record["reason"]`` says why it failed."""
+        status: Literal["completed", "failed", "running"] = self.record["status"]
+        return status
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting of the run, nested as in ``conf/config.yaml``."""
+        settings: Mapping[str, Any] = self.record["config"]
+        return settings
+
+    @property
+    def accuracy(self) -> float | None:
+        """Accuracy of the final global model, from 0 to 1; None if the run is not completed.
+
+        It is that of the test set or, without one, of the clients' validation images.
+        """
+        results = self.record.get("results", {}) if self.status == "completed" else {}
+        found = [results[split].get("accuracy") for split in SPLITS if split in results]
+        return next((float(value) for value in found if value is not None), None)
+
+    @cached_property
+    def rounds(self) -> "pd.DataFrame":
+        """One row for each round, 0 being the untrained model.
+
+        Columns: ``round``, and ``SPLIT_METRIC`` for each value, such as ``test_accuracy``,
+        ``validation_loss`` and ``train_ce``. A value that a round does not have is NaN.
+
+        Raises:
+            ConfigError: ``rounds.csv`` cannot be read.
+        """
+        long = self._table(ROUNDS)
+        long["column"] = long["split"] + "_" + long["metric"]
+        order = list(dict.fromkeys(long["column"]))
+        wide = long.pivot_table(index="round", columns="column", values="value", aggfunc="last")
+        return wide.reindex(columns=order).rename_axis(columns=None).reset_index()
+
+    @cached_property
+    def clients(self) -> "pd.DataFrame":
+        """One row for each client that was sampled in a round.
+
+        Columns: ``round``, ``client``, ``site``, ``status`` ("ok" or "failed"), ``reason``,
+        ``examples``, ``seconds``, ``device``, and the mean of each loss term.
+
+        Raises:
+            ConfigError: ``clients.csv`` cannot be read.
+        """
+        return self._table(CLIENTS)
+
+    @cached_property
+    def events(self) -> "pd.DataFrame":
+        """One row for each event: ``time`` (UTC), ``round``, ``site`` and ``event``.
+
+        Raises:
+            ConfigError: ``events.csv`` cannot be read.
+        """
+        return self._table(EVENTS)
+
+    def model(self, device: Literal["auto", "cpu", "cuda"] = "cpu") -> "Classifier":
+        """Return the final global model, in evaluation mode, as a `torch.nn.Module`.
+
+        It maps images [n, h, w, C], uint8, of any height and width, to class probabilities [n, D],
+        float32. Its ``network`` is the trained network itself, which maps normalised images
+        [n, C, s, s], float32, to ``features`` and ``logits``.
+
+        Args:
+            device: where it is; "auto" means a GPU if there is one.
+
+        Raises:
+            ConfigError: the run is not completed, or its model does not fit this version.
+            DeviceError: there is no GPU.
+        """
+        from server_app.inference.model import trained_model  # noqa: PLC0415
+        from univarfl.settings_kept import settings_kept  # noqa: PLC0415
+
+        with settings_kept():
+            return trained_model(self.directory, device).classifier
+
+    def predict(
+        self,
+        images: "str | Path | Sequence[str | Path] | Any",
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+    ) -> "pd.DataFrame":
+        """Return the class and the probabilities of images, one row for each.
+
+        Args:
+            images: one or several paths of files, directories, globs or ``.txt`` lists of paths; or
+                an array of images, uint8, [n, h, w] (greyscale) or [n, h, w, C] with C 1, 3 or 4.
+            device: where to compute; "auto" means a GPU if there is one.
+
+        Returns:
+            Columns ``image`` (the path, or the index in the array), ``class``, and the probability
+            ``p_CLASS`` of each class. An image that cannot be read has no row, and a warning.
+
+        Raises:
+            ConfigError: the run has no model, or there are no images.
+            DeviceError: there is no GPU.
+            RunError: no image can be read.
+        """
+        from univarfl.prediction import predict  # noqa: PLC0415
+
+        return predict(self.directory, images, device)
+
+    def report(self, to: str | Path | None = None) -> Path:
+        """Write the report of this run, and return its page, ``index.html``.
+
+        Args:
+            to: the directory of the report; None for ``report`` in the run directory.
+
+        Raises:
+            ConfigError: the report cannot be written.
+            RunError: the run is not completed.
+        """
+        from univarfl.reporting import write_report  # noqa: PLC0415
+
+        return write_report(self.directory, to)
+
+    def plot(self) -> "Figure":
+        """Return a figure of accuracy and loss terms over the rounds.
+
+        Raises:
+            ConfigError: ``rounds.csv`` cannot be read.
+        """
+        from server_app.tracking.curves import SIZE, draw_into  # noqa: PLC0415
+        from univarfl.figure import ShownFigure  # noqa: PLC0415
+
+        figure = ShownFigure(*SIZE)
+        try:
+            draw_into(figure, self.directory)
+        except RecordError as error:
+            raise ConfigError("run", self.directory, str(error)) from None
+        return figure
+
+    def _table(self, name: str) -> "pd.DataFrame":
+        path = self.directory / name
+        try:
+            return read_frame(path)
+        except OSError as error:
+            reason = f"{name} cannot be read: {system_reason(error)}"
+        except ValueError as error:
+            reason = f"{name} is not CSV: {str(error).splitlines()[0]}"
+        raise ConfigError("run", self.directory, reason) from None
+
+    def __repr__(self) -> str:
+        accuracy = f", accuracy {self.accuracy:.3f}" if self.accuracy is not None else ""
+        return f"<Run {self.id}: {self.status}{accuracy}>"
+
+
+def load_run(name: str | Path) -> Run:
+    """Return a run that exists, whatever its status.
+
+    Args:
+        name: the path of its directory; its id, that is its name in ``$UNIVARFL_RUNS``, else
+            ``./runs``; or "latest" for the run there that started last.
+
+    Raises:
+        ConfigError: there is no such run, or its record is damaged.
+    """
+    return Run(find_run(name))
