@@ -96,7 +96,7 @@ def main() -> None:
         make_site(site, "a", Path(root))
         place.sites.joinpath("a.pub").write_bytes(site.public_key("a").read_bytes())
         with Coordinator(place, "127.0.0.1", *free_ports(2)) as coordinator:
-            coordinator.register_sites()
+            coordinator.registry.update()
             addresses = {
                 "SuperLink": coordinator.superlink.address, "gate": coordinator.gate.address,
             }  # fmt: skip

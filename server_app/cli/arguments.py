@@ -11,3 +11,4 @@ Words = Annotated[list[str] | None, typer.Argument(metavar=OVERRIDES, show_defau
 RunDirectory = Annotated[
     Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)
 ]
+Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]

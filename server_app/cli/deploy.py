@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from server_app.cli.arguments import Words
+from server_app.cli.arguments import Directory, Words
+from server_app.cli.site_keys import keys, revoke
 from server_app.deploy.places import (
     DEFAULT_PORT,
     CoordinatorPlace,
@@ -36,7 +37,6 @@ At the coordinator again, with each site's NAME.pub in federation/sites/:
 """,
 )
 
-Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]
 Address = Annotated[
     str, typer.Option("--coordinator", metavar="HOST[:PORT]", help="The coordinator.")
 ]
@@ -57,40 +57,7 @@ InternalPort = Annotated[
 Systemd = Annotated[bool, typer.Option("--systemd", help="Only print a systemd unit.")]
 
 
-@deploy.command()
-def keys(
-    directory: Directory,
-    host: Annotated[
-        list[str] | None, typer.Option(help="At the coordinator: its host name or IP address.")
-    ] = None,
-    site: Annotated[str | None, typer.Option(help="At a site: its name.")] = None,
-    data: Annotated[Path | None, typer.Option(help="At a site: its images.")] = None,
-) -> None:
-    """Make the coordinator's certificates, or a site's key and settings."""
-    from server_app.deploy.keys import make_coordinator, make_site  # noqa: PLC0415
-
-    if host and not site and data is None:
-        place = CoordinatorPlace(directory)
-        make_coordinator(place, host)
-        print(
-            f"send to every site   {place.authority}\n"
-            f"put their keys into  {place.sites}/NAME.pub\n"
-            f"keep secret          {place.authority_key.name} and {place.key.name}\n"
-            f"then run             univarfl deploy coordinator {directory}"
-        )
-    elif site and data is not None and not host:
-        own = SitePlace(directory)
-        make_site(own, site, data)
-        print(
-            f"send the coordinator {own.public_key(site)}\n"
-            f"put their ca.crt at  {own.authority}\n"
-            f"keep secret          {own.key(site).name}\n"
-            f"edit your settings   {own.settings}\n"
-            f"then run             univarfl deploy check {directory} --coordinator HOST:PORT"
-        )
-    else:
-        allowed = "give --host NAME at the coordinator, or --site NAME --data DIRECTORY at a site"
-        raise ConfigError("keys", directory, allowed)
+deploy.command()(keys)
 
 
 @deploy.command()
@@ -223,3 +190,6 @@ def run(directory: Directory, words: Words = None) -> None:
     from server_app.deploy.run import run_on_sites  # noqa: PLC0415
 
     run_on_sites(CoordinatorPlace(directory), words or [])
+
+
+deploy.command()(revoke)

@@ -3,22 +3,14 @@
 import errno
 import socket
 import time
-from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_public_key,
-)
-
+from server_app.deploy.membership.registry import Registry
 from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
 from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
-from server_app.flower.output import KEY_IN_USE
-from server_app.flower.programs import run_to_end, write_connection
+from server_app.flower.programs import write_connection
 from task.errors import ConfigError, system_reason
 
-KEYS_POLL_SECONDS = 2.0
+KEYS_POLL_SECONDS = 1.0
 ONLY_OWNER = 0o700
 
 
@@ -38,7 +30,7 @@ class Coordinator:
         self.superlink = SuperLink(place, internal_port)
         self.gate = Gate(place, listen, port, internal_port)
         self.programs: tuple[Program, ...] = (self.superlink, self.gate)
-        self._seen: dict[Path, bytes] = {}
+        self.registry = Registry(place)
 
     def __enter__(self) -> "Coordinator":
         """Start both programs, and return once they are ready.
@@ -77,23 +69,6 @@ class Coordinator:
             if program.has_ended:
                 raise program.ended()
 
-    def register_sites(self) -> list[str]:
-        """Register the public keys that are new in ``sites/``; return one line about each."""
-        lines = []
-        for path in sorted(set(self.place.sites.glob("*.pub")) - self._seen.keys()):
-            key = public_key(path)
-            same = [other.name for other, seen in self._seen.items() if key and seen == key]
-            self._seen[path] = key
-            if not key:
-                lines.append(f"{path.name} is not a public key; ask the site for it again")
-            elif same:
-                lines.append(
-                    f"{path.name} is the same key as {same[0]}; each site needs its own key"
-                )
-            else:
-                lines.append(register(self.place, path))
-        return lines
-
     def serve(self) -> None:
         """Register sites as their keys appear, until this process is asked to end.
 
@@ -102,7 +77,7 @@ class Coordinator:
         """
         while True:
             self.refuse_ended_program()
-            for line in self.register_sites():
+            for line in self.registry.update():
                 print(line, flush=True)
             time.sleep(KEYS_POLL_SECONDS)
 
@@ -126,24 +101,3 @@ def refuse_taken_port(listen: str, port: int) -> None:
                 raise ConfigError("--port", port, allowed) from None
             allowed = f"this machine cannot listen on port {port} there: {system_reason(error)}"
             raise ConfigError("--listen", listen, allowed) from None
-
-
-def public_key(path: Path) -> bytes:
-    """Return the public key in a file without its comment; empty if the file has no key."""
-    try:
-        key = load_ssh_public_key(path.read_bytes())
-    except (OSError, ValueError, UnsupportedAlgorithm):
-        return b""
-    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-
-
-def register(place: CoordinatorPlace, public_key: Path) -> str:
-    """Register a site's public key with the SuperLink; return a line with the result."""
-    name = public_key.stem
-    words = ["flwr", "supernode", "register", str(public_key), "--name", name]
-    code, output = run_to_end(words, place.flower)
-    if code == 0:
-        return f"site {name} may join"
-    if KEY_IN_USE in output:
-        return f"site {name} may join; its key was registered before"
-    return f"site {name} may not join: {' '.join(output.split())}"

@@ -22,6 +22,7 @@ class CoordinatorPlace:
         certificate: the SuperLink's certificate.
         key: the SuperLink's key; secret.
         sites: the public keys of the sites that may join, NAME.pub.
+        revoked: the keys that may never join again, and accepted rotations.
         database: the SuperLink's database, kept between starts.
         superlink_log: what the SuperLink prints.
         gate_log: what the gate refused, and to whom.
@@ -38,6 +39,7 @@ class CoordinatorPlace:
         self.certificate = self.directory / "server.crt"
         self.key = self.directory / "server.key"
         self.sites = self.directory / "sites"
+        self.revoked = self.sites / "revoked"
         self.database = self.directory / "state.db"
         self.superlink_log = self.directory / "superlink.log"
         self.gate_log = self.directory / "gate.log"
@@ -95,6 +97,14 @@ class SitePlace:
     def public_key(self, name: str) -> Path:
         """Return the path of the key that the coordinator receives."""
         return self.directory / f"{name}.pub"
+
+    def next_key(self, name: str) -> Path:
+        """Return the path of the key that replaces the site's key, once accepted; secret."""
+        return self.directory / f"{name}.next.key"
+
+    def rotation(self, name: str) -> Path:
+        """Return the path of the text that makes the next key the successor of the site's key."""
+        return self.directory / f"{name}.rotation"
 
     def make_flower_directory(self) -> Path:
         """Make Flower's directory; return an empty directory in it for its programs to start in."""
