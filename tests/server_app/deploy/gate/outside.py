@@ -5,7 +5,9 @@
 It prints a JSON object: what was sent, and the status of the reply.
 """
 
+import contextlib
 import json
+import socket
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from fastapi.routing import iter_route_contexts
 from flwr.superlink.main import create_app
 
+from server_app.deploy.gate import connections, listening
 from tests.server_app.deploy.gate.requests_to import TYPE, Client, head, signed
 
 PUSH = "/v1/fleet/push-object"
@@ -111,6 +114,38 @@ def no_handshake(client: Client) -> float:
     return time.monotonic() - started
 
 
+def crowd(client: Client, count: int) -> list[int]:
+    """Keep many connections open; return the statuses of requests on the last ones."""
+    statuses = []
+    with contextlib.ExitStack() as stack:
+        for number in range(count):
+            tls = stack.enter_context(client.connected())
+            if number >= count - 5:
+                tls.sendall(b"GET /health HTTP/1.1\r\nhost: gate\r\n\r\n")
+                statuses.append(int(tls.recv(100).split()[1]))
+    return statuses
+
+
+def throng(client: Client, count: int) -> int:
+    """Open many connections without TLS; return how many the gate closes at once."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(client.open()) for _ in range(count)]
+        time.sleep(1.0)
+        for plain in opened:
+            plain.setblocking(False)
+        return sum(map(is_closed, opened))
+
+
+def is_closed(plain: socket.socket) -> bool:
+    """Whether the other side has ended a connection."""
+    try:
+        return plain.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def main() -> None:
     """Try everything and print the result."""
     authority, host, port, key_file = sys.argv[1:]
@@ -149,6 +184,9 @@ def main() -> None:
     found["replay"] = [client.send(PUSH, once, body).status for body in (b"\x08\x01", b"\x08\x02")]
     for thread in threads:
         thread.join()
+    found["crowd"] = crowd(client, connections.MOST_OF_ONE_ADDRESS + 5)
+    found["throng"] = throng(client, listening.MOST_OF_ONE_ADDRESS + 20)
+    found["health"] = client.send("/health", {}, method="GET").status
     print(json.dumps(found))
 
 

@@ -116,6 +116,15 @@ def test_no_route_but_the_fleets_is_reached_in_any_way(machines: Machines) -> No
     assert found["slow head"] > 0
     assert found["slow body"] in ([503], [])
     assert found["no handshake"] > 0
-    for reason in ("no request within 20 s", "the body came too slowly", "was used before"):
+    assert found["crowd"][-1] == 503
+    assert found["throng"] > 0
+    assert found["health"] == 200
+    for reason in (
+        "no request within 20 s",
+        "the body came too slowly",
+        "was used before",
+        "connections from one address",
+        "too many connections",
+    ):
         assert any(reason in line for line in lines), reason
     assert at_superlink(machines) == reached

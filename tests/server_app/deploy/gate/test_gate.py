@@ -4,6 +4,7 @@ import http.client
 import shutil
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from flwr.supercore.error import FlowerError
 from server_app.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
 from server_app.deploy.gate.holding import HELD_SECONDS
 from server_app.deploy.gate.limits import SITE_CONCURRENT
+from server_app.deploy.gate.log import FILE_BYTES, OLD_FILES
 from server_app.deploy.gate.requests import LARGEST_REQUEST, PULL_MESSAGES, ROUTES
 from server_app.deploy.keys import make_coordinator, make_site
 from server_app.deploy.places import CoordinatorPlace, SitePlace
@@ -390,3 +392,15 @@ def test_no_tls_and_another_authority(scene: Scene) -> None:
     with pytest.raises((OSError, http.client.HTTPException)):
         plain.getresponse()
     assert scene.client.send("/health", {}, method="GET").status in (200, 503)
+
+
+def test_a_flood_of_refusals_cannot_fill_the_disk(tmp_path: Path) -> None:
+    flood = (
+        "from server_app.deploy.gate.log import open_log, refusals\n"
+        "from pathlib import Path\n"
+        f"open_log(Path({str(tmp_path / 'gate.log')!r}))\n"
+        "for number in range(30_000): refusals.warning('x' * 1000)\n"
+    )
+    subprocess.run([sys.executable, "-c", flood], check=True)
+    kept = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert OLD_FILES * FILE_BYTES < kept <= (OLD_FILES + 1) * FILE_BYTES
