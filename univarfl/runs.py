@@ -8,8 +8,7 @@ import univarfl.application  # noqa: F401
 
 # isort: split
 
-from server_app.config.override_text import flat
-from server_app.runs.identity import UNDECIDING_SETTINGS
+from server_app.config.differences import differing_settings
 from task.errors import ConfigError
 from univarfl.run import Run
 
@@ -60,22 +59,7 @@ class Runs(Sequence[Run]):
         If runs differ in a group's choice, such as the method, only the choice is given, as
         ``{"method": "fedavg"}``.
         """
-        settings = [
-            {key: run.settings[key] for key in run.settings if key not in UNDECIDING_SETTINGS}
-            for run in self
-        ]
-        every = [flat(each) for each in settings]
-        keys = dict.fromkeys(key for own in every for key in own)
-        differing = [key for key in keys if len({repr(own.get(key)) for own in every}) > 1]
-        chosen = {key.removesuffix(".name") for key in differing if key.endswith(".name")}
-        return [
-            {
-                key.removesuffix(".name"): own[key]
-                for key in differing
-                if key in own and (key.endswith(".name") or key.partition(".")[0] not in chosen)
-            }
-            for own in every
-        ]
+        return differing_settings([run.settings for run in self])
 
     def plot(self, metric: str = "test_accuracy") -> "Figure":
         """Return a figure with one curve over the rounds for each run.

@@ -48,7 +48,7 @@ def answer_to_option(error: click.NoSuchOption, words: list[str]) -> str:
         words: the command line without the program's name.
     """
     # Imported here because it reads conf/, and `--help` must be quick.
-    from server_app.config.word_forms import read_option  # noqa: PLC0415
+    from server_app.config.vocabulary.word_forms import read_option  # noqa: PLC0415
 
     context = error.ctx
     at_root = context is not None and context.parent is None

@@ -4,23 +4,28 @@ A subcommand imports what it needs when it runs, so that ``--help`` answers at o
 """
 
 import functools
+import importlib.metadata
 import signal
 import sys
 import traceback
 import warnings
+from typing import Annotated
 
 import click
 import typer
 
 from server_app.cli.analyse import ANALYSE_HELP, analyse
 from server_app.cli.commands import Commands, answer_to_option
+from server_app.cli.config import CONFIG_HELP, config
 from server_app.cli.data import DATA_HELP, data
 from server_app.cli.deploy import deploy
 from server_app.cli.export import EXPORT_HELP, export
+from server_app.cli.list_choices import LIST_HELP, list_choices
 from server_app.cli.papers import PAPERS_HELP, papers
 from server_app.cli.plain_help import use_plain_help
 from server_app.cli.predict import PREDICT_HELP, predict
 from server_app.cli.report import REPORT_HELP, report
+from server_app.cli.runs import RUNS_HELP, runs
 from server_app.cli.sweep import sweep, sweep_help
 from server_app.cli.train import train, train_help
 from server_app.rounds.errors import InterruptedRunError
@@ -35,7 +40,6 @@ OUTPUT_CLOSED = 141  # as shells report a program that SIGPIPE ended
 use_plain_help()
 application = typer.Typer(
     cls=Commands,
-    add_completion=False,
     suggest_commands=False,  # click does it
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -43,13 +47,30 @@ application = typer.Typer(
 )
 
 
+def show_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print(f"univarfl {importlib.metadata.version('univarfl')}")
+        raise typer.Exit
+
+
 @application.callback()
-def univarfl() -> None:
+def univarfl(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Federated learning on non-IID data: UniVarFL and related methods, with Flower."""
 
 
 application.command(help=train_help(), rich_help_panel="Train")(train)
-application.command(help=sweep_help(), rich_help_panel="Sweep")(sweep)
+application.command(help=CONFIG_HELP, rich_help_panel="Train")(config)
+application.command(help=sweep_help(), rich_help_panel="Sweep", no_args_is_help=True)(sweep)
+application.command("list", help=LIST_HELP, rich_help_panel="Look")(list_choices)
+application.command(help=RUNS_HELP, rich_help_panel="Look")(runs)
 application.command(help=REPORT_HELP, rich_help_panel="Look")(report)
 application.command(help=ANALYSE_HELP, rich_help_panel="Look")(analyse)
 application.command(help=PAPERS_HELP, rich_help_panel="Sweep")(papers)
@@ -70,9 +91,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
-        if (
-            application(prog_name="univarfl", standalone_mode=False) == INTERRUPTED
-        ):  # typer returns it after Ctrl-C
+        if call_application() == INTERRUPTED:  # typer returns it after Ctrl-C
             raise InterruptedRunError
         print(end="", flush=True)
     except click.NoSuchOption as error:
@@ -96,6 +115,15 @@ def main() -> None:
             end_if_output_closed()
         print(f"univarfl: {unexpected(error)}", file=sys.stderr)
         sys.exit(FAILED)
+
+
+def call_application() -> object:
+    """Run the command that was typed; without a word, print its help."""
+    try:
+        return application(prog_name="univarfl", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return None
 
 
 def end_if_output_closed() -> None:

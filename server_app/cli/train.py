@@ -1,5 +1,9 @@
 """``univarfl train``: one run."""
 
+from typing import Annotated
+
+import typer
+
 from server_app.cli.arguments import Words
 from server_app.config.choices import choices
 
@@ -19,11 +23,14 @@ An override is key=value, with the keys of conf/config.yaml:
   univarfl train method=fedalign model=resnet56 data.image_size=8
   univarfl train partition=iid num_clients=20 strategy.weighting=uniform
   univarfl train engine=inprocess rounds=2       in one process, without Ray
+  univarfl train data=pacs data.root=PACS --dry-run
+  univarfl train resume=latest                   continue the last run
 \b
 Choices:
 {groups}
 \b
-Other keys: alpha rho seed rounds num_clients local_epochs batch_size
+Other keys: alpha rho seed rounds num_clients local_epochs batch_size optim.lr ...
+'univarfl list keys' shows all, 'univarfl config' shows all values of an experiment.
 \b
 The record goes to output_dir, else $UNIVARFL_RUNS, else ./runs, one directory for each run:
 run.json, rounds.csv, clients.csv, model.safetensors, curves.png, run.log.
@@ -32,7 +39,13 @@ Exit codes: 0 completed, 1 the run failed, 2 bad input (nothing was run), 130 in
 """
 
 
-def train(overrides: Words = None) -> None:
+def train(
+    overrides: Words = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check everything and say what would be run; run nothing."),
+    ] = False,
+) -> None:
     """Run one experiment."""
     # Imported here because Hydra, PyTorch and Flower take seconds. The experiment is composed
     # before PyTorch and Flower are imported, so that a wrong word is refused at once.
@@ -41,6 +54,12 @@ def train(overrides: Words = None) -> None:
 
     words = whole_words(overrides or [])
     experiment = compose_experiment(words)
+
+    if dry_run:
+        from server_app.engines.plan import plan_lines  # noqa: PLC0415
+
+        print("\n".join(plan_lines(experiment)))
+        return
 
     from server_app.engines.train import train_experiment  # noqa: PLC0415
 

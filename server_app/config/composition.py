@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from server_app.config.choices import CONF, choices
 from server_app.config.experiment import Experiment
 from server_app.config.overrides import Override, read_override
-from server_app.config.suggestions import improved, unknown_choice, unknown_key
-from server_app.config.word_forms import check_forms
+from server_app.config.vocabulary.suggestions import improved, unknown_choice, unknown_key
+from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
 from task.files import from_home
 from task.registry import PLUS, first_error
@@ -64,24 +64,45 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
     return {str(key): value for key, value in settings.items()}
 
 
+def chosen_files(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the files of ``conf/`` that an experiment uses, by group.
+
+    Of two files that set the same key, that of the earlier group counts.
+    """
+    overrides, methods = _read_methods([read_override(word) for word in words])
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose("config", overrides, return_hydra_config=True)
+    found = {group: [name] for group, name in config.hydra.runtime.choices.items() if name}
+    found["method"] = methods or found["method"]
+    return {group: names for group, names in found.items() if group in choices()}
+
+
 def _composed(overrides: Sequence[Override]) -> DictConfig:
     """Compose with Hydra; ``method=b+a`` takes both files and gets the one name ``a+b``."""
+    words, methods = _read_methods(overrides)
+    # For partition=sites; without names the partition itself says what is missing.
+    OmegaConf.register_new_resolver("count", lambda names: max(1, len(names or ())), replace=True)
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose("config", words)
+    if len(methods) > 1:
+        config.method.name = PLUS.join(methods)
+    for key, path in local_paths(config.data).items():
+        config.data[key] = path
+    return config
+
+
+def _read_methods(overrides: Sequence[Override]) -> tuple[list[str], list[str]]:
+    """Return the words for Hydra, and the names of the methods if a word chooses them.
+
+    Raises:
+        ConfigError: a method is unknown.
+    """
     words = [override.text for override in overrides if override.key != "method"]
     chosen = [override.value for override in overrides if override.key == "method"]
     names = sorted(part.strip(" '\"") for part in chosen[-1].split(PLUS)) if chosen else []
     if not set(names) <= set(choices()["method"]):
         raise unknown_choice("method", chosen[-1])
-    if names:
-        words.append(f"method=[{','.join(names)}]")
-    # For partition=sites; without names the partition itself says what is missing.
-    OmegaConf.register_new_resolver("count", lambda names: max(1, len(names or ())), replace=True)
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose("config", words)
-    if len(names) > 1:
-        config.method.name = PLUS.join(names)
-    for key, path in local_paths(config.data).items():
-        config.data[key] = path
-    return config
+    return [*words, *([f"method=[{','.join(names)}]"] if names else [])], names
 
 
 def local_paths(data: Mapping[str, Any]) -> dict[str, str]:

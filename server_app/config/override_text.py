@@ -17,6 +17,13 @@ def quoted(text: str) -> str:
     return f"'{inner}'"
 
 
+def as_typed(value: Any) -> str:
+    """Return a value as people type it in an override, such as ``null`` for None."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return str(value)
+
+
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by dotted key; a list becomes JSON text, which can be compared."""
     settings: dict[str, Any] = {}

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from server_app.config.choices import names_in
-from server_app.config.keys import settings_in_conf
 from server_app.config.override_text import flat
+from server_app.config.vocabulary.keys import settings_in_conf
 from task.config import Strict
 
 # The groups that decide a result. A table need not name their usual values.

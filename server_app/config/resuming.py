@@ -6,9 +6,9 @@ from pathlib import Path
 from server_app.config.composition import local_paths
 from server_app.config.experiment import Experiment
 from server_app.config.override_text import quoted
+from server_app.runs.lookup import find_run
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
-from task.files import from_home
 
 RESUME = "resume="
 
@@ -30,13 +30,15 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
 def whole_words(words: Sequence[str]) -> list[str]:
     """Replace ``resume=DIRECTORY`` by the words of that run; other words stay as they are.
 
+    The directory may also be the name of a run, or ``latest``; see `find_run`.
+
     Raises:
         ConfigError: there is no such run.
     """
     resumed = [word.removeprefix(RESUME) for word in words if word.startswith(RESUME)]
     if not resumed:
         return list(words)
-    directory = from_home(resumed[-1].strip("'\"")).absolute()
+    directory = resumed_run(resumed[-1].strip("'\""))
     try:
         recorded = read_record(directory)["overrides"]
     except (OSError, ValueError, KeyError):
@@ -45,6 +47,18 @@ def whole_words(words: Sequence[str]) -> list[str]:
     first = [word for word in recorded if not word.startswith(RESUME)]
     rest = [word for word in words if not word.startswith(RESUME)]
     return [*first, *rest, *_place(directory), f"{RESUME}{quoted(str(directory))}"]
+
+
+def resumed_run(name: str) -> Path:
+    """Return the directory of the run to resume.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    try:
+        return find_run(name)
+    except ConfigError as error:
+        raise ConfigError("resume", error.value, error.allowed) from None
 
 
 def _place(directory: Path) -> list[str]:

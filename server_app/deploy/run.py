@@ -12,7 +12,8 @@ from server_app.deploy.places import CoordinatorPlace, refuse_unusable
 from server_app.engines.flower import first_exception, follow, log_length, run_command, unfinished
 from server_app.flower.programs import CONNECTION, is_healthy, run_to_end, start, stop
 from server_app.rounds.errors import InterruptedRunError
-from server_app.runs.directory import is_held, plan_run_directory
+from server_app.runs.directory import plan_run_directory
+from server_app.runs.lock import is_held
 from server_app.runs.records.record import (
     INTERRUPTED,
     close_record,

@@ -6,14 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.experiment import Experiment
-from server_app.engines.cluster import (
-    machines,
-    require_allowed_workers,
-    require_reachable_cluster,
-    this_machine,
-)
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
+from server_app.engines.plan import check_machine
 from server_app.engines.superlink import superlink_of
 from server_app.runs.checkpoint import checkpoints
 from server_app.runs.directory import plan_run_directory
@@ -26,8 +21,7 @@ from server_app.runs.records.record import (
 from server_app.tracking.console import show_progress
 from task.data.federated import federate
 from task.error_messages import describe_error
-from task.errors import ConfigError, RunError
-from task.training.device import choose_device
+from task.errors import RunError
 from task.training.worker import build_model_for
 
 logger = logging.getLogger("univarfl")
@@ -89,16 +83,8 @@ def check_machine_and_data(experiment: Experiment) -> None:
     Raises:
         ConfigError, DataError, DeviceError: the text says what is missing or does not fit.
     """
+    check_machine(experiment)
     local = experiment.local()
-    if local.partitioner().sites:
-        allowed = "sites are real machines; see 'univarfl deploy --help'"
-        raise ConfigError("partition", "sites", allowed)
-    if experiment.engine == "flower":
-        require_reachable_cluster()
-    if workers := experiment.federation.workers:
-        available = machines() if experiment.engine == "flower" else this_machine()
-        require_allowed_workers(workers, available.cpus)
-    choose_device(local.device)
     build_model_for(local, federate(local).dataset)
 
 

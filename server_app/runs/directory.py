@@ -1,4 +1,4 @@
-"""Run directories: where they are, which can be resumed, and which process writes one."""
+"""Run directories: where they are, and which can be resumed."""
 
 import os
 import secrets
@@ -6,16 +6,13 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from server_app.config.experiment import Experiment
 from server_app.runs.checkpoint import load_checkpoint
 from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
+from server_app.runs.lock import hold
 from server_app.runs.records.record import FORMAT, read_record
 from task.errors import ConfigError, system_reason
 from task.files import from_home
-
-LOCK = ".lock"
 
 
 def runs_directory(experiment: Experiment) -> Path:
@@ -75,32 +72,6 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
     if before is not None and now is not None and before != now:
         allowed = "the images have changed since that run began; start a new run"
         raise ConfigError("resume", directory, allowed)
-
-
-def hold(directory: Path) -> FileLock:
-    """Lock a run for this process; the system releases the lock when the process ends.
-
-    Raises:
-        ConfigError: another process has locked it.
-    """
-    lock = FileLock(directory / LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        allowed = "another process is running it"
-        raise ConfigError("resume", directory, allowed) from None
-    return lock
-
-
-def is_held(directory: Path) -> bool:
-    """Return whether a process has locked a run."""
-    if not directory.exists():
-        return False
-    try:
-        hold(directory).release()
-    except ConfigError:
-        return True
-    return False
 
 
 def new_run_id(experiment: Experiment) -> str:

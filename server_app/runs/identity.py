@@ -15,21 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server_app.config.differences import UNDECIDING_SETTINGS
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
 from task.registry import PLUS
 
-# Where a run is stored, how it is shown, and on which engine and how many workers it runs.
-UNDECIDING_SETTINGS = (
-    "output_dir",
-    "run_id",
-    "resume",
-    "published",
-    "watch",
-    "engine",
-    "federation",
-)
 # Packages and modules that every run uses and that can change its result.
 # A test follows the imports of a run and fails if one is neither here nor declared harmless.
 SHARED = (

@@ -16,8 +16,8 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.weights import Weights, as_bytes
 from server_app.config.experiment import Experiment
 from server_app.runs.checkpoint import forget_checkpoints
-from server_app.runs.directory import hold
 from server_app.runs.identity import code_of, data_version
+from server_app.runs.lock import hold
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,

@@ -8,8 +8,8 @@ from filelock import FileLock, Timeout
 
 from server_app.runs.checkpoint import DIRECTORY as CHECKPOINTS
 from server_app.runs.checkpoint import checkpoints
-from server_app.runs.directory import is_held
 from server_app.runs.identity import data_version, identity_of, recorded_code
+from server_app.runs.lock import is_held
 from server_app.runs.records.csv_files import read_rows, rows_as_csv
 from server_app.runs.records.record import RUN_JSON, read_record
 from server_app.sweep.cells import Cell

@@ -8,7 +8,8 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.runs.checkpoint import checkpoints
-from server_app.runs.directory import hold, plan_run_directory
+from server_app.runs.directory import plan_run_directory
+from server_app.runs.lock import hold
 from server_app.runs.records.record import read_record
 from server_app.sweep.cells import cells_of
 from server_app.sweep.ledger import ExistingRuns

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.directory import hold, is_held
+from server_app.runs.lock import hold, is_held
 from server_app.runs.records.record import (
     close_record,
     mark_interrupted,

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from server_app.config.choices import choices
-from server_app.config.keys import every_key, keys_meant_by
-from server_app.config.suggestions import same
+from server_app.config.vocabulary.keys import every_key, keys_meant_by
+from server_app.config.vocabulary.suggestions import same
 from task.errors import ConfigError
 
 EQUALS = "="

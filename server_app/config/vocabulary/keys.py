@@ -135,6 +135,14 @@ def general_settings() -> dict[str, Any]:
 
 
 @cache
+def default_choices() -> dict[str, str]:
+    """Return the choice of each group in ``conf/config.yaml``; groups without one are left out."""
+    entries = OmegaConf.load(CONF / "config.yaml").defaults
+    chosen = [dict(entry) for entry in entries if not isinstance(entry, str)]
+    return {str(group): name for entry in chosen for group, name in entry.items() if name}
+
+
+@cache
 def settings_in_conf(group: str, name: str) -> dict[str, Any]:
     """Return the settings in a file of ``conf/`` by dotted key; references stay as they are."""
     values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"), resolve=False)

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from server_app.config.choices import choices
-from server_app.config.keys import (
+from server_app.config.override_text import flat
+from server_app.config.vocabulary.keys import (
     choices_with,
     every_key,
     keys_like,
@@ -12,7 +13,6 @@ from server_app.config.keys import (
     nearest,
     plain,
 )
-from server_app.config.override_text import flat
 from task.errors import ConfigError
 from task.registry import PLUS
 

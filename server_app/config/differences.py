@@ -1,0 +1,68 @@
+"""The settings in which experiments differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from server_app.config.override_text import flat
+
+# Where a run is stored, how it is shown, and on which engine and how many workers it runs.
+UNDECIDING_SETTINGS = (
+    "output_dir",
+    "run_id",
+    "resume",
+    "published",
+    "watch",
+    "engine",
+    "federation",
+)
+FIRST = ("data.name", "partition.name", "alpha", "rho", "method.name", "model.name", "seed")
+
+
+def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return, for each configuration, the settings that not all of them share, by dotted key.
+
+    If configurations differ in a group's choice, such as the method, only the choice is given, as
+    ``{"method": "fedavg"}``.
+    """
+    every = [deciding(config) for config in configs]
+    keys = dict.fromkeys(key for own in every for key in own)
+    differing = [key for key in keys if len({repr(own.get(key)) for own in every}) > 1]
+    chosen = {key.removesuffix(".name") for key in differing if key.endswith(".name")}
+    return [
+        {
+            key.removesuffix(".name"): own[key]
+            for key in differing
+            if key in own and (key.endswith(".name") or key.partition(".")[0] not in chosen)
+        }
+        for own in every
+    ]
+
+
+def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide a result, by dotted key."""
+    return flat({key: part for key, part in config.items() if key not in UNDECIDING_SETTINGS})
+
+
+def varied_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys that tell settings apart, those that people vary most first.
+
+    A key is left out if the keys before it determine its value, as the data set determines the
+    number of rounds.
+
+    Args:
+        settings: settings by dotted key.
+    """
+    every = dict.fromkeys(key for own in settings for key in own)
+    ordered = [key for key in FIRST if key in every] + [key for key in every if key not in FIRST]
+    groups = [0] * len(settings)
+    kept, found = [], 1
+    for key in ordered:
+        finer: dict[tuple[int, str], int] = {}
+        now = [
+            finer.setdefault((group, repr(own.get(key))), len(finer))
+            for group, own in zip(groups, settings, strict=True)
+        ]
+        if len(finer) > found:
+            kept.append(key)
+            groups, found = now, len(finer)
+    return kept

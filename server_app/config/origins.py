@@ -1,0 +1,78 @@
+"""Where each value of an experiment comes from: a file of ``conf/``, or a typed override."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from server_app.config.choices import CONF, choices
+from server_app.config.composition import chosen_files
+from server_app.config.override_text import flat
+from server_app.config.overrides import read_override
+from server_app.config.vocabulary.keys import general_settings, settings_in_conf, settings_of_choice
+
+TYPED, DEFAULT = "override", "default"
+
+
+class Origin(NamedTuple):
+    """One value of an experiment, and where it comes from."""
+
+    key: str
+    value: Any
+    source: str
+
+
+def origins(words: Sequence[str], config: Mapping[str, Any]) -> Iterator[Origin]:
+    """Yield every value of an experiment with its source.
+
+    Args:
+        words: the overrides.
+        config: the experiment that they compose, as plain values.
+    """
+    typed = {read_override(word).key for word in words}
+    chosen = chosen_files(words)
+    for key, value in flat(config).items():
+        group, _, last = key.partition(".")
+        if key in typed or (last == "name" and group in typed):
+            source = TYPED
+        else:
+            source = source_of(key, chosen)
+        if reference := referred(key, chosen):
+            source = f"{source}: the value of {reference}"
+        yield Origin(key, value, source)
+
+
+def source_of(key: str, chosen: Mapping[str, Sequence[str]]) -> str:
+    """Return the file that sets a value which nobody typed; ``default`` for ``config.yaml``."""
+    group, _, last = key.partition(".")
+    if group in chosen and last != "name":
+        for name in chosen[group]:
+            if key in settings_of_choice(group, name):
+                return place(group, name)
+    setting = group if last == "name" else key
+    for other, names in chosen.items():
+        for name in names:
+            if other != setting and sets(other, name, setting):
+                return place(other, name)
+    return DEFAULT if setting in general_settings() or group in choices() else "conf"
+
+
+def sets(group: str, name: str, key: str) -> bool:
+    """Return whether a file of ``conf/`` sets a general key, or chooses the file of a group."""
+    text = (CONF / group / f"{name}.yaml").read_text()
+    if not text.startswith("# @package _global_"):
+        return False
+    return key in settings_in_conf(group, name) or f"override /{key}:" in text
+
+
+def referred(key: str, chosen: Mapping[str, Sequence[str]]) -> str:
+    """Return the key whose value a setting takes, as ``partition.alpha`` takes that of alpha."""
+    group = key.partition(".")[0]
+    for name in chosen.get(group, ()):
+        value = str(settings_of_choice(group, name).get(key, ""))
+        if value.startswith("${") and value.endswith("}") and ":" not in value:
+            return value[2:-1]
+    return ""
+
+
+def place(group: str, name: str) -> str:
+    """Return a file of ``conf/`` as people name it."""
+    return f"conf/{group}/{name}.yaml"

@@ -1,0 +1,1 @@
+"""Which words can a person type, and what is meant by others?"""

@@ -1,0 +1,61 @@
+"""What ``univarfl train`` would do, without doing it."""
+
+from collections.abc import Iterator
+
+from server_app.config.experiment import Experiment
+from server_app.engines.cluster import (
+    machines,
+    require_allowed_workers,
+    require_reachable_cluster,
+    this_machine,
+)
+from server_app.runs.directory import check_resumable, runs_directory
+from task.errors import ConfigError
+from task.training.device import choose_device
+
+
+def check_machine(experiment: Experiment) -> None:
+    """Refuse an experiment that this machine cannot run.
+
+    Raises:
+        ConfigError, DeviceError: the text says what is missing.
+    """
+    local = experiment.local()
+    if local.partitioner().sites:
+        allowed = "sites are real machines; see 'univarfl deploy --help'"
+        raise ConfigError("partition", "sites", allowed)
+    if experiment.engine == "flower":
+        require_reachable_cluster()
+    if workers := experiment.federation.workers:
+        available = machines() if experiment.engine == "flower" else this_machine()
+        require_allowed_workers(workers, available.cpus)
+    choose_device(local.device)
+
+
+def plan_lines(experiment: Experiment) -> Iterator[str]:
+    """Yield lines that say what would be run; the machine and the data's files are checked.
+
+    The images are not read, so a damaged image and a partition that does not fit are not found.
+
+    Raises:
+        ConfigError, DeviceError: the run would be refused.
+    """
+    check_machine(experiment)
+    source = experiment.source()
+    if not source.needs_download():
+        source.check_files()
+    directory = runs_directory(experiment)
+    if experiment.resume:
+        check_resumable(directory / str(experiment.run_id), experiment)
+    name = experiment.run_id or f"TIME-{experiment.data['name']}-{experiment.method['name']}-..."
+    resumed = "resume" if experiment.resume else "new run"
+    clients = f"{experiment.participants} of {experiment.num_clients} clients in each"
+    yield f"{resumed:<10}{directory / name}"
+    yield f"data      {experiment.data['name']}, divided by {experiment.partition['name']}"
+    yield f"training  {experiment.method['name']}, model {experiment.model['name']}"
+    yield f"rounds    {experiment.rounds}, {clients}, {experiment.local_epochs} local epochs"
+    yield f"strategy  {experiment.strategy['name']}, guard {experiment.guard['name']}"
+    yield f"engine    {experiment.engine} on {choose_device(experiment.device)}"
+    if source.needs_download():
+        yield f"download  to {experiment.data['root']}"
+    yield "nothing was run; 'univarfl config' with the same words shows every setting"

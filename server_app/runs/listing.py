@@ -1,0 +1,106 @@
+"""A table of the runs in a directory, read from ``run.json`` alone, so that it is quick."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from server_app.config.differences import deciding, varied_keys
+from server_app.config.override_text import as_typed
+from server_app.runs.lock import is_held
+from server_app.runs.records.record import INTERRUPTED, RUN_JSON
+from server_app.runs.records.tables import count_rounds
+from task.errors import ConfigError
+
+LONGEST = 60  # characters of a reason
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """What a table shows of a run.
+
+    Attributes:
+        name: the name of its directory.
+        started: when it started, as recorded.
+        status: how it stands.
+        accuracy: the final accuracy, or "".
+        settings: the settings that decide its result, by dotted key.
+    """
+
+    name: str
+    started: str
+    status: str
+    accuracy: str
+    settings: Mapping[str, Any]
+
+
+def listed_runs(directory: Path) -> list[ListedRun]:
+    """Return the runs in a directory, oldest first; damaged records are among them.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not directory.is_dir():
+        raise ConfigError("runs", directory, "is not a directory")
+    runs = [read_listed(path.parent) for path in directory.glob(f"*/{RUN_JSON}")]
+    if not runs:
+        allowed = "holds no runs; name the directory that has the run directories"
+        raise ConfigError("runs", directory, allowed)
+    return sorted(runs, key=lambda run: (run.started, run.name))
+
+
+def read_listed(directory: Path) -> ListedRun:
+    """Return one run; of a damaged record, its name and "damaged record"."""
+    try:
+        record = json.loads((directory / RUN_JSON).read_text())
+        settings = deciding(record["config"])
+        if not {"seed", "method.name"} <= settings.keys():
+            raise KeyError("seed or method")
+        return ListedRun(
+            directory.name, str(record["started"]), status_of(record, directory),
+            accuracy_of(record), settings,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ListedRun(directory.name, "", "damaged record", "", {})
+
+
+def status_of(record: Mapping[str, Any], directory: Path) -> str:
+    """Return how a run stands: completed, running, killed, interrupted or failed."""
+    status = record["status"]
+    if status == "completed":
+        return "completed"
+    rounds = f"{count_rounds(directory)}/{record['config']['rounds']}"
+    if status == "running":
+        return f"{'running' if is_held(directory) else 'killed'} {rounds}"
+    reason = str(record.get("reason") or "")
+    if reason == INTERRUPTED:
+        return f"interrupted {rounds}"
+    text = " ".join(reason.split())
+    return f"failed {rounds}: {text[:LONGEST]}{'...' if len(text) > LONGEST else ''}"
+
+
+def accuracy_of(record: Mapping[str, Any]) -> str:
+    """Return the accuracy of the final model, with its split if that is not the test set."""
+    for split, note in (("test", ""), ("validation", " (validation)")):
+        accuracy = record.get("results", {}).get(split, {}).get("accuracy")
+        if isinstance(accuracy, float):
+            return f"{accuracy:.3f}{note}"
+    return ""
+
+
+def table_of(runs: Sequence[ListedRun]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows: run, status, the settings that differ, accuracy."""
+    usable = [run.settings for run in runs if run.settings]
+    keys = varied_keys(usable)
+    headings = ["run", "status", *(key.removesuffix(".name") for key in keys), "accuracy"]
+    rows = [
+        [run.name, run.status, *(shown(run.settings, key) for key in keys), run.accuracy]
+        for run in runs
+    ]
+    return headings, rows
+
+
+def shown(settings: Mapping[str, Any], key: str) -> str:
+    """Return a setting's value as text; empty if a run has no such setting."""
+    return as_typed(settings[key]) if key in settings else ""

@@ -1,0 +1,192 @@
+"""Commands that only look: versions, choices, configurations, runs; and the shell's completion."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server_app.cli.main import application
+from server_app.config.choices import choices
+from server_app.config.vocabulary.listing import kinds
+from server_app.runs.lock import hold
+from tests.server_app.cli.test_cli import run
+from tests.server_app.runs.recorded import record
+
+SMALL = ["engine=inprocess", "num_clients=4"]
+
+
+def lines_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> list[str]:
+    assert run(monkeypatch, *words) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_version_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = lines_of(monkeypatch, capsys, "--version")
+    assert line.split()[0] == "univarfl"
+    assert line.split()[1][0].isdigit()
+
+
+@pytest.mark.parametrize("words", [(), ("sweep",)])
+def test_without_words_the_help_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert lines_of(monkeypatch, capsys, *words)[0].startswith("Usage: univarfl")
+
+
+def test_the_help_groups_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = lines_of(monkeypatch, capsys, "--help")
+    headings = [line for line in shown if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options:", "Train:", "Sweep:", "Look:", "Use:", "Deploy:"]
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_everything_that_can_be_listed_has_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    shown = lines_of(monkeypatch, capsys, "list", kind)
+    assert all(len(line.split()) > 1 for line in shown)
+    if kind == "methods":
+        assert [line.split()[0] for line in shown] == choices()["method"]
+
+
+def test_each_value_is_shown_with_its_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["data=digits", "method=moon+fedprox", "alpha=0.1", "model.features=64"]
+    shown = lines_of(monkeypatch, capsys, "config", *words)
+    found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown}
+    assert found["alpha"] == ["0.1", "override"]
+    assert found["model.features"] == ["64", "override"]
+    assert found["data.name"] == ["digits", "override"]
+    assert found["model.name"] == ["cnn", "conf/data/digits.yaml"]
+    assert found["rounds"] == ["12", "conf/data/digits.yaml"]
+    assert found["method.temperature"] == ["0.5", "conf/method/moon.yaml"]
+    assert found["method.proximal_weight"] == ["0.01", "conf/method/fedprox.yaml"]
+    assert found["strategy.name"] == ["fedavg", "default"]
+    assert found["seed"] == ["0", "default"]
+    alpha = ["0.1", "conf/partition/dirichlet.yaml: the value of alpha"]
+    assert found["partition.alpha"] == alpha
+
+
+def test_a_dry_run_says_what_would_be_run_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+    text = "\n".join(lines_of(monkeypatch, capsys, "train", "--dry-run", "rho=0.5", *SMALL))
+    assert "12, 2 of 4 clients in each, 5 local epochs" in text
+    assert str(tmp_path / "runs") in text
+    assert not (tmp_path / "runs").exists()
+    assert run(monkeypatch, "train", "--dry-run", "data=pacs", f"data.root={tmp_path}/no") == 2
+
+
+def test_runs_are_listed_with_status_and_what_differs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for seed in (0, 1):
+        for method, accuracy in (("fedavg", 0.5), ("moon", 0.75)):
+            place = record(tmp_path, f"{method}{seed}", [f"method={method}", f"seed={seed}"],
+                           [0.1, accuracy])  # fmt: skip
+            content = json.loads((place / "run.json").read_text())
+            content |= {"results": {"test": {"accuracy": accuracy}}}
+            changes = {
+                "moon1": {"status": "failed", "reason": "no clients succeeded"},
+                "fedavg1": {"status": "running"},
+            }.get(place.name, {})
+            (place / "run.json").write_text(json.dumps(content | changes))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    shown = lines_of(monkeypatch, capsys, "runs", str(tmp_path))
+    assert shown[0].split() == ["run", "status", "method", "seed", "accuracy"]
+    found = {line.split()[0]: line.split()[1:] for line in shown[2:]}
+    assert found["fedavg0"] == ["completed", "fedavg", "0", "0.500"]
+    assert found["moon1"][:2] == ["failed", "1/1:"]
+    assert found["fedavg1"][:2] == ["killed", "1/1"]
+    assert found["broken"] == ["damaged", "record"]
+    lock = hold(tmp_path / "fedavg1")
+    shown = lines_of(monkeypatch, capsys, "runs", str(tmp_path), "--last", "4")
+    lock.release()
+    assert len(shown) == 6
+    assert any("running 1/1" in line for line in shown)
+
+
+def test_a_directory_without_runs_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run(monkeypatch, "runs", str(tmp_path)) == 2
+    assert run(monkeypatch, "runs", str(tmp_path / "none")) == 2
+
+
+def test_listing_runs_imports_neither_torch_nor_flower(tmp_path: Path) -> None:
+    record(tmp_path, "one", [], [0.1, 0.5])
+    code = (
+        "import sys\n"
+        "from server_app.cli.main import application\n"
+        f"application(['runs', {str(tmp_path)!r}], standalone_mode=False)\n"
+        "assert not {'flwr', 'hydra', 'torch', 'pandas'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_latest_resumes_the_run_that_started_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path))
+    record(tmp_path, "first", [], [0.1, 0.5])
+    path = record(tmp_path, "second", [], [0.1, 0.5]) / "run.json"
+    changes = {"started": "2999", "overrides": [], "status": "completed"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    assert run(monkeypatch, "train", "resume=latest") == 2
+    assert f"resume={tmp_path / 'second'}: that run is completed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["meth"], "method="),
+        (["alph"], "alpha="),
+        (["optim.l"], "optim.lr="),
+        (["method=fedav"], "method=fedavg"),
+        (["method", "=", "fedav"], "fedavg"),  # as bash hands it over
+        (["method", "="], "fedavg"),
+        (["data=digits", "engine=i"], "engine=inprocess"),
+    ],
+)
+def test_the_shell_completes_keys_and_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: list[str],
+    offered: str,
+) -> None:  # fmt: skip
+    words = ["univarfl", "train", *typed]
+    monkeypatch.setenv("_UNIVARFL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    monkeypatch.setattr(sys, "argv", ["univarfl"])
+    with pytest.raises(SystemExit):
+        application(prog_name="univarfl", standalone_mode=False)
+    found = capsys.readouterr().out.split()
+    assert any(word == offered or word.startswith(offered) for word in found)
+
+
+def test_completion_imports_neither_torch_nor_hydra() -> None:
+    environment = {
+        **os.environ, "_UNIVARFL_COMPLETE": "complete_bash", "COMP_WORDS": "univarfl train opt",
+        "COMP_CWORD": "2",
+    }  # fmt: skip
+    code = (
+        "import atexit, os, sys\n"
+        "slow = {'flwr', 'hydra', 'torch', 'pydantic'}\n"
+        "atexit.register(lambda: slow & sys.modules.keys() and os._exit(9))\n"
+        "from server_app.cli.main import application\n"
+        "application(prog_name='univarfl', standalone_mode=False)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True,
+                          capture_output=True, text=True)  # fmt: skip
+    assert "optim.lr=" in done.stdout
