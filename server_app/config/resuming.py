@@ -58,7 +58,8 @@ def resumed_run(name: str) -> Path:
     try:
         return find_run(name)
     except ConfigError as error:
-        raise ConfigError("resume", error.value, error.allowed) from None
+        allowed = "must be the directory of a run, its name, or latest"
+        raise ConfigError("resume", error.value, allowed) from None
 
 
 def _place(directory: Path) -> list[str]:
