@@ -10,8 +10,10 @@ import pytest
 from server_app.analysis.analyse import analyse
 from server_app.runs.records.record import read_record
 from task.fingerprint import code_directories, fingerprint
+from tests import hostile_bundle
 from tests.conftest import Train, rows, sha256
 from tests.machines import Machines, until
+from tests.processes import family_of
 from tests.task.data import making
 
 CLASSES = "data.classes=[dog,cat,fox]"
@@ -124,3 +126,18 @@ def test_a_refused_site_is_told_the_reason_and_nothing_is_trained(tmp_path: Path
         known = "is not one of the experiment's classes, dog, cat, fox"
         assert f"class 'zebra' {known}" in north.read_text()
         assert rows(machines.record(), "clients.csv") == []
+
+        harm, answers, bundle = hostile_bundle.submit(machines, tmp_path)
+        until(answers.exists, "the sites' answers")
+        until(answers.read_text, "the text of the answers")
+        assert "a record is missing" in answers.read_text(), "the site has read it by its own code"
+        assert f"bundle (SHA-256 {bundle}) is not used" in north.read_text()
+        assert not harm.exists()
+        (worker,) = (
+            process
+            for process in family_of(machines.processes["north"].pid)
+            if "--supernode" in process.cmdline() and "supervisor" not in str(process.cmdline())
+        )
+        worker.kill()
+        until(lambda: "the site's worker ended" in north.read_text(), "the next worker")
+        assert machines.processes["north"].poll() is None
