@@ -1,12 +1,14 @@
-"""Measure what the gate adds to the time of a site's request.
+"""Measure what the gate adds to the time of a site's request, and to a round.
 
-    uv run python -m benchmarks.gate [REQUESTS]   (a minute on two cores)
+    uv run python -m benchmarks.gate [REQUESTS]   (two minutes on two cores)
 
 A real SuperLink and a real gate are reached through TLS on this machine, each by a client that
 keeps its connection, as a SuperNode does. The two are asked in turns: for heartbeats, and with
-pieces of a model, which the SuperLink reads and refuses because there is no run.
+pieces of a model, which the SuperLink reads and refuses because there is no run. Then two sites
+train for `ROUNDS` rounds through a gate, with an evaluation after each.
 """
 
+import csv
 import statistics
 import sys
 import tempfile
@@ -24,9 +26,12 @@ from server_app.deploy.coordinator import Coordinator
 from server_app.deploy.keys import make_coordinator, make_site
 from server_app.deploy.places import CoordinatorPlace, SitePlace
 from server_app.flower.programs import free_ports
+from tests.machines import Machines, until
 from tests.server_app.deploy.gate.requests_to import TYPE, pem_of, private_key, signed
+from tests.task.data import making
 
 REQUESTS = 300
+ROUNDS = 5
 INTERVAL = 30  # seconds between a site's heartbeats
 PIECE = 5 * 2**20  # bytes
 OK, NO_RUN = 200, 500
@@ -87,6 +92,36 @@ def processor_seconds() -> float:
     raise SystemExit("there is no gate")
 
 
+def measure_rounds(root: Path) -> None:
+    """Print the processor time of the gate in a round of two sites."""
+    sites = ("a", "b")
+    making.tree(root / "images", [f"{site}/{kind}" for site in sites for kind in ("x", "y")], 12)
+    with Machines(root / "machines", {site: root / "images" / site for site in sites}) as machines:
+        machines.coordinate()
+        for site in sites:
+            machines.join(site)
+        words = ["data=folder", "data.classes=[x,y]", "data.image_size=32", f"rounds={ROUNDS}"]
+        machines.run(*words, "local_epochs=1", "partition=sites", "partition.names=[a,b]")
+        until(lambda: rounds_of(machines) == 1, "the first round")
+        busy, started = processor_seconds(), time.perf_counter()
+        until(lambda: rounds_of(machines) == ROUNDS, "the last round")
+        busy, seconds = processor_seconds() - busy, time.perf_counter() - started
+        each = busy * 1000 / (ROUNDS - 1)
+        print(
+            f"a round of {len(sites)} sites takes {seconds / (ROUNDS - 1):.1f} s; "
+            f"the gate computes for {each:.0f} ms of them"
+        )
+        machines.ended()
+
+
+def rounds_of(machines: Machines) -> int:
+    """Return how many rounds the run has completed."""
+    for table in (machines.federation / "runs").glob("*/rounds.csv"):
+        with table.open(newline="") as file:
+            return max((int(row["round"]) for row in csv.DictReader(file)), default=0)
+    return 0
+
+
 def main() -> None:
     """Start a coordinator with one site's key, and measure."""
     count = int(sys.argv[1]) if sys.argv[1:] else REQUESTS
@@ -101,6 +136,7 @@ def main() -> None:
                 "SuperLink": coordinator.superlink.address, "gate": coordinator.gate.address,
             }  # fmt: skip
             measure(place, site, addresses, count)
+        measure_rounds(Path(root))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from server_app.deploy.gate.requests import LARGEST_REQUEST, RefusedError
 
 SITE_CONCURRENT = 16  # requests; a SuperNode has at most five
 SITE_RATE, SITE_BURST = 200.0, 2000.0  # requests a second, and at once after a pause
-ALL_BYTES = 32 * LARGEST_REQUEST  # of bodies that are held in memory
+SITE_BYTES, ALL_BYTES = 4 * LARGEST_REQUEST, 32 * LARGEST_REQUEST  # of bodies in memory
 
 # A body may take this long and a second more for each `SLOWEST` bytes, and so may an answer.
 GRACE_SECONDS, SLOWEST = 20.0, 32 * 2**10
@@ -25,7 +25,7 @@ class Limits:
 
     def __init__(self) -> None:
         self._in_progress: Counter[str] = Counter()
-        self._bytes = 0
+        self._bytes: Counter[str] = Counter()
         self._left: dict[str, tuple[float, float]] = {}
 
     def count(self, site: str) -> None:
@@ -50,12 +50,14 @@ class Limits:
         """
         if self._in_progress[site] >= SITE_CONCURRENT:
             raise RefusedError(503, f"more than {SITE_CONCURRENT} requests at a time")
-        if self._bytes + length > ALL_BYTES:
+        if self._bytes[site] + length > SITE_BYTES:
+            raise RefusedError(503, f"more than {SITE_BYTES} bytes at a time")
+        if self._bytes.total() + length > ALL_BYTES:
             raise RefusedError(503, "the gate has no memory left for this body")
         self._in_progress[site] += 1
-        self._bytes += length
+        self._bytes[site] += length
         try:
             yield
         finally:
             self._in_progress[site] -= 1
-            self._bytes -= length
+            self._bytes[site] -= length
