@@ -168,6 +168,8 @@ class NodeManager:
             try:
                 reply = collect(self._grid, message_id, limits, REPLY_SECONDS)
             except ProtocolError as error:
+                if not self._sites:
+                    raise RegistrationError(f"a worker's reply cannot be read: {error}") from None
                 self._refuse(question.identity, f"refused: its reply cannot be read: {error}")
             else:
                 if reply is None:

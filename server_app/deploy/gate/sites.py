@@ -1,7 +1,8 @@
 """The sites whose keys are in ``sites/``, read again within a second when a file changes."""
 
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 READ_AGAIN_SECONDS = 1.0
 REVOKED = "revoked"  # a folder of sites/ with the keys that were taken out
+HASH = re.compile(r"\.[0-9a-f]{12}$")  # in their files' names, which would be equal otherwise
 LONGEST_FILE = 4096  # bytes
 
 
@@ -66,7 +68,10 @@ class Sites:
         if seen != self._seen:
             self._seen = seen
             self._keys = keys_in(self._directory)
-            self._revoked = keys_in(self._directory / REVOKED)
+            revoked = keys_in(self._directory / REVOKED)
+            self._revoked = {
+                pem: replace(key, site=HASH.sub("", key.site)) for pem, key in revoked.items()
+            }
 
 
 def files_in(directory: Path) -> list[tuple[Path, int, int]]:
