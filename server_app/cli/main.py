@@ -16,9 +16,11 @@ import typer
 
 from server_app.cli.analyse import ANALYSE_HELP, analyse
 from server_app.cli.commands import Commands, answer_to_option
+from server_app.cli.compare import COMPARE_HELP, compare
 from server_app.cli.config import CONFIG_HELP, config
 from server_app.cli.data import DATA_HELP, data
 from server_app.cli.deploy import deploy
+from server_app.cli.doctor import DOCTOR_HELP, doctor
 from server_app.cli.export import EXPORT_HELP, export
 from server_app.cli.list_choices import LIST_HELP, list_choices
 from server_app.cli.papers import PAPERS_HELP, papers
@@ -71,12 +73,14 @@ application.command(help=CONFIG_HELP, rich_help_panel="Train")(config)
 application.command(help=sweep_help(), rich_help_panel="Sweep", no_args_is_help=True)(sweep)
 application.command("list", help=LIST_HELP, rich_help_panel="Look")(list_choices)
 application.command(help=RUNS_HELP, rich_help_panel="Look")(runs)
+application.command(help=COMPARE_HELP, rich_help_panel="Look")(compare)
 application.command(help=REPORT_HELP, rich_help_panel="Look")(report)
 application.command(help=ANALYSE_HELP, rich_help_panel="Look")(analyse)
 application.command(help=PAPERS_HELP, rich_help_panel="Sweep")(papers)
 application.command(help=DATA_HELP, rich_help_panel="Look")(data)
 application.command(help=PREDICT_HELP, rich_help_panel="Use")(predict)
 application.command(help=EXPORT_HELP, rich_help_panel="Use")(export)
+application.command(help=DOCTOR_HELP, rich_help_panel="Look")(doctor)
 application.add_typer(deploy, name="deploy", rich_help_panel="Deploy")
 
 

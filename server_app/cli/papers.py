@@ -9,11 +9,14 @@ PAPERS_HELP = """List the tables of the papers: the published numbers, and the c
 \b
   univarfl papers
   univarfl papers univarfl_table1 feduv_table2
+  univarfl papers univarfl_table1 --hours
 \b
-A line for each number: its sweep (univarfl sweep sweep=NAME), data set, method and settings, the
-published test accuracy, and an estimate of the cost of one run: the operations of its local
-training, and hours in one process of this machine, from a training step that is timed now. Each
-number needs three runs, one for each seed.
+A line for each number: its sweep (univarfl sweep sweep=NAME), data set, method and settings, and
+the published test accuracy. Each number needs three runs, one for each seed.
+\b
+With --hours, which takes some minutes for all tables: an estimate of the cost of one run, as the
+operations of its local training and as hours in one process of this machine. A training step is
+timed for it.
 """
 
 
@@ -21,8 +24,19 @@ def papers(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[SWEEP]...", show_default=False)
     ] = None,
+    hours: Annotated[
+        bool, typer.Option("--hours", help="Estimate the cost of a run on this machine.")
+    ] = False,
 ) -> None:
     """List the papers' tables."""
-    from server_app.sweep.papers import papers as table_of  # noqa: PLC0415
+    if hours:
+        from server_app.sweep.papers import papers as table_of  # noqa: PLC0415
 
-    print(table_of(names or []).to_markdown(index=False))
+        print(table_of(names or []).to_markdown(index=False))
+        return
+
+    from tabulate import tabulate  # noqa: PLC0415
+
+    from server_app.sweep.paper_tables import HEADINGS, paper_rows  # noqa: PLC0415
+
+    print(tabulate(paper_rows(names or []), HEADINGS, "pipe", disable_numparse=True))

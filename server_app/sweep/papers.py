@@ -18,6 +18,7 @@ from server_app.config.experiment import Experiment
 from server_app.config.published import published_numbers
 from server_app.sweep.cells import cells_of
 from server_app.sweep.combinations import lines_of
+from server_app.sweep.paper_tables import sweep_of
 from task.analysis.cost import training_cost
 from task.models.cnn import Cnn
 from task.training.device import choose_device, prepare_process
@@ -58,7 +59,7 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
         assert run is not None
         config = run.model_dump()
         for table, number in published_numbers(config, run.published):
-            if table.lower().replace(", table ", "_table") != name:
+            if sweep_of(table) != name:
                 continue
             flops = training_flops(run)
             at: dict[str, object] = {"alpha": run.partition.get("alpha")}

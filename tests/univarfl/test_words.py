@@ -51,7 +51,7 @@ def test_nested_settings_reach_the_experiment() -> None:
         ({"alpha": -1}, "alpha=-1"),
         ({"alpha": math.inf}, "alpha=inf"),
         ({"optim": {"lr": object}}, "optim.lr=<class 'object'>: must be a number, text, path"),
-        ({"engine": "ray"}, "engine=ray: must be 'flower' or 'inprocess'"),
+        ({"engine": "ray"}, "engine=ray: write engine=flower"),
         ({"partition": "sites"}, "partition.names="),
         ({"resume": "nowhere"}, "must be the directory of a run"),
     ],

@@ -2,6 +2,8 @@
 
 import pytest
 
+from server_app.config.choices import SWEEPS, names_in
+from server_app.sweep.paper_tables import HEADINGS, paper_rows
 from server_app.sweep.papers import papers
 from task.errors import ConfigError
 
@@ -9,6 +11,8 @@ from task.errors import ConfigError
 def test_a_table_is_listed_with_what_is_expected_and_what_it_costs() -> None:
     table = papers(["univarfl_table2"])
     assert len(table) == 15
+    quick = set(table[list(HEADINGS)].itertuples(index=False, name=None))
+    assert set(paper_rows(["univarfl_table2"])) == quick
     assert set(table["data"]) == {"stl10"}
     rows = {(row["method"], row["with"].split("rho=")[1]): row for row in table.to_dict("records")}
     assert rows["univarfl", "0.1"]["published, %"] == "23.4 ± 3.1"
@@ -16,6 +20,10 @@ def test_a_table_is_listed_with_what_is_expected_and_what_it_costs() -> None:
     assert cost["fedavg", "1.0"] == pytest.approx(2 * cost["fedavg", "0.5"], abs=0.15)
     assert cost["univarfl", "1.0"] == pytest.approx(cost["fedavg", "1.0"], abs=0.15)
     assert cost["moon", "1.0"] == pytest.approx(5 / 3 * cost["fedavg", "1.0"], abs=0.15)
+
+
+def test_every_table_is_in_the_quick_listing() -> None:
+    assert {row[0] for row in paper_rows([])} == set(names_in(SWEEPS))
 
 
 def test_an_unknown_table_is_refused() -> None:

@@ -1,0 +1,140 @@
+"""The comparison of two runs, each with its seeds: settings, accuracy, curves, a paired test."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from scipy import stats
+
+from server_app.config.differences import deciding
+from server_app.config.override_text import as_typed
+from server_app.report.canvas import STYLE, empty_figure
+from server_app.report.pictures import draw_accuracy
+from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
+from server_app.report.summary import LAST, READINGS, readings
+from server_app.runs.records.reader import Run, read_runs
+from server_app.runs.records.trained import completed_run
+from task.files import draft_of
+
+SEED = "seed"
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, each with the completed runs beside it that differ in the seed alone.
+
+    Attributes:
+        first: the runs of the first, one for each seed; the run that was named counts for its own.
+        second: those of the second.
+    """
+
+    first: Sequence[Run]
+    second: Sequence[Run]
+
+    @cached_property
+    def names(self) -> tuple[str, str]:
+        """What to call the two in a picture: the settings that differ, else the directories."""
+        rows = self.settings()
+        if not rows or len(rows) > 3:
+            return self.first[0].directory.name, self.second[0].directory.name
+        one, other = (
+            ", ".join(f"{row[0].removesuffix('.name')} {row[place]}" for row in rows)
+            for place in (1, 2)
+        )
+        return one, other
+
+    def settings(self) -> list[tuple[str, str, str]]:
+        """Return the settings that differ, with both values; "-" where there is no such setting."""
+        one, other = (settings_of(runs[0]) for runs in (self.first, self.second))
+        return [
+            (key, shown(one, key), shown(other, key))
+            for key in dict.fromkeys([*one, *other])
+            if one.get(key, ...) != other.get(key, ...)
+        ]
+
+    def accuracies(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each reading of accuracy in %, as mean and standard deviation over the seeds."""
+        one, other = (frame_of(runs) for runs in (self.first, self.second))
+        for reading in READINGS:
+            yield reading, mean_and_sd(100 * one[reading]), mean_and_sd(100 * other[reading])
+
+    def paired_test(self) -> str:
+        """Return the difference over the seeds that both have, with interval and p-value."""
+        one, other = (frame_of(runs)[LAST] for runs in (self.first, self.second))
+        pairs = (100 * (other - one)).dropna()
+        if not len(pairs):
+            return "the two have no seed in common, so no paired difference can be computed"
+        seeds = f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}"
+        mean = f"second - first, {LAST}: {pairs.mean():+.1f} points over {seeds}"
+        if len(pairs) == 1:
+            return f"{mean}; a paired test needs runs of two seeds or more"
+        if all_equal(pairs):
+            return f"{mean}, the same for each seed"
+        p = float(stats.ttest_1samp(pairs, 0.0).pvalue)
+        certain = "significant" if p < 1 - CONFIDENCE else "not significant"
+        return f"{mean}, {CONFIDENCE:.0%} {interval(pairs)}; paired t-test p = {p:.3f}, {certain}"
+
+    def draw(self, path: Path) -> None:
+        """Draw accuracy over the rounds: mean over seeds, with one standard deviation.
+
+        Raises:
+            OSError: the picture cannot be written.
+        """
+        one, other = self.names
+        if one == other:
+            other = f"{other} (second)"
+        with mpl.rc_context(STYLE):
+            figure, axes = empty_figure()
+            draw_accuracy(axes, {one: list(self.first), other: list(self.second)}, [one, other])
+            with draft_of(path) as draft:
+                figure.savefig(draft, dpi=160, format="png")
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Return the comparison of two runs.
+
+    Raises:
+        ConfigError: one is no completed run.
+    """
+    return Comparison(with_other_seeds(first), with_other_seeds(second))
+
+
+def with_other_seeds(directory: Path) -> list[Run]:
+    """Return a run and the completed runs beside it that differ in the seed alone.
+
+    Of several runs of a seed the latest counts, but the named run counts for its own.
+    """
+    named = completed_run(directory)
+    own = without_seed(named)
+    by_seed = {
+        run.config[SEED]: run
+        for run in read_runs(directory.parent).runs
+        if without_seed(run) == own and run.data_version == named.data_version
+    }
+    by_seed.pop(named.config[SEED], None)
+    return [named, *by_seed.values()]
+
+
+def settings_of(run: Run) -> Settings:
+    """Return the settings that decide a run's result, by dotted key."""
+    return deciding(run.config)
+
+
+def without_seed(run: Run) -> Settings:
+    """Return the settings that decide a run's result, but not the seed."""
+    return {key: value for key, value in settings_of(run).items() if key != SEED}
+
+
+def shown(settings: Mapping[str, Any], key: str) -> str:
+    """Return a setting's value as text, "-" if there is no such setting."""
+    return as_typed(settings[key]) if key in settings else "-"
+
+
+def frame_of(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return the accuracies of runs by seed."""
+    return pd.DataFrame([readings(run) for run in runs], [run.config[SEED] for run in runs])
