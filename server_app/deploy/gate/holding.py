@@ -15,6 +15,8 @@ HELD_SECONDS = 25.0  # a SuperNode waits 30 s
 EXPIRY_SECONDS = 2.0  # the last question is asked this long before its timestamp expires
 LOOK_SECONDS = 0.05  # how often the database's version is read
 ASK_SECONDS = 1.0  # how often the SuperLink is asked although nothing has changed
+# How soon it is asked again while changes follow one another, as when a site sends its model.
+FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.1, 0.5, 1.5
 
 # A site that has received a message asks for one of these next.
 RECEIVED = frozenset({"get-run", "get-fab", "pull-object", "confirm-message-received"})
@@ -54,6 +56,7 @@ class Messages:
             ClientGoneError: the client has gone; nothing was asked for it since.
         """
         end = min(time.monotonic() + HELD_SECONDS, caller.expires - EXPIRY_SECONDS)
+        pause = FIRST_PAUSE
         while not gone.done():
             if (kept := self._kept(caller)) is not None:
                 return kept
@@ -64,9 +67,13 @@ class Messages:
             if answer.body:
                 self._handed_out[caller.key.pem] = answer, time.monotonic() + KEPT_SECONDS
                 continue
-            if time.monotonic() >= end:
+            asked = time.monotonic()
+            if asked >= end:
                 return answer
-            await self._until_worth_asking(version, min(end, time.monotonic() + ASK_SECONDS), gone)
+            latest = min(end, asked + ASK_SECONDS)
+            await self._until_worth_asking(version, asked + pause, latest, gone)
+            was_quiet = time.monotonic() >= asked + ASK_SECONDS
+            pause = FIRST_PAUSE if was_quiet else min(pause * GROWTH, LONGEST_PAUSE)
         raise ClientGoneError
 
     def heard(self, caller: Caller, route: str) -> None:
@@ -83,11 +90,12 @@ class Messages:
         return answer
 
     async def _until_worth_asking(
-        self, version: int | None, end: float, gone: "asyncio.Task[None]"
+        self, version: int | None, earliest: float, latest: float, gone: "asyncio.Task[None]"
     ) -> None:
-        """Wait until the database changes, a time comes, or the client has gone."""
+        """Wait until the database has changed, between two times, or until the client has gone."""
         while True:
             await asyncio.wait([gone], timeout=LOOK_SECONDS)
-            changed = self._changes.version() != version
-            if changed or gone.done() or time.monotonic() >= end:
+            now = time.monotonic()
+            changed = now >= earliest and self._changes.version() != version
+            if changed or gone.done() or now >= latest:
                 return
