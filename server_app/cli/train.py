@@ -35,6 +35,9 @@ Other keys: alpha rho seed rounds num_clients local_epochs batch_size optim.lr .
 The record goes to output_dir, else $UNIVARFL_RUNS, else ./runs, one directory for each run:
 run.json, rounds.csv, clients.csv, model.safetensors, curves.png, run.log.
 \b
+On a terminal, bars show the clients of the round, images a second, and the time left for round and
+run; elsewhere there is a line for each round. With engine=flower the bar moves once a round.
+\b
 Exit codes: 0 completed, 1 the run failed, 2 bad input (nothing was run), 130 interrupted.
 """
 
@@ -62,5 +65,7 @@ def train(
         return
 
     from server_app.engines.train import train_experiment  # noqa: PLC0415
+    from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415
 
-    train_experiment(experiment, words)
+    with progress_on_terminal(experiment):
+        train_experiment(experiment, words)

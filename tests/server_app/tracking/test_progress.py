@@ -1,0 +1,42 @@
+"""The bars of a run, as a terminal shows them."""
+
+import io
+import logging
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from server_app.config.composition import compose_experiment
+from server_app.engines.train import train_experiment
+from server_app.tracking.progress import clients, progress_on
+from tests.conftest import SMALL, faulty
+
+
+@pytest.mark.usefixtures("parts")
+def test_the_bars_count_clients_and_rounds_in_this_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+    words = [*SMALL, *faulty([3], [1], "raise")]
+    experiment = compose_experiment(words)
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    states = []
+    with progress_on(experiment, console) as progress:
+        move = progress.client_trained
+
+        def noted(server_round: int, images: int, seconds: float) -> None:
+            move(server_round, images, seconds)
+            states.append([task.fields["state"] for task in progress.bars.tasks])
+
+        monkeypatch.setattr(progress, "client_trained", noted)
+        train_experiment(experiment, words)
+        ended = [(task.completed, task.total) for task in progress.bars.tasks]
+    assert ended == [(8, 8), (4, 4)]
+    assert [state[0] for state in states] == ["round 0/2"] * 4 + ["round 1/2"] * 4
+    counts = [state[1].split(",")[0] for state in states]
+    assert counts == 2 * [f"clients {done}/4" for done in (1, 2, 3, 4)]
+    assert all(state[1].endswith("images/s") for state in states[1:])
+    assert "round 2/2  test 0." in screen.getvalue()
+    assert not [handler for handler in clients.handlers if handler.level == logging.NOTSET]
