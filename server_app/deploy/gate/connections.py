@@ -61,6 +61,9 @@ class Connection(H11Protocol):
         """Refuse what is not HTTP/1.1."""
         host, port = self.client or ("-", 0)
         refusals.warning("%s:%s site=- - - 400: not a request in HTTP/1.1", host, port)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # the application's own answer is dropped
+            self.cycle.message_event.set()
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:  # an answer is under way

@@ -128,3 +128,4 @@ def test_no_route_but_the_fleets_is_reached_in_any_way(machines: Machines) -> No
     ):
         assert any(reason in line for line in lines), reason
     assert at_superlink(machines) == reached
+    assert not any("Traceback" in line for line in lines)

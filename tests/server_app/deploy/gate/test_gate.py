@@ -72,6 +72,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     try:
         wait_for_gate(scene.client, process)
         yield scene
+        assert "Traceback" not in scene.place.gate_log.read_text()
     finally:
         end([process])
 
@@ -176,6 +177,16 @@ def test_a_head_that_is_too_long_ends_the_connection(scene: Scene, upstream: Ups
     assert set(scene.client.send_bytes(head(PUSH, scene.north(x="y" * 70_000)))) <= {400}
     assert refusals(scene.place)[before].endswith("400: not a request in HTTP/1.1")
     assert upstream.received == []
+
+
+def test_a_body_that_is_no_http_ends_the_connection(scene: Scene, upstream: Upstream) -> None:
+    chunked = head(PUSH, scene.north(**{"transfer-encoding": "chunked"}), last=False)
+    assert set(scene.client.send_bytes(chunked + b"no length\r\n")) <= {400, 411}
+    good = head(PUSH, {**scene.north(), "content-length": "4"}, last=False) + b"four"
+    assert set(scene.client.send_bytes(good + b"no head\r\n\r\n")) <= {200, 400}
+    upstream.delay = 0.5
+    good = head(PUSH, {**scene.north(), "content-length": "4"}, last=False) + b"four"
+    assert set(scene.client.send_bytes(good + b"no head\r\n\r\n")) <= {200, 400}
 
 
 def test_pipelined_requests_are_judged_one_by_one(scene: Scene, upstream: Upstream) -> None:
