@@ -1,4 +1,4 @@
-"""Write the tables and pictures of RESULTS.md that are made from runs.
+"""Write the tables and pictures of ``docs/results/`` that are made from runs.
 
     uv run python -m benchmarks.results                  (from the saved records, in seconds)
     uv run python -m benchmarks.results write NAME...    (the same for some studies)
@@ -6,9 +6,9 @@
 
 ``univarfl sweep`` writes a study's runs to runs/results/NAME, so an interrupted study continues
 where it stopped. Their records, without models, are saved in benchmarks/records/NAME.tar.xz. The
-study's tables are in RESULTS.md between ``<!-- NAME -->`` and ``<!-- end -->``, its pictures in
-benchmarks/pictures. Environment variables name the directories of data sets that are not in this
-project (PACS=DIRECTORY).
+study's tables are on a page of docs/results between ``<!-- NAME -->`` and ``<!-- end -->``, its
+pictures in docs/results/pictures. Environment variables name the directories of data sets that are
+not in this project (PACS=DIRECTORY).
 """
 
 import io
@@ -38,8 +38,9 @@ from server_app.runs.records.reader import Run, read_runs
 from tests.processes import UNIVARFL
 
 HERE = Path(__file__).parent
-RUNS, RECORDS, PICTURES = Path("runs", "results"), HERE / "records", HERE / "pictures"
-PAGE, END = Path("RESULTS.md"), "<!-- end -->"
+RUNS, RECORDS = Path("runs", "results"), HERE / "records"
+PAGES = HERE.parent / "docs" / "results"
+PICTURES, END = PAGES / "pictures", "<!-- end -->"
 TEXTS = ("run.json", "rounds.csv", "classes.csv")
 LEAN = "watch.tensorboard=false"
 
@@ -105,10 +106,9 @@ def saved(*names: str) -> Iterator[list[Run]]:
 
 
 def write(name: str) -> None:
-    """Replace a study's tables in RESULTS.md."""
-    before, mark, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
-    if not mark:
-        raise SystemExit(f"{PAGE} has no <!-- {name} -->")
+    """Replace a study's tables on its page."""
+    page = page_of(name)
+    before, mark, rest = page.read_text().partition(f"<!-- {name} -->\n")
     _, _, after = rest.partition(END)
     with saved(name) as runs:
         summary = Summary(runs)
@@ -123,7 +123,15 @@ def write(name: str) -> None:
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
     command = f"`python -m benchmarks.results run {name}`"
     source = f"{len(summary.runs)} runs of code {codes} ({command})."
-    PAGE.write_text(f"{before}{mark}\n{text}\n\n{source}\n\n{END}{after}")
+    page.write_text(f"{before}{mark}\n{text}\n\n{source}\n\n{END}{after}")
+
+
+def page_of(name: str) -> Path:
+    """Return the page that has the place of a study's tables."""
+    for page in sorted(PAGES.glob("*.md")):
+        if f"<!-- {name} -->\n" in page.read_text():
+            return page
+    raise SystemExit(f"no page in {PAGES} has <!-- {name} -->")
 
 
 def draw(name: str, summary: Summary, analyses: Analyses) -> None:

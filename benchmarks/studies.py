@@ -1,4 +1,4 @@
-"""The studies of RESULTS.md: their sweeps, and the tables made from them."""
+"""The studies of ``docs/results/``: their sweeps, and the tables made from them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

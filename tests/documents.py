@@ -44,6 +44,13 @@ def blocks(text: str, *languages: str) -> list[str]:
             if language in languages]  # fmt: skip
 
 
+def example(about: str) -> str:
+    """Return the code block, of any page, whose first line is the comment ``# about``."""
+    found = [block for text in written().values() for block in blocks(text, "python", "yaml")]
+    (text,) = [block for block in found if block.startswith(f"# {about}\n")]
+    return text
+
+
 def without_blocks(text: str) -> str:
     """Return a page without its code blocks."""
     return FENCE.sub("", text)

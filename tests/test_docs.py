@@ -23,19 +23,19 @@ from tests.documents import (
 )
 
 LONGEST = 205  # lines that a person reads in one sitting
-OLD = {"README.md", "RESULTS.md"}  # longer until their sections have moved to docs/
+LONGER = {"README.md"}  # until its last part, about deployment, has moved to docs/
 LISTS = {"CHANGELOG.md"}
 OTHER_PROGRAMS = (
-    "export", "flwr", "git", "mkdocs", "pip install uv", "pytest", "ray start", "source",
-    "tensorboard", "uv sync",
+    "cp", "export", "flwr", "git", "mkdocs", "mypy", "pip install uv", "pytest", "ray start",
+    "source", "tensorboard", "uv sync", "uvx pre-commit install",
 )  # fmt: skip
 SHOWN = [each for page, text in written().items() for each in commands(page, text)]
 PRODUCT = [each for each in SHOWN if each.words[0] == "univarfl"]
 EXPERIMENTS = ("train", "data", "deploy run")
-NEW_METHODS = ("logit_decay", "half_step")  # examples of components that a reader adds
+NEW_PARTS = ("logit_decay", "half_step", "arrays")  # examples of components that a reader adds
 
 
-@pytest.mark.parametrize("page", sorted(every_page().keys() - OLD - LISTS))
+@pytest.mark.parametrize("page", sorted(every_page().keys() - LONGER - LISTS))
 def test_no_page_is_too_long_for_one_sitting(page: str) -> None:
     assert len(every_page()[page].splitlines()) <= LONGEST
 
@@ -93,12 +93,26 @@ def parsed(shown: Command) -> tuple[str, dict[str, object]]:
     return name, command.make_context(name, words).params
 
 
-@pytest.mark.parametrize("shown", PRODUCT, ids=lambda each: f"{each.page}: {each.line}")
-def test_a_shown_command_is_understood(shown: Command) -> None:
+def quick(shown: Command) -> bool:
+    """Return whether the quick selection has the test of a command; composing settings is slow."""
+    return shown.page == "README.md" or shown.page.startswith("docs/tutorials/")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [pytest.param(each, marks=() if quick(each) else pytest.mark.slow) for each in PRODUCT],
+    ids=lambda each: f"{each.page}: {each.line}",
+)
+def test_a_shown_command_is_understood(
+    shown: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its options exist, and its settings make an experiment."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "RUN").mkdir(parents=True)
+    (tmp_path / "runs" / "RUN" / "run.json").write_text("{}")
     name, parameters = parsed(shown)
     words = [str(word) for word in parameters.get("overrides") or ()]  # type: ignore[attr-defined]
-    if any(word.startswith("resume=") or new in word for word in words for new in NEW_METHODS):
+    if any(word.startswith("resume=") or new in word for word in words for new in NEW_PARTS):
         return
     if name in EXPERIMENTS:
         compose_experiment(words)

@@ -17,9 +17,9 @@ from server_app.engines.superlink import SuperLink
 from server_app.runs.records.record import read_record
 from tests.chaos.through_ray import suffered
 from tests.conftest import SMALL, Train, rows, sha256
+from tests.documents import example
 from tests.processes import family_of, names
 from tests.server_app.engines.test_grid import EXPECTED, PROBE
-from tests.test_readme import block
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]
@@ -122,8 +122,8 @@ def test_client_state_follows_the_clients_between_rays_workers(
 @pytest.mark.slow
 @pytest.mark.usefixtures("all_digits")
 def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path) -> None:
-    """The README's app with Flower's FedAvg trains as well as ours, though not to the same bits."""
-    (tmp_path / "my_app.py").write_text(block("my_app.py"))
+    """The documented app with Flower's FedAvg trains as well as ours, to other bits."""
+    (tmp_path / "my_app.py").write_text(example("my_app.py"))
     (tmp_path / "pyproject.toml").write_text(MY_APP)
     with SuperLink() as superlink:  # its own, because it keeps the image cache of its start
         superlink.wait_until_ready()

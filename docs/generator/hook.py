@@ -1,11 +1,16 @@
 """The hook of MkDocs that adds the generated pages to the site and to its navigation."""
 
+import re
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from docs.generator.pages import pages
+
+SPREAD = re.compile(r"(?<=\d) ± (?=\d)")
+INTERVAL = re.compile(r"(?<=\d) to (?=[+-]?[\d.]+\))")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -31,3 +36,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, text in pages().items():
         files.append(File.generated(config, place, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Keep a value and its spread, and the ends of an interval, in one line of a narrow table."""
+    if not page.file.src_uri.startswith("results/"):
+        return markdown
+    return INTERVAL.sub("&nbsp;to&nbsp;", SPREAD.sub("&nbsp;±&nbsp;", markdown))

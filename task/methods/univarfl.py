@@ -19,7 +19,7 @@ Our choices where the paper leaves something open:
 * epsilon is 1e-3 behind batch norm. There the features of a new projector spread out by
   themselves, and any value up to 1 trains alike. Without batch norm (``model.norm=group``) the
   features start nearly parallel, and the gradient of the energy, of the order of eps^-1.5, makes
-  training diverge; epsilon is then 0.3. RESULTS.md, section "Defaults", has the measurements.
+  training diverge; epsilon is then 0.3. ``docs/results/defaults.md`` has the measurements.
 """
 
 import warnings

@@ -1,1 +1,0 @@
-"""Replies and requests as a hostile site or coordinator would send them."""

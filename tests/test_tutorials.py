@@ -1,0 +1,67 @@
+"""The tutorials, command by command, as a reader types them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import only_run
+from tests.documents import ROOT, commands, example, written
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+LEAST = ("rounds=1", "local_epochs=1")  # added to training, so that the test is short
+INSTALLS = ("pip install", "uv sync", "source")
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory in which a reader types, with the environment activated."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # what a server prints is waited for
+    monkeypatch.delenv("UNIVARFL_RUNS", raising=False)
+    (tmp_path / "make_scans.py").write_text(example("make_scans.py"))
+    return tmp_path
+
+
+def lines(page: str) -> list[str]:
+    """Return the commands of a tutorial, without those that install."""
+    text = written()[f"docs/tutorials/{page}.md"]
+    found = [each.line for each in commands(page, text)]
+    return [line for line in found if not line.startswith(INSTALLS)]
+
+
+def typed(line: str) -> str:
+    """Run a command until it ends; return what it printed."""
+    done = subprocess.run(
+        line, shell=True, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def shortened(line: str) -> str:
+    """Return a command that trains less: one round in one process, two runs of a sweep."""
+    if " sweep " in line:
+        line = re.sub(r"'?seed=\S+", "seed=0", line)
+    trains = line.startswith(("univarfl train", "univarfl sweep"))
+    kept = re.sub(r" (rounds|local_epochs|engine)=\S+", "", line)
+    return " ".join([kept, *LEAST, "engine=inprocess"]) if trains else line
+
+
+@pytest.mark.slow
+def test_the_tutorials_of_one_machine_work(reader: Path) -> None:
+    for line in lines("first-run")[:1] + lines("compare-two-methods")[:3]:
+        typed(shortened(line))
+    assert (reader / "runs/compare/report/index.html").exists()
+    shutil.rmtree(reader / "runs")
+    for line in lines("your-own-images"):
+        place = f"runs/{only_run(reader).name}" if "runs/RUN" in line else ""
+        typed(shortened(line).replace("runs/RUN", place))
+    assert len((reader / "predictions.csv").read_text().splitlines()) == 1 + len(
+        list((reader / "scans/zero").iterdir())
+    )
