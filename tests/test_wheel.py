@@ -126,6 +126,31 @@ def test_it_runs_from_an_empty_directory_beside_another_application(
     assert shown.split() == ["other"] * 3
 
 
+FORKED = """\
+import univarfl.application
+from client_app.resident.forks import ForkServer
+server = ForkServer()
+print(server.fork(lambda: None).end(patience=60))
+server.stop()
+"""
+
+
+@pytest.mark.slow
+def test_a_sites_worker_runs_from_the_wheel(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    shown = [
+        subprocess.run(
+            [environment / "bin" / "python", "-P", *words],
+            cwd=tmp_path, capture_output=True, text=True, check=True,
+        ).stdout
+        for words in (("-m", "univarfl.site_worker", "--help"), ("-c", FORKED))
+    ]  # fmt: skip
+    assert "--secret-file" in shown[0]
+    assert shown[1].split("\n")[-2] == "it ended with code 0"
+
+
 def test_the_module_is_the_command_and_the_package_has_the_version() -> None:
     assert shutil.which("univarfl")
     code = "import univarfl; print(univarfl.__version__)"
