@@ -9,11 +9,9 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
-import importlib
 import json
 import logging
 import os
-import pkgutil
 import signal
 import socket
 import sys
@@ -23,7 +21,6 @@ from typing import NoReturn
 
 import torch
 
-import task
 from client_app.node import site_of
 from client_app.resident import frames
 from client_app.resident.answering import answer
@@ -49,11 +46,9 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """Load the code that messages need, and hash it before its files can change."""
+    """Hash the code before its files can change; what messages need is imported above."""
     torch.set_num_threads(1)
     fingerprint()
-    for module in pkgutil.walk_packages(task.__path__, "task."):
-        importlib.import_module(module.name)
     settle()
 
 

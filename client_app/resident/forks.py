@@ -1,6 +1,7 @@
 """The worker's side of the fork server."""
 
 import contextlib
+import hashlib
 import logging
 import os
 import select
@@ -104,11 +105,12 @@ class ForkServer:
         Args:
             wish: the experiment and the node's settings as JSON; empty for nothing.
         """
-        if not wish or wish == self._loaded or wish in self._not_loadable:
+        key = hashlib.sha256(wish).digest()
+        if not wish or key == self._loaded or key in self._not_loadable:
             return
         with contextlib.suppress(OSError):  # `watch` notices its end
             self._control.sendall(frames.pack(frames.PRELOAD, wish))
-        self._loaded, self._ready = wish, False
+        self._loaded, self._ready = key, False
         self._busy_until = time.monotonic() + LOAD_SECONDS
 
     def fork(self, wait: Callable[[], None]) -> Child:
