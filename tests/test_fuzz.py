@@ -5,8 +5,10 @@ Each test tries 100 cases, or 2,000 with ``--hypothesis-profile=thousands``.
 
 import copy
 import json
+import logging
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,7 @@ from server_app.runs.checkpoint import (
 from server_app.runs.records.reader import read_runs
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint
+from task.plain_text import PlainFormatter, one_line
 from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Message, Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import KINDS, TrainReply
@@ -202,6 +205,63 @@ def test_any_message_is_read_or_refused(records: dict[str, Any]) -> None:
 def read(form: type[Message], content: RecordDict) -> None:
     """Read a message of one kind."""
     form.unpack(Packed.of(content))
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+
+
+@given(ANY_TEXT)
+@example("ok\nround 9/9  test 0.999")
+@example("\x1b[2J\u202e\ud800\u2028\x00")
+def test_any_text_becomes_one_short_printable_line(text: str) -> None:
+    line = one_line(text, 50)
+    assert line.isprintable()
+    assert len(line) <= 50
+    assert one_line(line, 50) == line
+    if text.isprintable() and " ".join(text.split()) == text:
+        assert line == text[:50]
+
+
+@given(ANY_TEXT, ANY_TEXT)
+def test_no_text_forges_a_line_of_a_log(message: str, reason: str) -> None:
+    try:
+        raise ValueError(reason)
+    except ValueError:
+        failed = sys.exc_info()
+    entry = logging.LogRecord("univarfl", logging.ERROR, "", 0, "%s", (message,), failed)
+    first, *others = PlainFormatter("LOG %(message)s").format(entry).split("\n")
+    assert first.startswith("LOG")
+    assert first.isprintable()
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
+
+
+SIZES = st.integers(0, 3) | st.integers(-1, 2**66)
+TENSOR_INDEXES = st.dictionaries(
+    ANY_TEXT,
+    st.fixed_dictionaries(
+        {
+            "dtype": st.sampled_from(["F32", "I64", "BF16", "F8_E8M0", "F4", "C64", "BOOL", "?"]),
+            "shape": st.lists(SIZES, max_size=4),
+            "data_offsets": st.tuples(SIZES, SIZES) | st.just((0, 0)) | st.just((0, 4)),
+        }
+    )
+    | JSONS,
+    max_size=2,
+)
+
+
+@given(TENSOR_INDEXES, st.binary(max_size=12) | st.just(bytes(4)))
+@example({"x": {"dtype": "F8_E8M0", "shape": [4], "data_offsets": [0, 4]}}, bytes(4))
+@example({"x": {"dtype": "F32", "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}, b"")
+@example({"x": {"dtype": "F32", "shape": [1] * 5000, "data_offsets": [0, 4]}}, bytes(4))
+@example({"__metadata__": {"a": "b"}}, b"")
+def test_any_file_of_tensors_is_read_or_refused(found: dict[str, Any], data: bytes) -> None:
+    written = json.dumps(found).encode()
+    packed = PackedTensors(len(written).to_bytes(8, "little") + written + data)
+    reason = refusal(packed.unpack, ProtocolError)
+    assert reason is None or (is_one_line(reason) and reason.isprintable())
+    if reason is None:
+        assert sum(value.nbytes for value in packed.unpack().values()) <= len(data)
 
 
 @given(st.integers(0), st.integers(1, 255), st.booleans())

@@ -62,7 +62,8 @@ class NodeManager:
     def __init__(self, grid: Grid, run: RunIdentity, experiment: Experiment, note: Note) -> None:
         self._grid, self._run, self._note = grid, run, note
         self._device, self._sites = experiment.device, experiment.partitioner().sites
-        self._max_images = experiment.update_guard().most_images
+        classes = len(experiment.data.get("classes") or ())
+        self._bounds = experiment.update_guard().most_images, classes
         self._join_timeout = experiment.federation.join_timeout
         self._nodes: dict[int, NodeInfo] = {}  # by node id, as the following
         self._online: set[int] = set()
@@ -215,7 +216,7 @@ class NodeManager:
             reply = read_registration(question.letter, message, signed=bool(self._sites))
             if self._sites and (wrong := identity.contradiction(reply, self._sites)):
                 raise RegistrationError(wrong)
-            check_registration(identity.site, reply, self._device, self._max_images)
+            check_registration(identity.site, reply, self._device, *self._bounds)
             rival = self._node_of_site(identity.site)
             if rival in self._online:
                 raise RegistrationError(f"two SuperNodes use the name {identity.site}")

@@ -105,7 +105,7 @@ def read_registration(
 
 
 def check_registration(
-    site: str, reply: RegistrationReply, device: Device, max_images: int
+    site: str, reply: RegistrationReply, device: Device, max_images: int, classes: int
 ) -> None:
     """Refuse a SuperNode that cannot serve the run.
 
@@ -114,6 +114,7 @@ def check_registration(
         reply: its registration.
         device: what the experiment asks for.
         max_images: a site that claims more images is refused.
+        classes: the number of the experiment's classes; 0 if the data set alone knows it.
 
     Raises:
         RegistrationError: it runs other code, sees no GPU although one was asked for, cannot
@@ -133,6 +134,10 @@ def check_registration(
         raise RegistrationError(
             f"site {site} claims {reply.train} training images and {reply.validation} "
             f"validation images; between 2 and guard.most_images={max_images} are allowed"
+        )
+    if reply.labels and classes and len(reply.labels) != classes:
+        raise RegistrationError(
+            f"site {site} counts images of {len(reply.labels)} classes, and there are {classes}"
         )
 
 

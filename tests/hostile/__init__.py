@@ -1,0 +1,1 @@
+"""Replies and requests as a hostile site or coordinator would send them."""

@@ -1,0 +1,164 @@
+"""Flower's grid of sites, with a runtime that delivers hostile objects in place of a SuperLink."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.common.serde import message_to_proto
+from flwr.proto.message_pb2 import (
+    ConfirmMessageReceivedRequest,
+    ConfirmMessageReceivedResponse,
+    ObjectTree,
+    PullObjectRequest,
+    PullObjectResponse,
+)
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_id,
+    get_object_tree,
+    no_object_id_recompute,
+)
+from flwr.superlink.grid import http_grid
+
+from server_app.flower.internals import Run, set_message_id, set_task_identity
+from server_app.nodes.collection import collect
+from server_app.nodes.messages import last_line
+from task.protocol.base import DATA, HEADER, JSON
+from task.protocol.errors import ProtocolError
+from task.protocol.limits import ReplyLimits
+
+LIMITS = ReplyLimits(10_000, {"weights/0": 100_000})
+ASKED = "the request"
+
+
+class Runtime:
+    """Delivers one reply.
+
+    Args:
+        size: the bytes of its array.
+        copies: how often the array names its one chunk.
+
+    Attributes:
+        message: the reply.
+        tree: its objects.
+        objects: their content, by id; None for one that is announced and never sent.
+    """
+
+    def __init__(self, size: int, copies: int = 1) -> None:
+        set_task_identity(1)
+        request = Message(RecordDict(), 7, "train")
+        set_message_id(request, ASKED)
+        record = ArrayRecord({DATA: Array("uint8", (size,), "bytes", bytes(size))})
+        header = ConfigRecord({JSON: b"{}"})
+        reply = Message(RecordDict({HEADER: header, "weights/0": record}), reply_to=request)
+        record[DATA].__dict__["_chunks"] = record[DATA].slice_array() * copies
+        with no_object_id_recompute():
+            set_message_id(reply, reply.object_id)
+            found = get_all_nested_objects(reply)
+            self.objects: dict[str, bytes | None] = {
+                object_id: value.deflate() for object_id, value in found.items()
+            }
+            self.tree = get_object_tree(reply)
+            self.message = message_to_proto(remove_content_from_message(reply))
+
+    def PullMessages(self, _: PullAppMessagesRequest) -> PullAppMessagesResponse:  # noqa: N802
+        return PullAppMessagesResponse(
+            messages_list=[self.message], message_object_trees=[self.tree]
+        )
+
+    def PullObject(self, request: PullObjectRequest) -> PullObjectResponse:  # noqa: N802
+        if request.object_id not in self.objects:
+            return PullObjectResponse(object_found=False)
+        content = self.objects[request.object_id]
+        return PullObjectResponse(
+            object_found=True, object_available=content is not None, object_content=content or b""
+        )
+
+    def ConfirmMessageReceived(  # noqa: N802
+        self, _: ConfirmMessageReceivedRequest
+    ) -> ConfirmMessageReceivedResponse:
+        return ConfirmMessageReceivedResponse()
+
+
+def collected(runtime: Runtime) -> Message | None:
+    """Return the reply that a server gets from Flower's real grid."""
+    grid = http_grid.HttpGrid(token="none")
+    grid.set_run(Run.create_empty(1))
+    grid._client = runtime  # type: ignore[assignment]
+    return collect(grid, ASKED, LIMITS, 1.0)
+
+
+def missing(runtime: Runtime) -> None:
+    """Announce an object and say later that there is none."""
+    del runtime.objects[max(runtime.objects, key=lambda name: len(runtime.objects[name] or b""))]
+
+
+def never_sent(runtime: Runtime) -> None:
+    """Announce an object and never send it."""
+    runtime.objects[max(runtime.objects, key=lambda name: len(runtime.objects[name] or b""))] = None
+
+
+def without_array(runtime: Runtime) -> None:
+    """Name a chunk that is not there."""
+    for name, found in runtime.objects.items():
+        assert found is not None
+        if found.startswith(b"Array "):
+            runtime.objects[name] = found.replace(b"[0]", b"[7]")
+
+
+def empty(runtime: Runtime) -> None:
+    """Send a message that has neither content nor an error."""
+    body = ProtoMessage(metadata=runtime.message.metadata).SerializeToString()
+    written = b"Message  %d\0" % len(body) + body
+    runtime.tree = ObjectTree(object_id=get_object_id(written))
+    runtime.message.metadata.message_id = runtime.tree.object_id
+    runtime.objects = {runtime.tree.object_id: written}
+
+
+@pytest.fixture(autouse=True)
+def fetches_as_before() -> Iterator[None]:
+    """Check that Flower is left as it was."""
+    before = vars(http_grid)["pull_objects"]
+    yield
+    assert vars(http_grid)["pull_objects"] is before
+
+
+def test_an_honest_reply_is_returned() -> None:
+    reply = collected(Runtime(1000))
+    assert reply is not None
+    found = reply.content["weights/0"]
+    assert isinstance(found, ArrayRecord)
+    assert found[DATA].data == bytes(1000)
+
+
+@pytest.mark.parametrize(
+    ("size", "copies", "change", "reason"),
+    [
+        (100_000, 200_000, None, "the reply's arrays are larger than any valid ones"),
+        (3_000_000, 1, None, "the reply is larger than any valid one"),
+        (1000, 1, missing, "the object could not be found"),
+        (1000, 1, never_sent, "timeout or retry limit reached"),
+        (1000, 1, without_array, "the reply is malformed: IndexError"),
+    ],
+    ids=["20 GB from 100 kB", "too large", "missing", "never sent", "malformed"],
+)
+def test_a_hostile_reply_is_an_error_and_costs_nothing(
+    size: int, copies: int, change: Callable[[Runtime], None] | None, reason: str
+) -> None:
+    runtime = Runtime(size, copies)
+    if change:
+        change(runtime)
+    reply = collected(runtime)
+    assert reply is not None
+    assert reply.has_error()
+    assert reason in last_line(reply.error.reason or "")
+
+
+def test_a_reply_that_flower_cannot_build_is_named() -> None:
+    runtime = Runtime(1000)
+    empty(runtime)
+    with pytest.raises(ProtocolError, match="Flower cannot read it"):
+        collected(runtime)
