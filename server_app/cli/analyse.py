@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from server_app.cli.arguments import find_unless_directory
 from task.errors import ConfigError
 
 ANALYSE_HELP = """Measure the models of runs: curvature, spread, drift, features, cost.
@@ -35,7 +36,12 @@ input.
 def analyse(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs, or directories of runs.", show_default=False),
+        typer.Argument(
+            metavar="RUN...",
+            help="Runs, also by name or 'latest', or directories of runs.",
+            show_default=False,
+            callback=lambda places: [find_unless_directory(place) for place in places],
+        ),
     ],
     only: Annotated[
         list[str] | None,

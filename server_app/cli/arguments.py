@@ -17,6 +17,18 @@ def find(run: Path) -> Path:
     return find_run(run)
 
 
+def find_unless_directory(place: Path) -> Path:
+    """Return a directory as it is, and otherwise the directory of the run of that name."""
+    return place if place.exists() or len(place.parts) > 1 else find(place)
+
+
+def latest_or_directory(place: Path) -> Path:
+    """Return a directory as it is, and the last run for ``latest``."""
+    from server_app.runs.lookup import LATEST  # noqa: PLC0415
+
+    return find(place) if str(place) == LATEST and not place.exists() else place
+
+
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar=OVERRIDES, show_default=False, autocompletion=complete_override),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from server_app.cli.arguments import latest_or_directory
 from task.errors import ConfigError
 
 REPORT_HELP = """Write tables, pictures and a page about the runs in a directory.
@@ -26,7 +27,9 @@ def report(
         Path,
         typer.Argument(
             metavar="[DIRECTORY]",
-            help="The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs.",
+            help="The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs. "
+            "'latest' is the last run there.",
+            callback=latest_or_directory,
             envvar="UNIVARFL_RUNS",
             show_envvar=False,
             show_default=False,

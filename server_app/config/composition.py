@@ -1,8 +1,10 @@
 """Composition of an experiment from ``conf/`` and the words that a person types."""
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -86,6 +88,8 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
         config = compose("config", words)
     if len(methods) > 1:
         config.method.name = PLUS.join(methods)
+    if config.data.get("download") and config.data.root is None:
+        config.data.root = downloaded(config.data.name)
     for key, path in local_paths(config.data).items():
         config.data[key] = path
     return config
@@ -103,6 +107,11 @@ def _read_methods(overrides: Sequence[Override]) -> tuple[list[str], list[str]]:
     if not set(names) <= set(choices()["method"]):
         raise unknown_choice("method", chosen[-1])
     return [*words, *([f"method=[{','.join(names)}]"] if names else [])], names
+
+
+def downloaded(name: str) -> str:
+    """Return where a data set is downloaded to without a root: where sweeps look for it."""
+    return str(Path(os.environ.get("DATA", "data"), name))
 
 
 def local_paths(data: Mapping[str, Any]) -> dict[str, str]:

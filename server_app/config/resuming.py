@@ -27,10 +27,12 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     return [*words, *place, *(f"data.{key}={quoted(path)}" for key, path in paths)]
 
 
-def whole_words(words: Sequence[str]) -> list[str]:
+def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     """Replace ``resume=DIRECTORY`` by the words of that run; other words stay as they are.
 
-    The directory may also be the name of a run, or ``latest``; see `find_run`.
+    Args:
+        words: the words; the directory may also be the name of a run, or ``latest``.
+        runs: where to look for a name; see `find_run`.
 
     Raises:
         ConfigError: there is no such run.
@@ -38,7 +40,7 @@ def whole_words(words: Sequence[str]) -> list[str]:
     resumed = [word.removeprefix(RESUME) for word in words if word.startswith(RESUME)]
     if not resumed:
         return list(words)
-    directory = resumed_run(resumed[-1].strip("'\""))
+    directory = resumed_run(resumed[-1].strip("'\""), runs)
     try:
         recorded = read_record(directory)["overrides"]
     except (OSError, ValueError, KeyError):
@@ -49,14 +51,14 @@ def whole_words(words: Sequence[str]) -> list[str]:
     return [*first, *rest, *_place(directory), f"{RESUME}{quoted(str(directory))}"]
 
 
-def resumed_run(name: str) -> Path:
+def resumed_run(name: str, runs: Path | None) -> Path:
     """Return the directory of the run to resume.
 
     Raises:
         ConfigError: there is no such run.
     """
     try:
-        return find_run(name)
+        return find_run(name, runs)
     except ConfigError as error:
         allowed = "must be the directory of a run, its name, or latest"
         raise ConfigError("resume", error.value, allowed) from None

@@ -37,7 +37,7 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
         InterruptedRunError: Ctrl-C ended the run; the text says how to continue it.
     """
     require_coordinator(place)
-    words = whole_words(words)
+    words = whole_words(words, place.runs)
     experiment = compose_experiment(words)
     if experiment.output_dir is None:
         experiment = experiment.model_copy(update={"output_dir": str(place.runs)})

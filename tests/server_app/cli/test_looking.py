@@ -148,6 +148,17 @@ def test_latest_resumes_the_run_that_started_last(
     assert f"resume={tmp_path / 'second'}: that run is completed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["report", "analyse", "predict", "export"])
+def test_a_run_can_be_named_latest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    command: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, command, "latest", *(["x"] if command == "predict" else [])) == 2
+    assert f"run=latest: {tmp_path} holds no runs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

@@ -236,6 +236,15 @@ def test_a_path_is_taken_as_it_is_typed(path: str) -> None:
     assert compose_experiment(["data=folder", f"data.root={path}"]).data["root"] == path
 
 
+def test_a_download_without_a_root_goes_where_sweeps_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["data=cifar10", "data.download=true"]
+    assert compose_experiment(words).data["root"] == str(Path.cwd() / "data" / "cifar10")
+    monkeypatch.setenv("DATA", "/disk")
+    assert compose_experiment(words).data["root"] == "/disk/cifar10"
+    assert compose_experiment([*words, "data.root=/x"]).data["root"] == "/x"
+    assert compose_experiment(["data=cifar10"]).data["root"] is None
+
+
 def test_a_path_may_begin_at_home() -> None:
     root = compose_experiment(["data=folder", "data.root=~/images"]).data["root"]
     assert root == str(Path.home() / "images")
