@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import pwd
 import shutil
 import socket
 import sys
@@ -32,6 +33,9 @@ EXTRAS = {
 GIGABYTE = 1e9
 LEAST_MEMORY, LEAST_DISK = 2.0, 2.0  # GB; a run of the smallest experiment needs less
 LEAST_SHARED = 0.5
+PEOPLE = range(1000, 65534)  # user ids; the others belong to the system's own services
+SHOWN_USERS = 3
+NO_LOGIN = ("/nologin", "/false")
 
 Finding = tuple[str, str]
 
@@ -45,6 +49,7 @@ def findings() -> Iterator[Finding]:
     yield from programs()
     yield ray_cluster()
     yield port(DEFAULT_PORT)
+    yield local_users()
     yield from extras()
 
 
@@ -146,6 +151,23 @@ def port(number: int) -> Finding:
             taken = f"port {number} is not free ({system_reason(error)})"
             return NOTE, f"{taken}; 'univarfl deploy coordinator --port' takes another"
     return OK, f"port {number}, which a coordinator listens on, is free"
+
+
+def local_users() -> Finding:
+    """Say which accounts could control a coordinator's SuperLink, which listens on 127.0.0.1."""
+    others = sorted(
+        account.pw_name
+        for account in pwd.getpwall()
+        if account.pw_uid in PEOPLE and account.pw_uid != os.getuid()
+        and not account.pw_shell.endswith(NO_LOGIN)
+    )  # fmt: skip
+    if not others:
+        return OK, "no other account here could control a coordinator's SuperLink"
+    named = ", ".join(others[:SHOWN_USERS]) + (", ..." if len(others) > SHOWN_USERS else "")
+    return NOTE, (
+        f"these accounts could control a coordinator's SuperLink here: {named}; the README's "
+        "'Across machines' says how to prevent it"
+    )
 
 
 def extras() -> Iterator[Finding]:

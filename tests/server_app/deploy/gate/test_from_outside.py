@@ -44,6 +44,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     root = tmp_path_factory.mktemp("outside")
     with Machines(root / "machines", {"north": root}) as machines:
         machines.coordinate()
+        assert machines.federation.stat().st_mode & 0o077 == 0, "it holds keys and logs"
         yield machines
 
 

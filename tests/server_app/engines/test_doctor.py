@@ -1,0 +1,27 @@
+"""What the doctor says about other users of the machine."""
+
+import os
+import pwd
+from types import SimpleNamespace
+
+import pytest
+
+from server_app.engines.doctor import NOTE, OK, local_users
+
+
+def account(name: str, number: int, shell: str = "/bin/bash") -> SimpleNamespace:
+    return SimpleNamespace(pw_name=name, pw_uid=number, pw_shell=shell)
+
+
+def test_accounts_that_could_control_a_superlink_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = account("me", os.getuid())
+    services = [account("daemon", 2), account("mail", 1500, "/usr/sbin/nologin")]
+    monkeypatch.setattr(pwd, "getpwall", lambda: [own, *services])
+    assert local_users()[0] == OK
+    people = [account(f"user{number}", 2000 + number) for number in range(5)]
+    monkeypatch.setattr(pwd, "getpwall", lambda: [own, *services, *people])
+    state, text = local_users()
+    assert state == NOTE
+    assert "here: user0, user1, user2, ...; the README" in text
