@@ -14,7 +14,7 @@ from server_app.config.experiment import Experiment
 from server_app.tracking.console import shown_by
 
 DAY = 24 * 3600.0
-ROUND_LINE = re.compile(r"round +(\d+)/\d+  ")  # as `round_line` begins
+ROUND_LINE = re.compile(r"round +(\d+)/\d+ ")  # as `round_line` begins
 # What a client in this process logs (`client_app.work_unit`): its round comes first or last.
 TRAINED, CLIENT_FAILED = "round %d: trained on %d images in %.1f s", "client %d failed in round %d"
 

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from server_app.cli.main import application
 
 COMMANDS = [
-    "train", "sweep", "report", "analyse", "papers", "data", "predict", "export", "deploy",
+    "train", "config", "sweep", "papers", "list", "runs", "compare", "report", "analyse", "data",
+    "doctor", "predict", "export", "deploy",
 ]  # fmt: skip
 
 

@@ -40,3 +40,13 @@ def test_the_bars_count_clients_and_rounds_in_this_process(
     assert all(state[1].endswith("images/s") for state in states[1:])
     assert "round 2/2  test 0." in screen.getvalue()
     assert not [handler for handler in clients.handlers if handler.level == logging.NOTSET]
+
+
+@pytest.mark.parametrize("line", ["round  3/12  test 0.5", "round 3/12 test 0.5"])
+def test_the_line_of_a_round_moves_the_bar_of_the_run(line: str) -> None:
+    """As with ``engine=flower``, whose workers are in other processes."""
+    experiment = compose_experiment(["num_clients=4"])
+    with progress_on(experiment, Console(file=io.StringIO())) as progress:
+        logging.getLogger("univarfl").info("%s", line)
+        assert progress.bars.tasks[0].completed == 12
+        assert progress.bars.tasks[0].fields["state"] == "round 3/12"
