@@ -50,6 +50,7 @@ def test_a_killed_site_and_coordinator_leave_none_of_flowers_processes(tmp_path:
             "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "partition=sites",
             "partition.names=[north]", "rounds=500",
         )  # fmt: skip
+        until(lambda: "answered by this site's own code" in log.read_text(), "a message")
         site, run, coordinator = (
             machines.processes.pop(name).pid for name in ("north", "run", "coordinator")
         )
