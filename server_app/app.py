@@ -7,13 +7,15 @@ from flwr.serverapp import Grid, ServerApp
 
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import recorded_words
-from server_app.config.run_config import from_run_config
+from server_app.config.run_config import LEASE, from_run_config
 from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import RunFailedError, WorkerLostError
 from server_app.rounds.federation import Federation
 from server_app.runs.checkpoint import Checkpoint, load_checkpoint
 from server_app.runs.directory import plan_run_directory
+from server_app.runs.lease import CommandEndedError, LeaseWatch
 from server_app.runs.recorder import NOTHING, Recorder
 from server_app.runs.records.record import INTERRUPTED
 from server_app.tracking.console import closing_lines, show_progress
@@ -52,30 +54,44 @@ def main(grid: Grid, context: Context) -> None:
     recorder.update(engine={"name": name, "run_id": str(context.run_id)})
     if not experiment.resume:
         recorder.update(overrides=recorded_words(words, experiment))
-    run_federation(grid, experiment, recorder, checkpoint)
+    lease = LeaseWatch(str(context.run_config.get(LEASE, "")))
+    run_federation(grid, experiment, recorder, checkpoint, lease)
 
 
 def run_federation(
-    grid: Grid, experiment: Experiment, recorder: Recorder, checkpoint: Checkpoint | None
+    grid: Grid,
+    experiment: Experiment,
+    recorder: Recorder,
+    checkpoint: Checkpoint | None,
+    lease: LeaseWatch,
 ) -> None:
     """Run the experiment, and close its record however the run ends."""
     try:
-        with metric_loggers(experiment, recorder.directory, recorder.summary) as loggers:
+        with (
+            lease,
+            metric_loggers(experiment, recorder.directory, recorder.summary) as loggers,
+        ):
             Federation(grid, experiment, recorder, loggers, checkpoint).run()
         draw_curves(recorder.directory)
     except (ConfigError, DataError, DeviceError, RegistrationError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
-        recorder.fail(str(error), worker_lost=isinstance(error, WorkerLostError))
+        recorder.fail(str(error), restartable=isinstance(error, WorkerLostError))
         raise
+    except CommandEndedError as error:
+        logger.error("the run ends: %s", error)
+        recorder.fail(str(error))
+        raise RunFailedError(str(error)) from None
     except KeyboardInterrupt:
         recorder.fail(INTERRUPTED)
         raise
     except SystemExit:
-        recorder.fail("Flower ended the run: it was stopped, or the SuperLink is gone")
+        recorder.fail(
+            "Flower ended the run: it was stopped, or the SuperLink is gone", restartable=True
+        )
         raise
     except BaseException as error:
         logger.exception("the run failed: %s", describe_error(error))
-        recorder.fail(describe_error(error))
+        recorder.fail(describe_error(error), restartable=isinstance(error, GRID_ERRORS))
         raise
     for line in closing_lines(recorder.directory, recorder.summary):
         logger.info(line)

@@ -1,5 +1,7 @@
 """A coordinator and sites as separate machines: network namespaces, or this machine alone."""
 
+import contextlib
+import csv
 import os
 import shutil
 import subprocess
@@ -7,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 from server_app.flower.programs import free_ports
 from tests.processes import UNIVARFL, end, family_of
@@ -167,6 +171,35 @@ class Machines:
     def record(self) -> Path:
         """Return the directory of the latest run."""
         return max((self.federation / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+
+    def program(self, name: str) -> psutil.Process | None:
+        """Return the coordinator's process that runs one of its programs, if there is one.
+
+        Args:
+            name: a part of its command line; supervisors have it in theirs, too, and are left out.
+        """
+        for child in family_of(self.processes[COORDINATOR].pid):
+            with contextlib.suppress(psutil.Error):
+                command = " ".join(child.cmdline())
+                if name in command and "supervisor.py" not in command:
+                    return child
+        return None
+
+    def kill_program(self, name: str) -> None:
+        """Kill one of the coordinator's programs, once it runs."""
+        until(lambda: self.program(name), name)
+        found = self.program(name)
+        assert found
+        found.kill()
+
+    def rounds(self) -> int:
+        """Return the last full round of the latest run; -1 before the first scores."""
+        runs = self.federation / "runs"
+        if not runs.exists() or not any(runs.iterdir()):
+            return -1
+        with contextlib.suppress(OSError), (self.record() / "rounds.csv").open(newline="") as file:
+            return max((int(row["round"]) for row in csv.DictReader(file)), default=-1)
+        return -1
 
     def kill(self, name: str) -> None:
         """Kill a machine's processes at once, as a power cut does."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from server_app.runs.records.record import read_record
 from tests.conftest import SMALL
 from tests.machines import Machines, until
 from tests.processes import UNIVARFL, alive, family_of, names
@@ -55,5 +56,9 @@ def test_a_killed_site_and_coordinator_leave_none_of_flowers_processes(tmp_path:
             machines.processes.pop(name).pid for name in ("north", "run", "coordinator")
         )
         kill_and_wait(site, "flower-supernode", "site_worker", "resident.fork_server")
+        until(lambda: "flwr-serverapp" in names(family_of(coordinator)), "the ServerApp")
+        until(lambda: machines.rounds() >= 0, "the first round")
         kill_and_wait(run, "flwr run")
-        kill_and_wait(coordinator, "flower-superlink", "flwr-serverapp")
+        until(lambda: "flwr-serverapp" not in names(family_of(coordinator)), "the ServerApp's end")
+        assert "the command that submitted it" in read_record(machines.record())["reason"]
+        kill_and_wait(coordinator, "flower-superlink")

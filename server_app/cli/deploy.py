@@ -127,8 +127,17 @@ def require_ports(port: int, internal_port: int | None) -> int:
     return internal
 
 
-def require_passed_checks(directory: Path, address: str, expect: str, words: list[str]) -> None:
+def require_passed_checks(
+    directory: Path, address: str, expect: str, words: list[str], *, patient: bool = False
+) -> None:
     """Make a site's checks and print a line about each.
+
+    Args:
+        directory: the site's directory.
+        address: the coordinator's.
+        expect: the first digits of the fingerprint of its code, or empty.
+        words: the experiment's overrides.
+        patient: whether to wait for a coordinator that does not answer yet.
 
     Raises:
         RunError: a check failed.
@@ -136,7 +145,7 @@ def require_passed_checks(directory: Path, address: str, expect: str, words: lis
     from server_app.deploy.check import Inspection  # noqa: PLC0415
 
     inspection = Inspection(
-        SitePlace(directory), address_of(*host_and_port(address)), expect, words
+        SitePlace(directory), address_of(*host_and_port(address)), expect, words, patient
     )
     results = []
     for passed, line in inspection.lines():
@@ -148,7 +157,7 @@ def require_passed_checks(directory: Path, address: str, expect: str, words: lis
 
 @deploy.command()
 def check(directory: Directory, address: Address, words: Words = None, expect: Expect = "") -> None:
-    """Check whether a site can join: settings, key, coordinator, code, memory, device, data.
+    """Check whether a site can join: settings, key, coordinator, clock, code, state, device, data.
 
     With the experiment's overrides, the images are read too and their classes are compared.
     """
@@ -180,14 +189,14 @@ def site(
         named += ["--expect", expect] if expect else []
         print(unit(own.name, named, place.directory, [Path(own.directory)]))
     else:
-        require_passed_checks(directory, address, expect, words or [])
+        require_passed_checks(directory, address, expect, words or [], patient=True)
         run_supernode(place, own, reached)
 
 
 @deploy.command()
 def run(directory: Directory, words: Words = None) -> None:
     """Train on the sites, print progress and keep a record; resume=RUN continues a run."""
-    from server_app.deploy.run import run_on_sites  # noqa: PLC0415
+    from server_app.deploy.submitting.run import run_on_sites  # noqa: PLC0415
 
     run_on_sites(CoordinatorPlace(directory), words or [])
 

@@ -2,7 +2,8 @@
 
 The key ``experiment`` holds the resolved experiment as JSON, which the ServerApp reads and does not
 compose. The key ``overrides`` holds the words that a person typed. With ``flwr run`` a person sets
-``overrides`` alone, and the ServerApp composes the experiment from them.
+``overrides`` alone, and the ServerApp composes the experiment from them. The key ``lease`` holds
+the path of a lease (`server_app.runs.lease`) that ``univarfl deploy run`` holds while it runs.
 """
 
 import json
@@ -18,16 +19,22 @@ from task.errors import ConfigError
 
 EXPERIMENT = "experiment"
 OVERRIDES = "overrides"
+LEASE = "lease"
 
 
-def to_run_config(experiment: Experiment, words: Sequence[str]) -> UserConfig:
+def to_run_config(experiment: Experiment, words: Sequence[str], lease: str = "") -> UserConfig:
     """Return the run-config for an experiment.
 
     Args:
         experiment: the experiment, with its run directory.
         words: the words it was composed from; the record keeps them.
+        lease: the path of the lease with which the run ends; empty for none.
     """
-    return {EXPERIMENT: json.dumps(experiment.model_dump()), OVERRIDES: shlex.join(words)}
+    return {
+        EXPERIMENT: json.dumps(experiment.model_dump()),
+        OVERRIDES: shlex.join(words),
+        LEASE: lease,
+    }
 
 
 def to_toml(run_config: UserConfig) -> str:

@@ -1,12 +1,9 @@
 """The checks that a site makes before it joins: one line each, with a remedy if one fails."""
 
 import re
-import socket
-import ssl
 import tomllib
-import urllib.error
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -15,26 +12,22 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
+from server_app.deploy.joining.reach import (
+    CheckFailedError,
+    clock_result,
+    require_coordinator,
+    wait_for_coordinator,
+)
 from server_app.deploy.places import SitePlace
-from server_app.flower.programs import is_healthy
+from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
 from task.site import Site
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
 EXPIRES_SOON = timedelta(days=30)
-OTHER_NAMES = (62, 64)  # OpenSSL's codes for another host name and another IP address
-MEANINGS: dict[type[OSError], str] = {
-    ssl.SSLError: "it does not use TLS; it is another program, or a SuperLink without TLS",
-    socket.gaierror: "there is no host of that name",
-    TimeoutError: "no answer; a firewall may block this port",
-}
 
 
-class CheckFailedError(Exception):
-    """The site cannot join; the text says why and what to do."""
-
-
-@dataclass(frozen=True)
+@dataclass
 class Inspection:
     """The checks of one site.
 
@@ -43,12 +36,15 @@ class Inspection:
         address: the coordinator's address, HOST:PORT.
         expect: the first digits of the fingerprint of the coordinator's code, or empty.
         words: the experiment's overrides, or none.
+        patient: whether to wait for a coordinator that does not answer yet.
     """
 
     place: SitePlace
     address: str
     expect: str
     words: Sequence[str]
+    patient: bool = False
+    _answer: Health | None = field(default=None, init=False)
 
     def lines(self) -> Iterator[tuple[bool, str]]:
         """Yield for each check, as soon as it is made, whether it passed and a line about it."""
@@ -56,12 +52,15 @@ class Inspection:
             "settings": self._settings,
             "key": self._key,
             "coordinator": self._coordinator,
+            "clock": self._clock,
             "code": self._code,
-            "memory": self._memory,
+            "client state": self._client_state,
             "device": self._device,
             "data": self._data,
         }
         for name, check in checks.items():
+            if name == "clock" and self._answer is None:
+                continue
             try:
                 result = check()
             except (CheckFailedError, ConfigError, DataError, DeviceError, SiteError) as reason:
@@ -118,9 +117,14 @@ class Inspection:
         left = certificate.not_valid_after_utc - datetime.now(tz=UTC)
         if left < timedelta(0):
             raise CheckFailedError(f"{authority} has expired; the coordinator must make new keys")
-        require_coordinator(self.address, authority)
+        ask = wait_for_coordinator if self.patient else require_coordinator
+        self._answer = ask(self.address, authority)
         expires = f"; it expires in {left.days} days" if left < EXPIRES_SOON else ""
         return f"{self.address} answers, and {authority.name} confirms its certificate{expires}"
+
+    def _clock(self) -> str:
+        assert self._answer is not None
+        return clock_result(self._answer)
 
     def _code(self) -> str:
         from task.fingerprint import fingerprint  # noqa: PLC0415
@@ -139,7 +143,7 @@ class Inspection:
         )
         return f"{fingerprint()[:12]}, {compared}"
 
-    def _memory(self) -> str:
+    def _client_state(self) -> str:
         place = self.site.state_directory
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -201,36 +205,3 @@ def read_site(place: SitePlace) -> Site:
         raise ConfigError("settings", place.settings, allowed) from None
     except ValueError as error:  # not UTF-8, or not TOML
         raise ConfigError("settings", place.settings, f"is not TOML: {error}") from None
-
-
-def require_coordinator(address: str, authority: Path) -> None:
-    """Check that a SuperLink answers at an address and has a certificate by the authority.
-
-    Raises:
-        CheckFailedError: it does not answer, or has another certificate.
-    """
-    try:
-        is_healthy(address, authority)
-    except urllib.error.URLError as error:
-        raise CheckFailedError(f"{address}: {connection_advice(error.reason)}") from None
-    except OSError as error:
-        raise CheckFailedError(f"{address}: {connection_advice(error)}") from None
-
-
-def connection_advice(reason: object) -> str:
-    """Return what a failed connection means and what to do."""
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        if reason.verify_code in OTHER_NAMES:
-            return (
-                "its certificate is for other names; the coordinator can add this one with "
-                "'univarfl deploy keys DIR --host ...'"
-            )
-        return (
-            f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "
-            "coordinator for their ca.crt again"
-        )
-    for kind, meaning in MEANINGS.items():
-        if isinstance(reason, kind):
-            return meaning
-    text = system_reason(reason) if isinstance(reason, OSError) else str(reason)
-    return f"{text}; check that 'univarfl deploy coordinator' runs there with that port"

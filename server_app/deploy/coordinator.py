@@ -10,7 +10,7 @@ from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
 from server_app.flower.programs import write_connection
 from task.errors import ConfigError, system_reason
 
-KEYS_POLL_SECONDS = 1.0
+POLL_SECONDS = 1.0
 ONLY_OWNER = 0o700
 
 
@@ -59,27 +59,18 @@ class Coordinator:
         for program in reversed(self.programs):
             program.stop()
 
-    def refuse_ended_program(self) -> None:
-        """Raise an error if one of the programs has ended.
-
-        Raises:
-            FlowerError: it has ended.
-        """
-        for program in self.programs:
-            if program.has_ended:
-                raise program.ended()
-
     def serve(self) -> None:
         """Register sites as their keys appear, until this process is asked to end.
 
         Raises:
-            FlowerError: one of the programs ended.
+            FlowerError: one of the programs ends too often.
         """
         while True:
-            self.refuse_ended_program()
+            for program in self.programs:
+                program.keep_running()
             for line in self.registry.update():
                 print(line, flush=True)
-            time.sleep(KEYS_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
 def refuse_taken_port(listen: str, port: int) -> None:

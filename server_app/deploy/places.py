@@ -76,7 +76,7 @@ class SitePlace:
         settings: the site's name and limits, a `task.site.Site`.
         flower: Flower's own files.
         node_settings: the settings as the SuperNode gets them, with the path of the key.
-        joined: a file that exists once the site has joined.
+        joined: the file with the id of its node when it last joined.
         secret: what the SuperNode and the site's worker recognise each other by; made anew at
             each start.
     """
@@ -89,6 +89,18 @@ class SitePlace:
         self.node_settings = self.flower / "node.toml"
         self.joined = self.flower / "joined"
         self.secret = self.flower / "worker.secret"
+
+    def node_id(self) -> int | None:
+        """Return the id of the site's node when it last joined; None if that is not known."""
+        try:
+            return int(self.joined.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def remember_node(self, node_id: int) -> None:
+        """Keep the id of the site's node."""
+        self.joined.parent.mkdir(parents=True, exist_ok=True)
+        self.joined.write_text(str(node_id))
 
     def key(self, name: str) -> Path:
         """Return the path of the site's key; secret."""

@@ -2,10 +2,12 @@
 
 import ssl
 import subprocess
+import time
 import urllib.error
 from pathlib import Path
 
 from server_app.deploy.places import CoordinatorPlace, address_of
+from server_app.engines.restarts import Restarts
 from server_app.flower.programs import (
     FlowerError,
     is_healthy,
@@ -16,6 +18,7 @@ from server_app.flower.programs import (
 )
 
 LOOPBACK = "127.0.0.1"
+STEADY_SECONDS = 300.0  # after so long, a program may again be restarted as often as a new one
 
 
 class Program:
@@ -35,6 +38,8 @@ class Program:
         self.name, self.command, self.address, self.output = name, command, address, output
         self._place = place
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._restarts = Restarts()
 
     def start(self) -> None:
         """Start the program, or start it again.
@@ -46,6 +51,7 @@ class Program:
         empty = self._place.make_flower_directory()
         with self.output.open("a") as output:
             self._process = start(self.command, self._place.flower, empty, output)
+        self._started = time.monotonic()
 
     def wait_until_ready(self) -> None:
         """Return once the program answers.
@@ -55,6 +61,24 @@ class Program:
         """
         assert self._process is not None
         wait_until_ready(self._is_ready, self._process, self.output, self.name)
+
+    def keep_running(self) -> None:
+        """Start the program again if it has ended, and print a line about it.
+
+        Raises:
+            FlowerError: it ends too often.
+        """
+        while self.has_ended:
+            steady = time.monotonic() - self._started > STEADY_SECONDS
+            if not self._restarts.allow(progress=steady):
+                raise self.ended()
+            print(f"{self.ended()}; it is started again", flush=True)
+            self.start()
+            try:
+                self.wait_until_ready()
+            except FlowerError as error:
+                print(error, flush=True)
+                self.stop()
 
     def stop(self) -> None:
         """End the program and every process that it started; without effect if it has ended."""

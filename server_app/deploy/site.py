@@ -4,22 +4,21 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections import deque
 from typing import IO
 
+from server_app.deploy.joining.admission import wait_until_admitted
 from server_app.deploy.places import SitePlace, refuse_unusable
 from server_app.deploy.resident.site_worker import SiteWorker, write_secret
-from server_app.flower.output import NODE_ACTIVATED, UNKNOWN_KEY
+from server_app.engines.restarts import Restarts
+from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
 from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
 from task.site import Site
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WEB_SERVER_LINES = ("INFO:     ",)  # Flower's own processes talk to each other over HTTP
-RETURN_SECONDS, RETRY_SECONDS = 120.0, 10.0  # Flower notices a lost site after up to a minute
-KEPT_LINES = 40
+STEADY_SECONDS = 300.0  # after so long, a SuperNode may again be restarted as often as a new one
 
 
 def supernode_command(place: SitePlace, site: Site, address: str, port: int) -> list[str]:
@@ -58,32 +57,34 @@ def supernode_command(place: SitePlace, site: Site, address: str, port: int) -> 
 
 
 def run_supernode(place: SitePlace, site: Site, address: str) -> None:
-    """Run a SuperNode and print its output until it ends.
-
-    After a power cut the SuperLink refuses a site that it still counts as connected. A site that
-    has joined before therefore tries again for `RETURN_SECONDS`.
+    """Run a SuperNode and print its output, and start it again if it ends.
 
     Raises:
         ConfigError: the site's directory cannot be written.
-        RunError: the coordinator does not know the site's key, or the SuperNode failed.
+        RunError: the coordinator does not let the site in, or the SuperNode ended too often.
     """
-    deadline = time.monotonic() + RETURN_SECONDS
-    while not has_joined(place, site, address):
-        if not place.joined.exists() or time.monotonic() >= deadline:
-            raise RunError(
-                f"the coordinator does not know the key of site {site.name}: send them "
-                f"{place.public_key(site.name)}; they put it into sites/; then start again"
-            )
-        print("the coordinator still counts this site as connected; trying again ...", flush=True)
-        time.sleep(RETRY_SECONDS)
+    restarts = Restarts()
+    while True:
+        wait_until_admitted(place, site, address)
+        started = time.monotonic()
+        end = run_to_end(place, site, address)
+        if not end:
+            print("the SuperNode is started again, as its message's run has ended", flush=True)
+            continue
+        if not restarts.allow(progress=time.monotonic() - started > STEADY_SECONDS):
+            raise RunError(f"site {site.name} has left the federation: its SuperNode {end}")
+        print(f"the SuperNode {end} and is started again", flush=True)
 
 
-def has_joined(place: SitePlace, site: Site, address: str) -> bool:
-    """Run a SuperNode and its worker until it ends; return False if its key was refused.
+def run_to_end(place: SitePlace, site: Site, address: str) -> str:
+    """Run a SuperNode and its worker until the SuperNode ends; return how it ended.
+
+    A SuperNode that has ignored a message is ended here, and the text is empty: from then on, it
+    would send each reply only with the next one, because its worker answers that message, too.
 
     Raises:
         ConfigError: the site's directory cannot be written.
-        RunError: the SuperNode failed after it had joined, or the worker ended too often.
+        RunError: the worker ended too often.
     """
     (port,) = free_ports(1)
     command = [
@@ -95,34 +96,33 @@ def has_joined(place: SitePlace, site: Site, address: str) -> bool:
         write_secret(place.secret)
         process = start(command, place.flower, directory, subprocess.PIPE)
     assert process.stdout is not None
-    latest: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         with SiteWorker(place, process, port) as worker:
-            print_output(process.stdout, latest, place)
+            out_of_step = print_output(process.stdout, place)
+            if out_of_step:
+                stop([process])
             code = process.wait()
     finally:
         stop([process])
     if worker.failed:
         raise RunError(f"the worker of site {site.name} ended too often; its last lines are above")
-    if any(UNKNOWN_KEY in line for line in latest):
-        return False
-    end = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
-    print(f"flower-supernode ended with {end}", file=sys.stderr)
-    if code:
-        raise RunError(f"site {site.name} has left the federation; its last lines are above")
-    return True
+    if out_of_step:
+        return ""
+    return f"ended with {f'signal {signal.Signals(-code).name}' if code < 0 else f'code {code}'}"
 
 
-def print_output(output: IO[bytes], latest: deque[str], place: SitePlace) -> None:
-    """Print the lines of Flower and of our ClientApp without colours, and keep the latest ones.
+def print_output(output: IO[bytes], place: SitePlace) -> bool:
+    """Print the lines of Flower without colours; return whether the SuperNode ignored a message.
 
-    The output ends once the SuperNode and all processes started by it have ended.
+    Otherwise the output ends once the SuperNode and all processes started by it have ended.
     """
     for line in output:
         text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
-        latest.append(text)
         if not text.startswith(WEB_SERVER_LINES) and text.removeprefix("INFO :").strip():
             print(text, flush=True)
-        if NODE_ACTIVATED in text:
-            place.joined.touch()
+        if found := NODE_ACTIVATED.search(text):
+            place.remember_node(int(found[1]))
             print("joined; training starts when the coordinator starts a run", flush=True)
+        if IGNORED_MESSAGE in text:
+            return True
+    return False

@@ -66,9 +66,11 @@ def run_flower(
         superlink.end()
 
 
-def run_command(config: Path, experiment: Experiment, words: Sequence[str]) -> list[str]:
+def run_command(
+    config: Path, experiment: Experiment, words: Sequence[str], lease: str = ""
+) -> list[str]:
     """Write the run-config to `config`; return the command that submits and follows a run."""
-    config.write_text(to_toml(to_run_config(experiment, words)))
+    config.write_text(to_toml(to_run_config(experiment, words, lease)))
     return ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
 
 

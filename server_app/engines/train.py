@@ -9,8 +9,9 @@ from server_app.config.experiment import Experiment
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.engines.plan import check_machine
+from server_app.engines.restarts import Restarts
 from server_app.engines.superlink import superlink_of
-from server_app.runs.checkpoint import checkpoints
+from server_app.runs.checkpoint import checkpoints, last_round
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.records.record import (
     close_record,
@@ -44,7 +45,11 @@ def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
     directory = plan_run_directory(experiment)
     placed = experiment.placed(directory, resume=bool(experiment.resume))
     record = attempt(placed, words, directory)
-    if record.get("worker_lost"):
+    restarts, reached = Restarts(), 0
+    while record.get("restartable"):
+        before, reached = reached, last_round(directory)
+        if not restarts.allow(progress=reached > before):
+            break
         logger.info("%s; Flower is restarted to resume the run", record["reason"])
         record = attempt(experiment.placed(directory, resume=True), words, directory)
     if record["status"] != "completed":

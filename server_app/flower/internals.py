@@ -9,13 +9,16 @@ fails and names the interface when a new version of Flower changes one of these:
 - ``flwr.supercore.run.Run``: a grid must return one as its ``run``.
 - ``flwr.supercore.task_identity.TaskIdentity``: `flwr.app.Message` reads its sender from it.
 - ``Message.metadata.__dict__["_message_id"]``: a grid sets it, and there is no public setter.
+- ``flwr.supercore.run.RunNotRunningException`` and `httpx.HTTPError`: what a grid raises if the
+  SuperLink is gone or has ended the run.
 - ``create_message_error_unavailable_ins_message``: how Flower answers a pull for an unknown id.
 - ``flwr.superlink.grid.http_grid.pull_objects``: how sites' grid fetches a reply. `bounded_pull`
   replaces it for a moment; Flower itself sets no limit but two hours.
 - The head and body of Flower's objects: an ``Array`` lists its chunks by number, as often as it
   likes, so that a reply of 200 bytes can grow to terabytes.
 
-`server_app.flower.output` has the texts that Flower's programs print and that we rely on, and
+`server_app.flower.fleet` has the requests that a site makes with its own key,
+`server_app.flower.output` the texts that Flower's programs print and that we rely on, and
 `server_app.flower.programs` the environment variables that they read.
 """
 
@@ -33,14 +36,16 @@ from flwr.supercore.inflatable.inflatable_object import (
     get_object_head_values_from_object_content,
 )
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
-from flwr.supercore.run import Run
+from flwr.supercore.run import Run, RunNotRunningException
 from flwr.supercore.task_identity import TaskIdentity
 
 STRUCTURE_BYTES = 1_000_000  # of a reply's objects that hold neither its header nor its arrays
 CHUNK, ARRAY = "ArrayChunk", "Array"  # the types of objects
+GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)  # or if it has ended the run
 LOST_CONNECTION = (httpx.HTTPError, OSError)  # what a grid raises if the SuperLink is gone
 
 __all__ = [
+    "GRID_ERRORS",
     "LOST_CONNECTION",
     "NUM_PARTITIONS_KEY",
     "PARTITION_ID_KEY",
@@ -51,6 +56,10 @@ __all__ = [
     "set_task_identity",
     "unavailable_reply",
 ]
+
+
+REASON_CHARACTERS = 500
+GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)
 
 
 def set_task_identity(run_id: int) -> None:

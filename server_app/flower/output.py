@@ -3,6 +3,12 @@
 ``tests/server_app/flower/test_internals.py`` fails when a new version of Flower changes one.
 """
 
+import re
+
 KEY_IN_USE = "Public key already in use"  # from `flwr supernode register`
-UNKNOWN_KEY = "code: 2004"  # from a SuperNode whose key is not registered, or still connected
-NODE_ACTIVATED = "SuperNode ID:"  # from a SuperNode that has joined
+NODE_ACTIVATED = re.compile(r"SuperNode ID: (\d+)")  # from a SuperNode that has joined
+IGNORED_MESSAGE = "Ignoring message"  # from a SuperNode whose run ended while it fetched a message
+STARTED_RUN = re.compile(r"Successfully started run (\d+)")  # from `flwr run`
+STOPPED = "finished:stopped"  # the status of a run that a person stopped
+FAILED = "finished:failed"  # the status of a run that failed, or whose ServerApp is gone
+NO_HEARTBEAT = "No heartbeat received"  # in the status of a run whose ServerApp was killed

@@ -11,9 +11,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from server_app.flower import supervisor
 from task.errors import RunError
@@ -25,6 +27,7 @@ CONNECTION = "univarfl"  # Flower's name for the connection to our SuperLink
 START_SECONDS = 60.0
 STOP_SECONDS = 2 * (supervisor.POLITE_SECONDS + supervisor.FORCE_SECONDS)
 HEALTH_SECONDS = 5.0
+HEALTH_BYTES = 10_000
 
 
 class FlowerError(RunError):
@@ -151,8 +154,27 @@ def wait_until_ready(
     raise FlowerError(f"{name} was not ready within {START_SECONDS:g} s")
 
 
+class Health(NamedTuple):
+    """What a SuperLink or its gate answers.
+
+    Attributes:
+        ready: whether it is ready.
+        time: its time; None if it does not tell it.
+        received: this machine's time when it answered.
+    """
+
+    ready: bool
+    time: datetime | None
+    received: datetime
+
+
 def is_healthy(address: str, authority: Path | None = None) -> bool:
-    """Whether a SuperLink answers at an address, through TLS if an authority is given.
+    """Whether a SuperLink answers at an address; arguments and errors are those of `health`."""
+    return health(address, authority).ready
+
+
+def health(address: str, authority: Path | None = None) -> Health:
+    """Ask a SuperLink or its gate, through TLS if an authority is given, whether it is ready.
 
     Args:
         address: HOST:PORT.
@@ -165,9 +187,20 @@ def is_healthy(address: str, authority: Path | None = None) -> bool:
     url = f"{'https' if authority else 'http'}://{address}/health"
     try:
         with urllib.request.urlopen(url, timeout=HEALTH_SECONDS, context=context) as answer:  # noqa: S310
-            return bool(answer.status == 200)
+            received = datetime.now(tz=UTC)
+            told = told_time(answer.read(HEALTH_BYTES), answer.headers.get("Date"))
+            return Health(answer.status == 200, told, received)
     except HTTPException as error:
         raise ConnectionError(f"the answer is not HTTP ({type(error).__name__})") from None
+
+
+def told_time(body: bytes, date: str | None) -> datetime | None:
+    """Return the time in the gate's answer, or else in the ``Date`` header; None for neither."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return datetime.fromisoformat(json.loads(body)["time"]).astimezone(UTC)
+    with contextlib.suppress(ValueError, TypeError):
+        return parsedate_to_datetime(str(date)).astimezone(UTC)
+    return None
 
 
 def free_ports(count: int) -> list[int]:

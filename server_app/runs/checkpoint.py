@@ -117,6 +117,13 @@ def checkpoints(directory: Path) -> list[Path]:
     return sorted((directory / DIRECTORY).glob("round-*.safetensors"), reverse=True)
 
 
+def last_round(directory: Path) -> int:
+    """Return the number of a run's last full round; 0 if it has completed none."""
+    return max(
+        (int(path.stem.removeprefix("round-")) for path in checkpoints(directory)), default=0
+    )
+
+
 def forget_checkpoints(directory: Path) -> None:
     """Delete the checkpoints of a completed run."""
     shutil.rmtree(directory / DIRECTORY, ignore_errors=True)

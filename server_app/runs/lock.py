@@ -7,17 +7,22 @@ from filelock import FileLock, Timeout
 from task.errors import ConfigError
 
 LOCK = ".lock"
+PATIENCE_SECONDS = 1.0
 
 
-def hold(directory: Path) -> FileLock:
+def hold(directory: Path, patience: float = PATIENCE_SECONDS) -> FileLock:
     """Lock a run for this process; the system releases the lock when the process ends.
+
+    Args:
+        directory: the run directory.
+        patience: how many seconds to try; `is_held` has the lock for a moment, too.
 
     Raises:
         ConfigError: another process has locked it.
     """
     lock = FileLock(directory / LOCK)
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(patience, poll_interval=0.02)
     except Timeout:
         allowed = "another process is running it"
         raise ConfigError("resume", directory, allowed) from None
@@ -29,7 +34,7 @@ def is_held(directory: Path) -> bool:
     if not directory.exists():
         return False
     try:
-        hold(directory).release()
+        hold(directory, patience=0).release()
     except ConfigError:
         return True
     return False

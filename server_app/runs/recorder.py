@@ -97,7 +97,7 @@ class Recorder:
             "reason": "",
             "resumed": [*record.get("resumed", []), timestamp()],
             "resumed_from": max(kept, 0),
-            "worker_lost": False,
+            "restartable": False,
         }
         return {**record, **changes}
 
@@ -185,10 +185,16 @@ class Recorder:
         forget_checkpoints(self.directory)
         self._release()
 
-    def fail(self, reason: str, worker_lost: bool = False) -> None:
-        """Mark the run as failed; if that cannot be written, the run can still be resumed."""
+    def fail(self, reason: str, *, restartable: bool = False) -> None:
+        """Mark the run as failed; if that cannot be written, the run can still be resumed.
+
+        Args:
+            reason: why.
+            restartable: whether the cause is outside the experiment, so that it may go on by
+                itself.
+        """
         try:
-            self.update(status="failed", reason=reason, worker_lost=worker_lost, ended=timestamp())
+            self.update(status="failed", reason=reason, restartable=restartable, ended=timestamp())
             self._write_rows(EVENTS, [(timestamp(), self._round, "", f"the run ended: {reason}")])
         except OSError as error:
             logger.error("the record cannot be closed: %s", describe_error(error))

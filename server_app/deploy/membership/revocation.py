@@ -8,7 +8,7 @@ from server_app.deploy.membership.registry import (
     usable_keys,
 )
 from server_app.deploy.places import CoordinatorPlace, refuse_unusable
-from server_app.deploy.run import require_coordinator
+from server_app.deploy.submitting.run import require_coordinator
 from server_app.flower.database import registered_nodes
 from task.errors import ConfigError, RunError
 from task.site import SITE_NAME, SITE_NAME_FORM

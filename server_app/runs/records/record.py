@@ -48,7 +48,7 @@ def mark_interrupted(directory: Path) -> None:
 
     Its processes may have recorded another failure while they were being stopped.
     """
-    _close(directory, ("running", "failed"), {"reason": INTERRUPTED, "worker_lost": False})
+    _close(directory, ("running", "failed"), {"reason": INTERRUPTED, "restartable": False})
 
 
 def _close(directory: Path, statuses: Container[str], changes: dict[str, Any]) -> None:

@@ -1,9 +1,13 @@
 """The checks that a site makes before it joins, against real servers."""
 
 import http.server
+import json
+import re
 import ssl
 import threading
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,9 +22,20 @@ WORDS = ("data=folder", "data.image_size=32", "partition=sites", "partition.name
 
 
 class Healthy(http.server.BaseHTTPRequestHandler):
+    """A SuperLink whose clock is ahead, and perhaps with a gate, which tells the time."""
+
+    ahead = timedelta(0)
+    gate = False
+
     def do_GET(self) -> None:
+        now = datetime.now(tz=UTC) + self.ahead
         self.send_response(200)
         self.end_headers()
+        if self.gate:
+            self.wfile.write(json.dumps({"time": now.isoformat()}).encode())
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string(time.time() + self.ahead.total_seconds())
 
     def log_message(self, *words: object) -> None:
         pass
@@ -76,8 +91,31 @@ def findings(
 def test_a_correct_site_passes_every_check(site: SitePlace, address: str) -> None:
     words = (*WORDS, "data.classes=[cat,dog]")
     lines = list(Inspection(site, address, fingerprint()[:12], words).lines())
-    assert [passed for passed, _ in lines] == [True] * 7
+    assert [passed for passed, _ in lines] == [True] * 8
     assert "11 training and 1 validation images, of the classes cat, dog" in lines[-1][1]
+
+
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize(
+    ("ahead", "message"),
+    [
+        (0, ""), (2, ""), (-298, ""),
+        (7, "0:00:0[678] ahead of it"), (-310, "0:05:(09|10|11) behind it"),
+        (-7200, "(2:00:00|2:00:01|1:59:59) behind it"),
+        (7200, "(2:00:00|2:00:01|1:59:59) ahead of it"),
+    ],
+)  # fmt: skip
+def test_a_site_whose_clock_flower_would_refuse(
+    site: SitePlace, address: str, ahead: int, message: str, gate: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Healthy, "gate", gate)
+    monkeypatch.setattr(Healthy, "ahead", -timedelta(seconds=ahead))
+    found = findings(site, address)
+    assert found.keys() == ({"clock"} if message else set())
+    if message:
+        assert re.search(message, found["clock"])
+        assert "install time synchronisation" in found["clock"]
 
 
 def test_another_authority(site: SitePlace, address: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from flwr.common import constant
 from flwr.supercore.error.base import ApiErrorCode
 from flwr.supercore.error.catalog import API_ERROR_MAP
 
+from server_app.deploy.joining import admission, reach
 from server_app.flower import internals, output
 from server_app.flower.programs import environment
 
@@ -20,6 +22,7 @@ ROOT = Path(__file__).parents[3]
 FLOWER = Path(inspect.getfile(flwr)).parent
 PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
 ALLOWED = {  # and nowhere else
+    "server_app/flower/fleet.py",
     "server_app/flower/internals.py",
     "client_app/resident/supernode/internals.py",  # a SuperNode's local API; imports no server
     "client_app/registration.py",  # the keys of the simulation's node config; imports no server
@@ -86,9 +89,28 @@ def test_the_keys_of_a_simulated_nodes_config() -> None:
 def test_the_texts_that_flowers_programs_print() -> None:
     used = API_ERROR_MAP[ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE]
     assert used.public_message.startswith(output.KEY_IN_USE)
-    assert f"code: {int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)}" == output.UNKNOWN_KEY
-    source = (FLOWER / "supernode" / "start_client_internal.py").read_text()
-    assert f'"{output.NODE_ACTIVATED} %s"' in source
+    assert ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED == admission.NOT_ACTIVATED
+    assert ApiErrorCode.FLEET_NODE_DEACTIVATION_FAILED == admission.NOT_DEACTIVATED
+    joined = re.search(r'"(SuperNode ID: %s)"', source("supernode", "start_client_internal.py"))
+    assert joined
+    assert output.NODE_ACTIVATED.fullmatch(joined[1] % 12)
+    ignored = "is not in `RUNNING` status. " + output.IGNORED_MESSAGE
+    assert ignored in source("supernode", "start_client_internal.py")
+    started = re.search(
+        r'f"(Successfully started run {res.run_id})"', source("cli", "run", "run.py")
+    )
+    assert started
+    found = output.STARTED_RUN.fullmatch(started[1].replace("{res.run_id}", "12"))
+    assert found
+    assert found[1] == "12"
+    assert output.NO_HEARTBEAT in source("supercore", "corestate", "sql_corestate.py")
+    status = constant.Status.FINISHED
+    assert f"{status}:{constant.SubStatus.STOPPED}" == output.STOPPED
+    assert f"{status}:{constant.SubStatus.FAILED}" == output.FAILED
+
+
+def source(*words: str) -> str:
+    return FLOWER.joinpath(*words).read_text()
 
 
 def test_the_environment_variables_that_flowers_programs_read(tmp_path: Path) -> None:
@@ -97,3 +119,9 @@ def test_the_environment_variables_that_flowers_programs_read(tmp_path: Path) ->
     assert len(names) == 4
     sources = "".join(path.read_text() for path in FLOWER.rglob("*.py"))
     assert {name for name in names if f'"{name}"' not in sources} == set()
+
+
+def test_the_clocks_that_flower_accepts() -> None:
+    ahead = constant.SYSTEM_TIME_TOLERANCE
+    behind = constant.TIMESTAMP_TOLERANCE + ahead
+    assert (reach.MOST_AHEAD.seconds + 1, reach.MOST_BEHIND.seconds + 1) == (ahead, behind)

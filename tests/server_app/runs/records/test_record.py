@@ -45,11 +45,11 @@ def test_a_run_that_is_interrupted_says_so_whatever_its_workers_said(tmp_path: P
     run = record(tmp_path, "run", [], [0.1, 0.5])
     mark_interrupted(run)
     assert read_record(run)["status"] == "completed"
-    lost = {"status": "failed", "reason": "a worker's process has ended", "worker_lost": True}
+    lost = {"status": "failed", "reason": "a worker's process has ended", "restartable": True}
     write_record(run, read_record(run) | lost)
     mark_interrupted(run)
     found = read_record(run)
-    assert (found["reason"], found["worker_lost"]) == ("interrupted", False)
+    assert (found["reason"], found["restartable"]) == ("interrupted", False)
 
 
 def test_count_rounds(tmp_path: Path) -> None:

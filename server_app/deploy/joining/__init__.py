@@ -1,0 +1,1 @@
+"""Can a site reach its coordinator, and is it let in?"""

@@ -1,0 +1,145 @@
+"""Whether a coordinator answers at an address, with the right certificate and the same time."""
+
+import errno
+import socket
+import ssl
+import time
+import urllib.error
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from server_app.deploy.gate.authentication import AHEAD, BEHIND
+from server_app.flower.programs import Health, health
+from task.errors import system_reason
+
+# One second less than Flower allows, as a Date header is exact to one second.
+MOST_AHEAD, MOST_BEHIND = timedelta(seconds=AHEAD - 1), timedelta(seconds=BEHIND - 1)
+WRONG_TIME = (9, 10)  # OpenSSL's codes for a certificate that is not valid yet, or not any more
+OTHER_NAMES = (62, 64)  # for another host name and another IP address
+RETRY_SECONDS = 3.0
+BUSY = (502, 503, 504)
+MEANINGS: dict[type[OSError], str] = {
+    ssl.SSLError: "it does not use TLS; it is another program, or a SuperLink without TLS",
+    TimeoutError: "no answer; a firewall may block this port",
+}
+PASSING = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+class CheckFailedError(Exception):
+    """The site cannot join; the text says why and what to do."""
+
+
+class UnreachableError(CheckFailedError):
+    """The coordinator does not answer, which may change by itself."""
+
+
+def require_coordinator(address: str, authority: Path) -> Health:
+    """Return what a coordinator answers that has a certificate by the authority.
+
+    Raises:
+        UnreachableError: it does not answer; it may be down, or not started yet.
+        CheckFailedError: it is not the coordinator, or there is no such host.
+    """
+    try:
+        return health(address, authority)
+    except urllib.error.HTTPError as error:
+        if error.code in BUSY:
+            raise UnreachableError(f"{address}: its SuperLink does not answer yet") from None
+        raise CheckFailedError(f"{address}: {connection_advice(error.reason)}") from None
+    except urllib.error.URLError as error:
+        reason = error.reason
+    except OSError as error:
+        reason = error
+    kind = UnreachableError if passes(reason) else CheckFailedError
+    raise kind(f"{address}: {connection_advice(reason)}")
+
+
+def wait_for_coordinator(address: str, authority: Path) -> Health:
+    """Do as `require_coordinator`, but wait while the coordinator does not answer; say so once.
+
+    Raises:
+        CheckFailedError: it is not the coordinator, or there is no such host.
+    """
+    waiting = Waiting()
+    while True:
+        try:
+            return require_coordinator(address, authority)
+        except UnreachableError as reason:
+            waiting.pause(str(reason))
+
+
+class Waiting:
+    """A wait for something that may change by itself; says each new reason once."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def pause(self, reason: str) -> None:
+        """Print the reason if it is new, and wait before the next trial."""
+        if reason != self._said:
+            print(f"waiting: {reason}; trying again ...", flush=True)
+            self._said = reason
+        time.sleep(RETRY_SECONDS)
+
+
+def passes(reason: object) -> bool:
+    """Whether the reason of a failed connection may pass by itself."""
+    if isinstance(reason, socket.gaierror):
+        return reason.errno == socket.EAI_AGAIN
+    return isinstance(reason, TimeoutError) or (
+        isinstance(reason, OSError)
+        and not isinstance(reason, ssl.SSLCertVerificationError)
+        and reason.errno in PASSING
+    )
+
+
+def connection_advice(reason: object) -> str:
+    """Return what a failed connection means and what to do."""
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        if reason.verify_code in OTHER_NAMES:
+            return (
+                "its certificate is for other names; the coordinator can add this one with "
+                "'univarfl deploy keys DIR --host ...'"
+            )
+        if reason.verify_code in WRONG_TIME:
+            return (
+                f"{reason.verify_message}, and this machine's clock says "
+                f"{shown(datetime.now(tz=UTC))}; if that is wrong, install time synchronisation "
+                "(chrony or systemd-timesyncd), else the coordinator must make new keys"
+            )
+        return (
+            f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "
+            "coordinator for their ca.crt again"
+        )
+    if isinstance(reason, socket.gaierror):
+        return f"there is no host of that name ({reason.strerror}); check the address"
+    for kind, meaning in MEANINGS.items():
+        if isinstance(reason, kind):
+            return meaning
+    text = system_reason(reason) if isinstance(reason, OSError) else str(reason)
+    return f"{text}; check that 'univarfl deploy coordinator' runs there with that port"
+
+
+def clock_result(answer: Health) -> str:
+    """Compare this machine's clock with the coordinator's; return a line about it.
+
+    Raises:
+        CheckFailedError: Flower would refuse the site's signatures.
+    """
+    if answer.time is None:
+        return "the coordinator does not tell its time; not compared"
+    ahead = answer.received - answer.time
+    if -MOST_BEHIND < ahead < MOST_AHEAD:
+        return f"{abs(ahead.total_seconds()):.0f} s from the coordinator's"
+    direction = "ahead of" if ahead > timedelta(0) else "behind"
+    raise CheckFailedError(
+        f"this machine has {shown(answer.received)} and the coordinator {shown(answer.time)}: "
+        f"{timedelta(seconds=round(abs(ahead).total_seconds()))} {direction} it; Flower allows "
+        f"{MOST_AHEAD.seconds} s ahead and {MOST_BEHIND.seconds} s behind; install time "
+        "synchronisation (chrony or systemd-timesyncd) where the time is wrong"
+    )
+
+
+def shown(time: datetime) -> str:
+    """Return a time for a person, in UTC."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

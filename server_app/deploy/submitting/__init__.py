@@ -1,0 +1,1 @@
+"""How is a run submitted to the coordinator's SuperLink, followed, and restored when one dies?"""

@@ -1,0 +1,26 @@
+"""How often something that has ended is started again."""
+
+MOST_RESTARTS = 3
+
+
+class Restarts:
+    """A bound on restarts in a row that bring no progress.
+
+    Args:
+        most: how many are allowed.
+    """
+
+    def __init__(self, most: int = MOST_RESTARTS) -> None:
+        self.most = most
+        self._count = 0
+
+    def allow(self, *, progress: bool) -> bool:
+        """Return whether one more restart is allowed, and count it.
+
+        Args:
+            progress: whether there was progress since the last restart; counting starts again.
+        """
+        if progress:
+            self._count = 0
+        self._count += 1
+        return self._count <= self.most

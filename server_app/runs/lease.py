@@ -1,0 +1,83 @@
+"""A lease: a locked file by which a ServerApp knows that the command that submitted it still runs.
+
+A command that is killed cannot stop its run. The system releases the lock when the command ends,
+however it ends. The ServerApp sees it, and ends the run.
+"""
+
+import contextlib
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from filelock import FileLock, Timeout
+
+LOOK_SECONDS = 1.0
+ENDED = "the command that submitted it has ended; the run can be resumed"
+
+
+class CommandEndedError(BaseException):
+    """The command that submitted the run has ended, and the run must end too.
+
+    Like `KeyboardInterrupt` it can be raised anywhere, so ``except Exception`` does not catch it.
+    """
+
+
+@contextlib.contextmanager
+def hold_lease(place: Path) -> Iterator[Path]:
+    """Hold a new lease in a directory; delete it at the end."""
+    path = place / f"run-{secrets.token_hex(8)}.lease"
+    lock = FileLock(path)
+    lock.acquire()
+    try:
+        yield path
+    finally:
+        lock.release()
+        path.unlink(missing_ok=True)
+
+
+def is_lease_held(path: Path) -> bool:
+    """Whether the process that holds a lease still runs."""
+    if not path.exists():
+        return False
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+class LeaseWatch:
+    """A context in whose main thread `CommandEndedError` is raised once the lease is free.
+
+    Args:
+        lease: the path of the lease; empty if the run has none, and nothing is watched.
+    """
+
+    def __init__(self, lease: str) -> None:
+        self._lease = Path(lease) if lease else None
+        self._over = threading.Event()
+
+    def __enter__(self) -> None:
+        if self._lease is not None:
+            self._main = threading.get_ident()
+            signal.signal(signal.SIGUSR1, self._raise)
+            threading.Thread(target=self._watch, args=[self._lease], daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self, lease: Path) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            if not is_lease_held(lease):
+                # A signal also interrupts a wait in the main thread.
+                signal.pthread_kill(self._main, signal.SIGUSR1)
+
+    def _raise(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._over.is_set():
+            self._over.set()
+            raise CommandEndedError(ENDED)

@@ -1,0 +1,231 @@
+"""Why a site is not let in, as told by a server with TLS that answers as SuperLink and gate do."""
+
+import http.server
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    ActivateNodeResponse,
+    DeactivateNodeRequest,
+    DeactivateNodeResponse,
+)
+
+from server_app.deploy.joining.admission import NotYetError, request_admission
+from server_app.deploy.joining.reach import (
+    CheckFailedError,
+    UnreachableError,
+    wait_for_coordinator,
+)
+from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.places import CoordinatorPlace, SitePlace
+from task.site import Site
+
+ACTIVATE, DEACTIVATE = "/v1/fleet/activate-node", "/v1/fleet/deactivate-node"
+NODE = 2**63 + 7
+SUPERLINK_401: dict[str, object] = {"detail": "Invalid SuperNode authentication"}
+UNKNOWN = {"code": 2004, "detail": "the coordinator does not know this key"}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A coordinator that answers as it is told, and remembers what it was asked.
+
+    Attributes:
+        refusals: by path, the status and the JSON of its answer.
+        asked: the paths and the node ids of requests.
+    """
+
+    def __init__(self, place: CoordinatorPlace) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.refusals: dict[str, tuple[int, dict[str, object]]] = {}
+        self.asked: list[tuple[str, int]] = []
+        self.time = timedelta(0)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(place.certificate, place.key)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        status, _ = self.server.refusals.get(self.path, (200, {}))
+        self._answer(status, json.dumps(
+            {"time": (datetime.now(tz=UTC) + self.server.time).isoformat()}
+        ).encode(), "application/json")  # fmt: skip
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert {"flwr-public-key", "flwr-timestamp", "flwr-signature"} <= {
+            name.lower() for name in self.headers
+        }
+        node = 0 if self.path == ACTIVATE else DeactivateNodeRequest.FromString(body).node_id
+        if self.path == ACTIVATE:
+            assert ActivateNodeRequest.FromString(body).public_key
+        self.server.asked.append((self.path, node))
+        if self.path in self.server.refusals:
+            status, told = self.server.refusals[self.path]
+            self._answer(status, json.dumps(told).encode(), "application/json")
+        elif self.path == ACTIVATE:
+            reply = ActivateNodeResponse(node_id=NODE)
+            self._answer(200, reply.SerializeToString(), "application/protobuf")
+        else:
+            reply = DeactivateNodeResponse()
+            self._answer(200, reply.SerializeToString(), "application/protobuf")
+
+    def _answer(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorPlace:
+    place = CoordinatorPlace(tmp_path_factory.mktemp("f"))
+    make_coordinator(place, ["localhost"])
+    return place
+
+
+@contextmanager
+def serving(place: CoordinatorPlace) -> Iterator[Server]:
+    with Server(place) as server:
+        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def server(coordinator: CoordinatorPlace) -> Iterator[Server]:
+    with serving(coordinator) as server:
+        yield server
+
+
+SITE = Site(name="clinic", directory="/data")
+
+
+@pytest.fixture
+def place(tmp_path: Path, coordinator: CoordinatorPlace) -> SitePlace:
+    place = SitePlace(tmp_path / "clinic")
+    make_site(place, "clinic", tmp_path)
+    place.authority.write_bytes(coordinator.authority.read_bytes())
+    return place
+
+
+def test_the_first_time_the_node_is_known_afterwards_and_counted_as_absent(
+    place: SitePlace, server: Server
+) -> None:
+    request_admission(place, SITE, server.address)
+    assert server.asked == [(ACTIVATE, 0), (DEACTIVATE, NODE)]
+    assert place.node_id() == NODE
+
+
+def test_the_last_node_is_counted_as_absent_at_once(place: SitePlace, server: Server) -> None:
+    place.remember_node(NODE)
+    request_admission(place, SITE, server.address)
+    server.refusals[DEACTIVATE] = 412, {"code": 2005, "detail": "Failed to deactivate SuperNode."}
+    request_admission(place, SITE, server.address)  # it said goodbye by itself
+    assert server.asked == [(DEACTIVATE, NODE)] * 2
+
+
+def test_a_new_database_has_other_nodes(place: SitePlace, server: Server) -> None:
+    place.remember_node(5)
+    server.refusals[DEACTIVATE] = 401, SUPERLINK_401
+    with pytest.raises(CheckFailedError):
+        request_admission(place, SITE, server.address)
+    assert server.asked == [(DEACTIVATE, 5), (ACTIVATE, 0), (DEACTIVATE, NODE)]
+    assert place.node_id() == NODE
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(
+    ("status", "told", "kind", "message"),
+    [
+        (412, UNKNOWN, NotYetError, "does not know the key of site clinic.*send them .*clinic.pub"),
+        (412, {"code": 2004, "detail": "Failed to activate SuperNode."}, NotYetError, "connected"),
+        (412, {"code": 9001, "detail": "the clocks differ"}, CheckFailedError, "clock: the clocks"),
+        (412, {"code": 9002, "detail": "revoked this key"}, CheckFailedError, "revoked this key; "),
+        (401, SUPERLINK_401, CheckFailedError, "does not accept the signature of .*clinic.key"),
+        (503, {"detail": "the SuperLink does not answer"}, NotYetError, "is busy: the SuperLink"),
+        (404, {"detail": "Not Found"}, CheckFailedError, "HTTP 404: .*; does it run the same ver"),
+    ],
+)  # fmt: skip
+def test_the_reason_of_a_refusal(
+    place: SitePlace, server: Server, known: bool, status: int, told: dict[str, object],
+    kind: type[Exception], message: str,
+) -> None:  # fmt: skip
+    server.refusals[ACTIVATE] = status, told
+    if known:  # then the first request is another one, to which the gate gives 401
+        place.remember_node(NODE)
+        answer = 401 if status == 412 and told is not SUPERLINK_401 else status
+        server.refusals[DEACTIVATE] = answer, told
+    with pytest.raises(kind, match=message) as caught:
+        request_admission(place, SITE, server.address)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_text_from_the_coordinator_is_printable(place: SitePlace, server: Server) -> None:
+    server.refusals[ACTIVATE] = 401, {"code": 5, "detail": "a\n\x1b[31mb" + 9999 * "c"}
+    with pytest.raises(CheckFailedError) as caught:
+        request_admission(place, SITE, server.address)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_wrong_clock_is_told_before_any_signature_is_sent(
+    place: SitePlace, server: Server
+) -> None:
+    server.time = timedelta(hours=2)
+    with pytest.raises(CheckFailedError, match="2:00:00 behind it; Flower allows 4 s ahead"):
+        request_admission(place, SITE, server.address)
+    assert server.asked == []
+
+
+def test_nobody_listens(place: SitePlace) -> None:
+    with pytest.raises(UnreachableError, match="connection refused; check that 'univarfl deploy"):
+        request_admission(place, SITE, "127.0.0.1:1")
+
+
+def test_a_host_that_does_not_exist(place: SitePlace) -> None:
+    with pytest.raises(CheckFailedError, match=r"x\.invalid:8000: there is no host of that name"):
+        request_admission(place, SITE, "x.invalid:8000")
+
+
+def test_the_superlink_is_not_up_yet(place: SitePlace, server: Server) -> None:
+    server.refusals["/health"] = 503, {}
+    with pytest.raises(UnreachableError, match="its SuperLink does not answer yet"):
+        request_admission(place, SITE, server.address)
+
+
+def test_a_wait_says_each_reason_once(
+    place: SitePlace, server: Server, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            server.refusals.clear()
+
+    monkeypatch.setattr(time, "sleep", pause)
+    server.refusals["/health"] = 503, {}
+    assert wait_for_coordinator(server.address, place.authority).ready
+    assert capsys.readouterr().out == (
+        f"waiting: {server.address}: its SuperLink does not answer yet; trying again ...\n"
+    )

@@ -1,0 +1,46 @@
+"""The lease by which a run ends with the command that submitted it."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from server_app.runs.lease import CommandEndedError, LeaseWatch, hold_lease, is_lease_held
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from server_app.runs.lease import hold_lease
+with hold_lease(Path(sys.argv[1])) as lease:
+    print(lease, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_lease_is_held_until_its_holder_is_killed(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout
+    lease = Path(holder.stdout.readline().strip())
+    assert is_lease_held(lease)
+    holder.kill()
+    holder.wait()
+    assert not is_lease_held(lease)
+    with pytest.raises(CommandEndedError, match="has ended"), LeaseWatch(str(lease)):
+        time.sleep(60)  # the exception ends the wait
+
+
+def test_a_lease_that_is_held_or_that_a_run_does_not_have_raises_nothing(tmp_path: Path) -> None:
+    with hold_lease(tmp_path) as lease, LeaseWatch(str(lease)), LeaseWatch(""):
+        assert threading.active_count() > 1
+        time.sleep(0.1)
+    assert not lease.exists()
+
+
+def test_a_lease_that_was_deleted_is_not_held(tmp_path: Path) -> None:
+    with pytest.raises(CommandEndedError), LeaseWatch(str(tmp_path / "gone.lease")):
+        time.sleep(60)
