@@ -97,12 +97,6 @@ class Scene:
         until(under_way, f"round {server_round}", 900)
         time.sleep(5)  # until the messages are sent, or training has begun
 
-    def resume(self) -> int:
-        """Wait until the run has failed, resume it with one command, and return the exit code."""
-        self.machines.processes["run"].wait(900)
-        self.machines.run(f"resume={self.machines.record()}")
-        return self.machines.processes["run"].wait(900)
-
     def finish(self) -> int:
         """Wait until the run has ended, and return its exit code."""
         return self.machines.processes["run"].wait(1800)
@@ -157,26 +151,38 @@ def at_work(site: psutil.Process) -> list[psutil.Process]:
 
 
 def superlink_killed(scene: Scene) -> int:
-    """Kill the coordinator's SuperLink in round 3, start it again, and resume the run."""
+    """Kill the coordinator's SuperLink in round 3."""
+    scene.in_round(3)
+    scene.machines.kill_program("flower-superlink")
+    return scene.finish()
+
+
+def coordinator_killed(scene: Scene) -> int:
+    """Kill all of the coordinator's processes but the run's command in round 3, and start it."""
     scene.in_round(3)
     scene.machines.kill(COORDINATOR)
     scene.machines.coordinate()
-    return scene.resume()
+    return scene.finish()
 
 
 def server_app_killed(scene: Scene) -> int:
-    """Kill the ServerApp in round 3, and resume the run."""
+    """Kill the ServerApp in round 3."""
     scene.in_round(3)
-    coordinator = psutil.Process(scene.machines.processes[COORDINATOR].pid)
-    for child in coordinator.children(recursive=True):
-        if "flwr-serverapp" in " ".join(child.cmdline()):
-            child.kill()
-    return scene.resume()
+    scene.machines.kill_program("flwr-serverapp")
+    return scene.finish()
 
 
 FAULTS: dict[str, Callable[[Scene], int]] = {
     fault.__name__: fault
-    for fault in (none, site_killed, site_cut_off, site_slowed, superlink_killed, server_app_killed)
+    for fault in (
+        none,
+        site_killed,
+        site_cut_off,
+        site_slowed,
+        superlink_killed,
+        coordinator_killed,
+        server_app_killed,
+    )
 }
 
 
