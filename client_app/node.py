@@ -11,6 +11,11 @@ from task.protocol.messages import IN_PROCESS
 from task.protocol.signature import read_private_key
 from task.site import NodeConfig, Site
 
+NO_DIRECTORY = (
+    "this SuperNode has no data directory: start it with --node-config "
+    "\"site='NAME' data-dir='DIRECTORY'\""
+)
+
 
 def runtime() -> str:
     """Return what runs this process: ``ray`` inside a Ray actor, else ``process``."""
@@ -25,6 +30,25 @@ def simulated(node_config: NodeConfig) -> bool:
     The partition id does not decide it, because real SuperNodes are often started with one, too.
     """
     return runtime() == "ray" or IN_PROCESS in node_config
+
+
+def check_extensions(node_config: NodeConfig, experiment: str) -> None:
+    """Refuse code of other packages that this node's owner does not list; nothing is imported.
+
+    A simulated worker, which belongs to the person who starts the run, may run any.
+
+    Args:
+        node_config: the node's settings.
+        experiment: a `task.config.LocalConfig` as JSON.
+
+    Raises:
+        SiteError: the site does not list a package, or the settings are not a site's.
+    """
+    if simulated(node_config):
+        return
+    if "data-dir" not in node_config:
+        raise SiteError(NO_DIRECTORY)
+    Site.from_node_config(node_config).check_extensions(experiment)
 
 
 def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:
@@ -44,10 +68,7 @@ def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:
     if simulated(node_config) and not sites:
         return None
     if simulated(node_config) or "data-dir" not in node_config:
-        raise SiteError(
-            "this SuperNode has no data directory: start it with --node-config "
-            "\"site='NAME' data-dir='DIRECTORY'\""
-        )
+        raise SiteError(NO_DIRECTORY)
     site = Site.from_node_config(node_config)
     if not sites:
         raise SiteError(

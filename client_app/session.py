@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from client_app.client_state import ClientState
-from client_app.node import site_of
+from client_app.node import check_extensions, site_of
 from task.config import read_local_config
 from task.data.federated import site_version
 from task.errors import SiteError
-from task.fingerprint import code_directories, fingerprint
+from task.fingerprint import code_directories, fingerprint_for
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
 from task.protocol.tensors import PackedTensors, check_tensors
@@ -49,8 +49,10 @@ class Session(Generic[Asked]):
         """The site that this node is; None for a simulated worker.
 
         Raises:
-            SiteError: the experiment and this node disagree on whose data are trained on.
+            SiteError: the experiment and this node disagree on whose data are trained on, or it
+                has code of a package that the site does not list.
         """
+        check_extensions(self.node_config, self.request.experiment)
         sites = read_local_config(self.request.experiment).partitioner().sites
         return site_of(self.node_config, sites)
 
@@ -64,10 +66,11 @@ class Session(Generic[Asked]):
                 site's images changed since the run began.
         """
         request = self.request
-        if fingerprint() != request.fingerprint:
+        own = fingerprint_for(request.experiment)
+        if own != request.fingerprint:
             raise CodeMismatchError(
                 f"this worker would train with {code_directories()['task'].parent} "
-                f"({fingerprint()[:12]}), the server runs other code ({request.fingerprint[:12]})"
+                f"({own[:12]}), the server runs other code ({request.fingerprint[:12]})"
             )
         if self.site is None:
             worker = shared_worker(request.experiment)

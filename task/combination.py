@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from task import registry
 from task.errors import ConfigError
+from task.extensions import PLUS
 from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Tensors, Term
 from task.models.base import Output
 
@@ -80,9 +81,9 @@ def create_method(settings: dict[str, Any]) -> Method:
         ConfigError: a name or setting is unknown or out of range, or the methods do not combine.
     """
     name = settings.get("name")
-    if not isinstance(name, str) or registry.PLUS not in name:
+    if not isinstance(name, str) or PLUS not in name:
         return registry.create("method", PACKAGE, Method, settings)
-    names = name.split(registry.PLUS)
+    names = name.split(PLUS)
     for member in names:
         registry.require_component("method", PACKAGE, member)
     if len(set(names)) < len(names):

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from task import registry
 from task.errors import ConfigError
+from task.extensions import PLUS
 
 # The components bring PyTorch, which takes seconds to import. The methods below import what they
 # build, so that a wrong number is refused without it.
@@ -121,7 +122,7 @@ class LocalConfig(Strict):
 
     def methods(self) -> list[str]:
         """Return the names of the local methods: one, unless several are combined."""
-        return str(self.method["name"]).split(registry.PLUS)
+        return str(self.method["name"]).split(PLUS)
 
     def local_method(self) -> "Method":
         """Return a new object of the local method, which keeps state while a client trains."""

@@ -2,15 +2,18 @@
 
 Flower's simulation workers may import these packages from the directory where its daemon was first
 started, instead of from the bundle that was submitted. Without the hash nobody would notice. It
-covers all code that clients could run; `server_app.runs.identity` covers what a run does use.
+covers all code of this project that clients could run, and the other packages of an experiment's
+components; `server_app.runs.identity` covers what a run does use.
 """
 
 import functools
 import hashlib
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import task
+from task.extensions import Extension, run_by_clients
 
 
 def code_directories() -> dict[str, Path]:
@@ -30,11 +33,24 @@ def code_directories() -> dict[str, Path]:
     }
 
 
+def fingerprint_for(experiment: str) -> str:
+    """Return the fingerprint of what the clients of an experiment run.
+
+    Args:
+        experiment: a `task.config.LocalConfig` as JSON.
+    """
+    return fingerprint(run_by_clients(experiment))
+
+
 @functools.cache
-def fingerprint() -> str:
+def fingerprint(extensions: Sequence[Extension] = ()) -> str:
     """Return the SHA-256 of the relative paths and contents of all files that train.
 
-    These are the Python files of `code_directories`, and the YAML files of ``conf``.
+    These are the Python files of `code_directories`, the YAML files of ``conf``, and the files of
+    other packages.
+
+    Args:
+        extensions: components of other packages, hashable as a tuple.
     """
     digest = hashlib.sha256()
     for folder, directory in sorted(code_directories().items()):
@@ -42,4 +58,6 @@ def fingerprint() -> str:
         for path in sorted(directory.rglob(pattern)):
             digest.update(f"{folder}/{path.relative_to(directory).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for package, content in sorted({(each.package, each.content()) for each in extensions}):
+        digest.update(f"{package}\0{content}".encode())
     return digest.hexdigest()

@@ -1,20 +1,20 @@
 """Components found by file name: ``conf/method/univarfl.yaml`` names ``task/methods/univarfl.py``.
 
 A component is a dataclass, and its fields are the settings that its YAML file may have. To add one,
-add the two files. Nothing else is registered, and no setting can name code outside these packages.
+add the two files, here or in another package (`task.extensions`). No setting can name other code.
 """
 
 import importlib
 import json
-import pkgutil
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from task.errors import ConfigError
+from task.extensions import PACKAGES, Extension, extensions, own_names
 
-PLUS = "+"  # joins the names of several methods
+GROUPS = {package: group for group, package in PACKAGES.items()}
 
 T = TypeVar("T")
 
@@ -40,10 +40,19 @@ PYDANTIC_WORDS = {
 
 
 def names(package: str) -> list[str]:
-    """Return the names of a package's components: its modules except ``base``."""
-    path = importlib.import_module(package).__path__
-    modules = [module.name for module in pkgutil.iter_modules(path) if not module.ispkg]
-    return sorted(name for name in modules if name != "base")
+    """Return the names of a package's components, with those of other installed packages."""
+    return sorted({*own_names(package), *extensions_of(package)})
+
+
+def extensions_of(package: str) -> dict[str, Extension]:
+    """Return the components that other installed packages add to a package, by name."""
+    return extensions(GROUPS[package]) if package in GROUPS else {}
+
+
+def module_of(package: str, name: str) -> str:
+    """Return the module of a component."""
+    extension = extensions_of(package).get(name)
+    return extension.module if extension else f"{package}.{name}"
 
 
 def require_component(group: str, package: str, name: object) -> None:
@@ -57,12 +66,12 @@ def require_component(group: str, package: str, name: object) -> None:
 
 
 def component_class(package: str, name: str, base: type[T]) -> type[T]:
-    """Return the subclass of `base` that the module ``package.name`` defines.
+    """Return the subclass of `base` that the module of a component defines.
 
     Raises:
         TypeError: the module defines none, or several.
     """
-    module = importlib.import_module(f"{package}.{name}")
+    module = importlib.import_module(module_of(package, name))
     found = [
         value
         for value in vars(module).values()

@@ -10,9 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+)
 
 from task.errors import SiteError
+from task.extensions import normal, run_by_clients
 from task.files import from_home
 
 NodeConfig = Mapping[str, object]
@@ -39,6 +47,9 @@ class Site(BaseModel):
         max_batch_size: ``max-batch-size``, the largest batch that it trains on.
         max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
+        extensions: ``extensions``, the installed packages whose methods and data sources it may
+            run, beside those of univarfl. Flower's settings take no lists, so text with spaces
+            between the names is read too.
     """
 
     model_config = ConfigDict(
@@ -55,6 +66,7 @@ class Site(BaseModel):
     max_batch_size: Annotated[int, Field(alias="max-batch-size", ge=2)] = 4096
     max_model_megabytes: Annotated[int, Field(alias="max-model-megabytes", ge=1)] = 2000
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
+    extensions: Annotated[tuple[str, ...], PlainSerializer(" ".join)] = ()
 
     @field_validator("directory", "memory", "key")
     @classmethod
@@ -66,12 +78,38 @@ class Site(BaseModel):
             raise ValueError("must be an absolute path")
         return str(absolute)
 
+    @field_validator("extensions", mode="before")
+    @classmethod
+    def _packages(cls, names: object) -> object:
+        if isinstance(names, str):
+            names = names.split()
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return tuple(normal(name) for name in names)
+        raise ValueError("must be a list of the names of packages")
+
     @field_validator("name")
     @classmethod
     def _safe(cls, name: str) -> str:
         if not SITE_NAME.fullmatch(name):
             raise ValueError(f"must be {SITE_NAME_FORM}")
         return name
+
+    def check_extensions(self, experiment: str) -> None:
+        """Refuse an experiment with code of a package that this site does not list.
+
+        Args:
+            experiment: a `task.config.LocalConfig` as JSON.
+
+        Raises:
+            SiteError: it needs such a package, whose code has not been imported.
+        """
+        for each in run_by_clients(experiment):
+            if each.package not in self.extensions:
+                raise SiteError(
+                    f"site {self.name} does not run code of the package {each.package!r}, which "
+                    f"{each.group}={each.name} needs; its owner can add it to extensions in "
+                    "site.toml"
+                )
 
     @property
     def state_directory(self) -> Path:

@@ -1,6 +1,11 @@
-"""The choices that ``conf/`` offers, read from file names alone, so that ``--help`` is quick."""
+"""The choices that ``conf/`` offers, read from file names alone, so that ``--help`` is quick.
+
+Those of other installed packages come with them; see `task.extensions`.
+"""
 
 from pathlib import Path
+
+from task.extensions import extensions
 
 CONF = Path(__file__).resolve().parent.parent.parent / "conf"
 SWEEPS = "sweep"  # lists of sweeps, not a configuration group
@@ -14,4 +19,16 @@ def choices() -> dict[str, list[str]]:
 
 def names_in(folder: str) -> list[str]:
     """Return the names of the YAML files in one folder of ``conf/``."""
-    return sorted(file.stem for file in (CONF / folder).glob("*.yaml"))
+    return sorted(files_in(folder))
+
+
+def files_in(folder: str) -> dict[str, Path]:
+    """Return the YAML files in one folder of ``conf/`` by name."""
+    others = {name: extension.settings for name, extension in extensions(folder).items()}
+    return others | {file.stem: file for file in (CONF / folder).glob("*.yaml")}
+
+
+def search_path() -> list[Path]:
+    """Return the ``conf`` directories of other packages whose components can be chosen."""
+    found = [each.conf for group in choices() for each in extensions(group).values()]
+    return list(dict.fromkeys(found))

@@ -13,14 +13,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 from pydantic import ValidationError
 
-from server_app.config.choices import CONF, choices
+from server_app.config.choices import CONF, choices, search_path
 from server_app.config.experiment import Experiment
+from server_app.config.override_text import quoted
 from server_app.config.overrides import Override, read_override
 from server_app.config.vocabulary.suggestions import improved, unknown_choice, unknown_key
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
+from task.extensions import PLUS
 from task.files import from_home
-from task.registry import PLUS, first_error
+from task.registry import first_error
 
 PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
 
@@ -98,6 +100,8 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
 def _read_methods(overrides: Sequence[Override]) -> tuple[list[str], list[str]]:
     """Return the words for Hydra, and the names of the methods if a word chooses them.
 
+    Hydra is told where other packages keep their settings; see `task.extensions`.
+
     Raises:
         ConfigError: a method is unknown.
     """
@@ -106,7 +110,11 @@ def _read_methods(overrides: Sequence[Override]) -> tuple[list[str], list[str]]:
     names = sorted(part.strip(" '\"") for part in chosen[-1].split(PLUS)) if chosen else []
     if not set(names) <= set(choices()["method"]):
         raise unknown_choice("method", chosen[-1])
-    return [*words, *([f"method=[{','.join(names)}]"] if names else [])], names
+    if names:
+        words.append(f"method=[{','.join(names)}]")
+    if places := ",".join(quoted(f"file://{path}") for path in search_path()):
+        words.append(f"hydra.searchpath=[{places}]")
+    return words, names
 
 
 def downloaded(name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from server_app.config.choices import CONF, choices
+from server_app.config.choices import choices, files_in
 from server_app.config.composition import chosen_files
 from server_app.config.override_text import flat
 from server_app.config.overrides import read_override
@@ -57,7 +57,7 @@ def source_of(key: str, chosen: Mapping[str, Sequence[str]]) -> str:
 
 def sets(group: str, name: str, key: str) -> bool:
     """Return whether a file of ``conf/`` sets a general key, or chooses the file of a group."""
-    text = (CONF / group / f"{name}.yaml").read_text()
+    text = files_in(group)[name].read_text()
     if not text.startswith("# @package _global_"):
         return False
     return key in settings_in_conf(group, name) or f"override /{key}:" in text

@@ -182,6 +182,7 @@ class Inspection:
                 f"the experiment {listed}; add partition=sites partition.names=[...] with "
                 f"{self.site.name} in the list"
             )
+        self.site.check_extensions(experiment.local().model_dump_json())
         data = federate_site(experiment.local(), self.site)
         ((_, split),) = data.clients.items()
         notes = "".join(f"; {note}" for note in data.notes)

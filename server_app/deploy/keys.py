@@ -44,6 +44,7 @@ memory-dir = {memory}
 # max-batch-size = 256 # refuse experiments with larger batches
 # max-model-megabytes = 500  # refuse experiments with a larger model
 # tell-labels = true   # send the number of images of each class
+# extensions = ["NAME"]  # installed packages whose methods and data sources may run here
 """
 
 

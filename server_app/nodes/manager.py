@@ -20,7 +20,6 @@ from server_app.nodes.registration import (
     check_registration,
     read_registration,
 )
-from task.fingerprint import fingerprint
 from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import REGISTER, RegistrationRequest
@@ -187,7 +186,7 @@ class NodeManager:
             self._refuse(identity, "ignored: partition.names does not list it")
         else:
             request = RegistrationRequest(
-                run=self._run.id, experiment=self._run.experiment, fingerprint=fingerprint()
+                run=self._run.id, experiment=self._run.experiment, fingerprint=self._run.fingerprint
             )
             letter = Letter(identity.node_id, request, identity.public_key)
             for message_id in self._grid.push_messages([RecordWriter().message(REGISTER, letter)]):
@@ -216,7 +215,7 @@ class NodeManager:
             reply = read_registration(question.letter, message, signed=bool(self._sites))
             if self._sites and (wrong := identity.contradiction(reply, self._sites)):
                 raise RegistrationError(wrong)
-            check_registration(identity.site, reply, self._device, *self._bounds)
+            check_registration(identity.site, reply, self._run, self._device, *self._bounds)
             rival = self._node_of_site(identity.site)
             if rival in self._online:
                 raise RegistrationError(f"two SuperNodes use the name {identity.site}")

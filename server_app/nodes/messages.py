@@ -11,6 +11,7 @@ from flwr.serverapp import Grid
 
 from server_app.nodes.collection import collect
 from server_app.rounds.errors import WorkerLostError
+from task.fingerprint import fingerprint_for
 from task.plain_text import one_line
 from task.protocol.base import DATA, HEADER, JSON, Packed
 from task.protocol.errors import ProtocolError
@@ -38,6 +39,11 @@ class RunIdentity(NamedTuple):
 
     id: str
     experiment: str
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the code that the server and its clients run."""
+        return fingerprint_for(self.experiment)
 
 
 @dataclass(frozen=True)

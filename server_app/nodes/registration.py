@@ -9,9 +9,10 @@ from typing import Self
 from flwr.app import Message
 
 from server_app.nodes.identity import Identity
-from server_app.nodes.messages import Letter, last_line, read_reply
+from server_app.nodes.messages import Letter, RunIdentity, last_line, read_reply
 from task.config import Device
-from task.fingerprint import code_directories, fingerprint
+from task.extensions import run_by_clients
+from task.fingerprint import code_directories
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 
@@ -105,13 +106,19 @@ def read_registration(
 
 
 def check_registration(
-    site: str, reply: RegistrationReply, device: Device, max_images: int, classes: int
+    site: str,
+    reply: RegistrationReply,
+    run: RunIdentity,
+    device: Device,
+    max_images: int,
+    classes: int,
 ) -> None:
     """Refuse a SuperNode that cannot serve the run.
 
     Args:
         site: the site to which its key belongs; empty in a simulation.
         reply: its registration.
+        run: the run's id and experiment.
         device: what the experiment asks for.
         max_images: a site that claims more images is refused.
         classes: the number of the experiment's classes; 0 if the data set alone knows it.
@@ -120,8 +127,8 @@ def check_registration(
         RegistrationError: it runs other code, sees no GPU although one was asked for, cannot
             train, or claims an impossible number of images.
     """
-    if reply.fingerprint != fingerprint():
-        raise RegistrationError(other_code_message(site, reply))
+    if reply.fingerprint != run.fingerprint:
+        raise RegistrationError(other_code_message(site, reply, run))
     if device == "cuda" and not reply.cuda and not site:
         raise RegistrationError(
             "device=cuda, but the clients see no GPU, because Flower hides it by default. "
@@ -157,13 +164,15 @@ def check_shared_state(nodes: Sequence[NodeInfo]) -> None:
         )
 
 
-def other_code_message(site: str, reply: RegistrationReply) -> str:
+def other_code_message(site: str, reply: RegistrationReply, run: RunIdentity) -> str:
     """Return what to do if a client runs other code than the server."""
+    packages = sorted({each.package for each in run_by_clients(run.experiment)})
+    also = f" of univarfl and of {', '.join(packages)}, which this run uses," if packages else ""
     if site:
         return (
             f"site {site} runs other code ({reply.fingerprint[:12]}) than the coordinator "
-            f"({fingerprint()[:12]}): install the same version there, and look into the site's log "
-            "for the directory that its code comes from"
+            f"({run.fingerprint[:12]}): install the same version{also} there, and look "
+            "into the site's log for the directory that its code comes from"
         )
     return (
         f"the clients import their code from {reply.code!r}, the server from "

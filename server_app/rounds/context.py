@@ -13,7 +13,6 @@ from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager, Note
 from server_app.nodes.messages import Exchange, Letter, RunIdentity
-from task.fingerprint import fingerprint
 from task.protocol.messages import Kind, Reply, Request
 from task.training.worker import Worker
 
@@ -61,7 +60,7 @@ class RoundContext:
         return {
             "run": self.run.id,
             "experiment": self.run.experiment,
-            "fingerprint": fingerprint(),
+            "fingerprint": self.run.fingerprint,
             "round": server_round,
             "attempt": attempt,
             "model_version": self.model.version,

@@ -28,7 +28,6 @@ from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.tracking.loggers import MetricLoggers
-from task.fingerprint import fingerprint
 from task.protocol.messages import FORGET, ForgetRequest
 from task.training.worker import shared_worker
 
@@ -182,8 +181,9 @@ class Federation:
         if simulated and not keeps_state:
             return
         fields: dict[str, Any] = {
-            "run": self._run.id, "experiment": self._run.experiment, "fingerprint": fingerprint(),
-            "round": self.experiment.rounds, "seconds": FORGET_SECONDS,
+            "run": self._run.id, "experiment": self._run.experiment,
+            "fingerprint": self._run.fingerprint, "round": self.experiment.rounds,
+            "seconds": FORGET_SECONDS,
         }  # fmt: skip
         letters = [
             Letter(node.node_id, ForgetRequest(**fields), node.public_key)

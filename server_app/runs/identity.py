@@ -19,7 +19,8 @@ from server_app.config.differences import UNDECIDING_SETTINGS
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
-from task.registry import PLUS
+from task.extensions import PLUS, extensions
+from task.registry import module_of
 
 # Packages and modules that every run uses and that can change its result.
 # A test follows the imports of a run and fails if one is neither here nor declared harmless.
@@ -106,7 +107,7 @@ def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the modules of a configuration's components."""
     for group, package in GROUPS.items():
         for name in str(config[group]["name"]).split(PLUS):
-            yield f"{package}.{name}"
+            yield module_of(package, name)
 
 
 @functools.cache
@@ -117,7 +118,14 @@ def shared_hash() -> str:
 
 @functools.cache
 def component_hash(module: str) -> str:
-    """Return a hash of a component and of all it imports from the packages of components."""
+    """Return a hash of a component and of all it imports from the packages of components.
+
+    For a component of another package, it is a hash of that package.
+    """
+    for group in GROUPS:
+        for extension in extensions(group).values():
+            if extension.module == module:
+                return extension.content()
     return hash_of_modules(component_modules(module))
 
 

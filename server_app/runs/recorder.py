@@ -34,7 +34,7 @@ from server_app.runs.records.tables import (
 )
 from task.error_messages import describe_error
 from task.files import write_whole
-from task.fingerprint import fingerprint
+from task.fingerprint import fingerprint_for
 from task.plain_text import PlainFormatter
 
 NOTHING = -1  # the last recorded round to keep if the run left no checkpoint
@@ -122,7 +122,7 @@ class Recorder:
             "run_id": self.directory.name,
             "key": secrets.token_hex(16),
             "config": config,
-            "fingerprint": fingerprint(),
+            "fingerprint": fingerprint_for(experiment.local().model_dump_json()),
             "code": code.shared,
             "components": code.components,
             "data_version": data_version(experiment.local()),

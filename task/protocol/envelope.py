@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from task.fingerprint import fingerprint
+from task.fingerprint import fingerprint_for
 from task.protocol.base import Fingerprint, Message, Nonce, RoundNumber, RunId, Seconds
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ROW_BYTES, SHORT_HEADER, ReplyLimits
@@ -95,7 +95,7 @@ class Reply(Message):
             run=request.run,
             round=request.round,
             attempt=request.attempt,
-            fingerprint=fingerprint(),
+            fingerprint=fingerprint_for(request.experiment),
             nonce=request.nonce,
             **fields,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from server_app.config.choices import CONF, choices
+from server_app.config.choices import CONF, choices, files_in
 from server_app.config.override_text import flat
 
 CLOSE = 0.65  # the least similarity of a suggestion, from 0 to 1
@@ -145,7 +145,7 @@ def default_choices() -> dict[str, str]:
 @cache
 def settings_in_conf(group: str, name: str) -> dict[str, Any]:
     """Return the settings in a file of ``conf/`` by dotted key; references stay as they are."""
-    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"), resolve=False)
+    values = OmegaConf.to_container(OmegaConf.load(files_in(group)[name]), resolve=False)
     assert isinstance(values, dict)
     return flat({str(key): value for key, value in values.items()})
 
@@ -154,7 +154,7 @@ def settings_of_choice(group: str, name: str) -> dict[str, Any]:
     """Return the settings that a choice has for itself, by full key such as ``optim.lr``."""
     inside = f"{group}."
     found = settings_in_conf(group, name)
-    if (CONF / group / f"{name}.yaml").read_text().startswith("# @package _global_"):
+    if files_in(group)[name].read_text().startswith("# @package _global_"):
         own = {key: value for key, value in found.items() if key.startswith(inside)}
     else:
         own = {inside + key: value for key, value in found.items()}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from server_app.config.choices import CONF, SWEEPS, choices, names_in
+from server_app.config.choices import SWEEPS, choices, files_in, names_in
 from server_app.config.override_text import as_typed
 from server_app.config.vocabulary.keys import (
     choices_with,
@@ -51,7 +51,7 @@ def listing(kind: str) -> list[tuple[str, str]]:
 
 def about(group: str, name: str) -> str:
     """Return the first sentence at the head of a file of ``conf/``."""
-    lines = (CONF / group / f"{name}.yaml").read_text().splitlines()
+    lines = files_in(group)[name].read_text().splitlines()
     head = [line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)]
     head = [line for line in head if not line.startswith("@package")]
     text = " ".join(takewhile(lambda line: not line.startswith("Example"), head))

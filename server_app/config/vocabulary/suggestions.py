@@ -14,7 +14,7 @@ from server_app.config.vocabulary.keys import (
     plain,
 )
 from task.errors import ConfigError
-from task.registry import PLUS
+from task.extensions import PLUS
 
 MOST = 4  # how many choices an answer names
 LISTED = "'univarfl list keys' shows every key"

@@ -1,0 +1,1 @@
+"""A package that adds a method, a strategy and a data source to univarfl."""

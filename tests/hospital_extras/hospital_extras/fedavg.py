@@ -1,0 +1,3 @@
+"""A method with the name of one of univarfl's, which has precedence."""
+
+raise ImportError("this is not imported")
