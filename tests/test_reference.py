@@ -2,7 +2,8 @@
 
 import pytest
 
-from docs.generator import commands, run_files, settings
+import univarfl
+from docs.generator import api, commands, run_files, settings
 from docs.generator.components import GROUPS, Group, Setting
 from docs.generator.components import settings as settings_of
 from server_app.config.composition import compose_experiment
@@ -49,6 +50,14 @@ def test_every_command_has_a_section() -> None:
     for words, command in commands.all_commands().items():
         assert f"# {words}\n" in text
         assert commands.summary(command)
+
+
+def test_everything_of_the_python_interface_has_a_section() -> None:
+    text = api.page() + api.runs_page()
+    for name in univarfl.__all__:
+        assert f"univarfl.{name}" in text
+    assert "### Run.predict\n\n```python\npredict(images: " in text
+    assert "- `engine`: " in text
 
 
 def test_a_run_leaves_the_files_columns_and_keys_of_the_reference(train: Train) -> None:

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from docs.generator import commands, components, experiments, run_files, settings
+from docs.generator import api, commands, components, experiments, run_files, settings
 from docs.generator.components import AUGMENTATION, DATA, GUARD, METHOD, MODEL, PARTITION, STRATEGY
 from task import registry
 
@@ -43,6 +43,8 @@ def pages() -> dict[str, str]:
         ),
         "experiments.md": experiments.page(),
         "run-files.md": run_files.page(),
+        "api.md": api.page(),
+        "api-runs.md": api.runs_page(),
     }
     found |= {f"commands/{name}.md": text for name, text in commands.pages().items()}
     found |= {
