@@ -16,7 +16,7 @@ from client_app.mods.error_redaction import reason_for_server
 from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
 from client_app.session import CodeMismatchError
-from task.fingerprint import fingerprint
+from task.fingerprint import fingerprint_for
 from task.protocol.base import Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import (
@@ -89,7 +89,9 @@ def announce(channel: socket.socket, message: Message) -> Request:
     if kind is None:
         raise ProtocolError("a message of an unknown kind")
     request: Request = kind.request.unpack(Packed.of(message.content))
-    other = "" if request.fingerprint == fingerprint() else request.fingerprint
+    other = (
+        "" if request.fingerprint == fingerprint_for(request.experiment) else request.fingerprint
+    )
     facts = {"run": request.run, "seconds": request.seconds, "other_code": other}
     channel.sendall(frames.pack(frames.FACTS, json.dumps(facts).encode()))
     if other and kind is not REGISTER:
