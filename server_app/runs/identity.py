@@ -34,6 +34,7 @@ SHARED = (
     "task.config",
     "task.data",
     "task.exact_sum",
+    "task.extensions",
     "task.methods",
     "task.models",
     "task.protocol",
