@@ -153,7 +153,7 @@ def run_by_clients(experiment: str) -> tuple[Extension, ...]:
     """
     try:
         config = json.loads(experiment)
-    except ValueError:
+    except (ValueError, RecursionError):  # neither JSON nor of a sane depth
         return ()
     if not isinstance(config, dict):
         return ()

@@ -132,6 +132,11 @@ def test_what_cannot_be_used_is_left_out_and_our_own_names_stay_ours(
     assert compose_experiment(["method=fedavg"]).method == {"name": "fedavg"}
 
 
+@pytest.mark.parametrize("text", ["", "null", "[" * 100_000, '{"method": [], "data": {"name": 1}}'])
+def test_text_that_is_no_experiment_names_no_component(text: str) -> None:
+    assert extensions.run_by_clients(text) == ()
+
+
 def test_without_the_package_its_names_are_unknown() -> None:
     with pytest.raises(ConfigError, match="method=logit_decay: "):
         compose_experiment(["method=logit_decay"])
