@@ -15,6 +15,7 @@ from server_app.deploy.joining.reach import (
     clock_result,
     require_coordinator,
 )
+from server_app.deploy.membership.successor import adopt_next_key
 from server_app.deploy.places import SitePlace
 from server_app.flower.fleet import Refusal, fleet_client, refusal_of
 from task.errors import RunError
@@ -22,6 +23,10 @@ from task.site import Site
 
 NOT_ACTIVATED, NOT_DEACTIVATED = NOT_REGISTERED, 2005  # Flower's codes
 UNAUTHENTICATED = 401
+
+
+class KeyRevokedError(CheckFailedError):
+    """The coordinator has revoked the site's key, or accepted the next one in its place."""
 
 
 class NotYetError(Exception):
@@ -41,7 +46,9 @@ def wait_until_admitted(place: SitePlace, site: Site, address: str) -> None:
         except (NotYetError, UnreachableError) as reason:
             waiting.pause(str(reason))
         except CheckFailedError as error:
-            raise RunError(f"site {site.name} is not let in: {error}") from None
+            if not (isinstance(error, KeyRevokedError) and adopt_next_key(place, site.name)):
+                raise RunError(f"site {site.name} is not let in: {error}") from None
+            print(f"site {site.name} uses its next key from now on", flush=True)
 
 
 def request_admission(place: SitePlace, site: Site, address: str) -> None:
@@ -81,7 +88,7 @@ def explained(refused: Refusal, site: Site, place: SitePlace) -> Exception:
     if refused.code == CLOCK_DIFFERS:
         return CheckFailedError(f"clock: {refused.reason}")
     if refused.code == KEY_REVOKED:
-        return CheckFailedError(f"{refused.reason}; ask them, or make another key")
+        return KeyRevokedError(f"{refused.reason}; ask them, or make another key")
     if refused.status in BUSY:
         return NotYetError(f"the coordinator is busy: {refused.reason}")
     if refused.status == UNAUTHENTICATED:

@@ -18,14 +18,21 @@ from flwr.proto.fleet_pb2 import (
     DeactivateNodeResponse,
 )
 
-from server_app.deploy.joining.admission import NotYetError, request_admission
+from server_app.deploy.joining import admission
+from server_app.deploy.joining.admission import (
+    NotYetError,
+    request_admission,
+    wait_until_admitted,
+)
 from server_app.deploy.joining.reach import (
     CheckFailedError,
     UnreachableError,
     wait_for_coordinator,
 )
 from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.membership.successor import adopt_next_key, rotate_key
 from server_app.deploy.places import CoordinatorPlace, SitePlace
+from task.errors import RunError
 from task.site import Site
 
 ACTIVATE, DEACTIVATE = "/v1/fleet/activate-node", "/v1/fleet/deactivate-node"
@@ -229,3 +236,26 @@ def test_a_wait_says_each_reason_once(
     assert capsys.readouterr().out == (
         f"waiting: {server.address}: its SuperLink does not answer yet; trying again ...\n"
     )
+
+
+def test_a_site_changes_to_its_next_key_when_the_old_one_is_refused(
+    place: SitePlace, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rotate_key(place, "clinic")
+    following = place.next_key("clinic").read_bytes()
+    server.refusals[ACTIVATE] = 412, {"code": 9002, "detail": "revoked this key"}
+
+    def adopt(own: SitePlace, site: str) -> bool:
+        server.refusals.clear()
+        return adopt_next_key(own, site)
+
+    monkeypatch.setattr(admission, "adopt_next_key", adopt)
+    wait_until_admitted(place, SITE, server.address)
+    assert place.key("clinic").read_bytes() == following
+    assert place.node_id() == NODE
+    place.joined.unlink()
+    server.refusals[ACTIVATE] = 412, {"code": 9002, "detail": "revoked this key"}
+    monkeypatch.setattr(admission, "adopt_next_key", adopt_next_key)
+    with pytest.raises(RunError, match="clinic is not let in: revoked this key"):
+        wait_until_admitted(place, SITE, server.address)
+    assert place.key("clinic").read_bytes() == following
