@@ -52,12 +52,11 @@ def test_a_killed_site_and_coordinator_leave_none_of_flowers_processes(tmp_path:
             "partition.names=[north]", "rounds=500",
         )  # fmt: skip
         until(lambda: "answered by this site's own code" in log.read_text(), "a message")
+        until(lambda: machines.rounds() >= 0, "the first round")
         site, run, coordinator = (
             machines.processes.pop(name).pid for name in ("north", "run", "coordinator")
         )
         kill_and_wait(site, "flower-supernode", "site_worker", "resident.fork_server")
-        until(lambda: "flwr-serverapp" in names(family_of(coordinator)), "the ServerApp")
-        until(lambda: machines.rounds() >= 0, "the first round")
         kill_and_wait(run, "flwr run")
         until(lambda: "flwr-serverapp" not in names(family_of(coordinator)), "the ServerApp's end")
         assert "the command that submitted it" in read_record(machines.record())["reason"]
