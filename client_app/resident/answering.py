@@ -12,6 +12,7 @@ from flwr.app import Context, Message
 
 from client_app.app import app
 from client_app.logs import write_site_log
+from client_app.messages import read_request
 from client_app.mods.error_redaction import reason_for_server
 from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
@@ -26,6 +27,7 @@ from task.protocol.messages import (
     RegistrationRequest,
     Request,
 )
+from task.site import NodeConfig
 
 logger = logging.getLogger("univarfl.client")
 
@@ -43,7 +45,7 @@ def answer(channel: socket.socket) -> None:
         channel.sendall(frames.pack(frames.FAILED, b"a message could not be read"))
         return
     try:
-        request = announce(channel, message)
+        request = announce(channel, message, context.node_config)
         reply = app(message, context)
         packed = pack_reply(reply)
     except Exception as error:
@@ -75,7 +77,7 @@ def receive_task(channel: socket.socket) -> tuple[bytes, str, dict[str, bytes]] 
     return None
 
 
-def announce(channel: socket.socket, message: Message) -> Request:
+def announce(channel: socket.socket, message: Message, node_config: NodeConfig) -> Request:
     """Read the request, tell the worker what it needs of it, and compare the code.
 
     A registration is answered in any case: its reply says that the code differs.
@@ -88,7 +90,7 @@ def announce(channel: socket.socket, message: Message) -> Request:
     kind = kinds.get(message.metadata.message_type)
     if kind is None:
         raise ProtocolError("a message of an unknown kind")
-    request: Request = kind.request.unpack(Packed.of(message.content))
+    request: Request = read_request(kind, message, node_config)
     other = (
         "" if request.fingerprint == fingerprint_for(request.experiment) else request.fingerprint
     )

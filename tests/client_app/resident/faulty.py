@@ -12,6 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from client_app.app import app
 from client_app.resident import answering, fork_server, frames
 from task.protocol.messages import Request
+from task.site import NodeConfig
 from task.training.worker import shared_worker
 
 ORDER = "query.order"
@@ -43,10 +44,10 @@ def obey(message: Message, context: Context) -> Message:
     return Message(RecordDict({"facts": ConfigRecord({**facts})}), reply_to=message)
 
 
-def announce_order(channel: socket.socket, message: Message) -> Request:
+def announce_order(channel: socket.socket, message: Message, node_config: NodeConfig) -> Request:
     """Announce an order, whose request has no fields."""
     if message.metadata.message_type != ORDER:
-        return announce(channel, message)
+        return announce(channel, message, node_config)
     seconds = message.content["order"]["seconds"]
     facts = {"run": "run", "seconds": seconds, "other_code": ""}
     channel.sendall(frames.pack(frames.FACTS, json.dumps(facts).encode()))
