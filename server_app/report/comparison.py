@@ -101,6 +101,9 @@ def compare(first: Path, second: Path) -> Comparison:
     Raises:
         ConfigError: one is no completed run.
     """
+    one, other = completed_run(first), completed_run(second)
+    if without_seed(one) == without_seed(other):  # the seeds themselves are compared
+        return Comparison([one], [other])
     return Comparison(with_other_seeds(first), with_other_seeds(second))
 
 

@@ -47,6 +47,9 @@ def test_without_several_common_seeds_it_says_so(runs: Path) -> None:
     words = ["method=fedprox", "seed=7"]
     alone = compare(runs / "fedavg0", record(runs, "seven", words, [0.1, 0.3, 0.4]))
     assert "no seed in common" in alone.paired_test()
+    seeds = compare(runs / "moon0", runs / "moon1")
+    assert next(iter(seeds.accuracies())) == ("last round", "55.0", "58.0")
+    assert "no seed in common" in seeds.paired_test()
 
 
 def test_a_run_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
