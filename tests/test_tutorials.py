@@ -5,16 +5,21 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from server_app.flower.programs import free_ports
 from tests.conftest import only_run
 from tests.documents import ROOT, commands, example, written
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 LEAST = ("rounds=1", "local_epochs=1")  # added to training, so that the test is short
 INSTALLS = ("pip install", "uv sync", "source")
+SERVES = ("deploy coordinator", "deploy site")
 
 
 @pytest.fixture
@@ -65,3 +70,46 @@ def test_the_tutorials_of_one_machine_work(reader: Path) -> None:
     assert len((reader / "predictions.csv").read_text().splitlines()) == 1 + len(
         list((reader / "scans/zero").iterdir())
     )
+
+
+@pytest.mark.slow
+def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
+    port, _ = free_ports(2)
+    with served() as serve:
+        for line in lines("two-sites"):
+            command = line.replace(":8000", f":{port}")
+            if line.startswith(f"univarfl {SERVES[0]}"):
+                serve(f"{command} --port {port}", "ready")
+            elif line.startswith(f"univarfl {SERVES[1]}"):
+                serve(command, "joined")
+            else:
+                said = typed(command.replace("rounds=3", "rounds=1"))
+    assert "round 1/1" in said
+    assert "clients 2/2" in said
+
+
+@contextmanager
+def served() -> Iterator[object]:
+    """Yield a function that starts a command and waits until it prints a text; end them all."""
+    started: list[subprocess.Popen[str]] = []
+
+    def serve(line: str, ready: str) -> None:
+        process = subprocess.Popen(
+            line.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        for shown in process.stdout:
+            if ready in shown:
+                break
+        else:
+            raise AssertionError(f"{line} ended")
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+
+    try:
+        yield serve
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(60)
