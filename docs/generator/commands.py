@@ -37,7 +37,7 @@ def section(words: str, command: click.Command, level: str) -> str:
     context = click.Context(command, info_name=words)
     usage = " ".join(command.collect_usage_pieces(context))
     lines = inspect.cleandoc(command.help or "").replace("\b\n", "").strip()
-    parts = [f"{level} {words}", f"```help\n{words} {usage}\n\n{lines}\n```"]
+    parts = [f"{level} {words}", f"``` {{.text .help}}\n{words} {usage}\n\n{lines}\n```"]
     options = [row for row in map(option, command.get_params(context)) if row]
     if options:
         parts.append(table(("Option", "Default", "Meaning"), options))
