@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
 
 
 @contextmanager
-def served() -> Iterator[object]:
+def served() -> Iterator[Callable[[str, str], None]]:
     """Yield a function that starts a command and waits until it prints a text; end them all."""
     started: list[subprocess.Popen[str]] = []
 
