@@ -19,7 +19,7 @@ from server_app.cli.commands import Commands, answer_to_option
 from server_app.cli.compare import COMPARE_HELP, compare
 from server_app.cli.config import CONFIG_HELP, config
 from server_app.cli.data import DATA_HELP, data
-from server_app.cli.deploy import deploy
+from server_app.cli.deploy.application import deploy
 from server_app.cli.doctor import DOCTOR_HELP, doctor
 from server_app.cli.export import EXPORT_HELP, export
 from server_app.cli.list_choices import LIST_HELP, list_choices

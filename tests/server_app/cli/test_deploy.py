@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.cli.deploy import coordinator
+from server_app.cli.deploy.application import coordinator
 from server_app.deploy.keys import make_coordinator
 from server_app.deploy.places import CoordinatorPlace
 from task.errors import ConfigError

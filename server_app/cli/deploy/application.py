@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from server_app.cli.arguments import Directory, Words
-from server_app.cli.site_keys import keys, revoke
+from server_app.cli.deploy.keys import keys, revoke
 from server_app.deploy.places import (
     DEFAULT_PORT,
     CoordinatorPlace,

@@ -1,0 +1,1 @@
+"""What can a person type about training across machines?"""
