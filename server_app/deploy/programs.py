@@ -18,6 +18,7 @@ from server_app.flower.programs import (
 )
 
 LOOPBACK = "127.0.0.1"
+MOST_RESTARTS = 10
 STEADY_SECONDS = 300.0  # after so long, a program may again be restarted as often as a new one
 
 
@@ -39,7 +40,7 @@ class Program:
         self._place = place
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
-        self._restarts = Restarts()
+        self._restarts = Restarts(MOST_RESTARTS)
 
     def start(self) -> None:
         """Start the program, or start it again.

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from server_app.deploy.places import CoordinatorPlace
-from server_app.deploy.programs import Program
-from server_app.engines.restarts import MOST_RESTARTS
+from server_app.deploy.programs import MOST_RESTARTS, Program
 from server_app.flower.programs import FlowerError
 
 
