@@ -1,7 +1,8 @@
 """The SuperNodes in the database of Flower's SuperLink.
 
 Flower's commands show neither their names nor their keys, so the table is read, never written.
-``tests/server_app/flower/test_internals.py`` fails when a new version of Flower changes it.
+``tests/server_app/deploy/membership/test_registry.py`` fails when a new version of Flower changes
+it.
 """
 
 import sqlite3
