@@ -48,8 +48,9 @@ class PlainFormatter(logging.Formatter):
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
-        """Return the message on one line."""
-        return one_line(super().formatMessage(record), MAX_MESSAGE)
+        """Return the message on one line; spaces, which align columns, stay."""
+        text = " ".join(super().formatMessage(record)[:MAX_MESSAGE].splitlines())
+        return escaped(text)
 
     def formatException(self, ei) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001, N802
         """Return a traceback, each line indented and escaped."""

@@ -147,7 +147,7 @@ def test_a_run_without_a_model_is_refused(
 ) -> None:
     done = univarfl("predict", tmp_path, digits)
     assert done.code == BAD_INPUT
-    assert f"run={tmp_path}: is not a run" in done.said
+    assert f"run={tmp_path}: is neither the directory of a run nor" in done.said
     half = tmp_path / "half"
     shutil.copytree(run, half)
     write_record(half, read_record(run) | {"status": "failed", "reason": "interrupted"})
