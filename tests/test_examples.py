@@ -18,7 +18,7 @@ from server_app.runs.records.record import read_record
 from tests.conftest import Train
 from tests.documents import ROOT, example, written
 
-PACKAGES = ("client_app", "conf", "docs", "server_app", "task", "tests")
+PACKAGES = ("client_app", "conf", "docs", "server_app", "task", "tests", "univarfl")
 COMPONENTS = (
     "task/methods/logit_decay.py",
     "conf/method/logit_decay.yaml",
