@@ -151,6 +151,7 @@ class TestProcesses:
         assert len(results(tmp_path)) == 2
         assert results(tmp_path) == results(tmp_path / "at_once")
 
+    @pytest.mark.slow
     def test_two_sweeps_at_once_share_the_work(self, tmp_path: Path) -> None:
         words = ("rounds=2", "seed=0,1,2,3", "--jobs", "1")
         with self.start(tmp_path, *words) as one, self.start(tmp_path, *words) as other:
