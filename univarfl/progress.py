@@ -11,18 +11,16 @@ import univarfl.application  # noqa: F401
 
 # isort: split
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from server_app.config.experiment import Experiment
 from server_app.runs.records.tables import count_rounds
 from server_app.tracking.console import ConsoleHandler, shown_by
+from server_app.tracking.progress import progress_on_terminal
 
 LAST_LINE = "final accuracy"
 
 
-class Bar(logging.Handler):
-    """A handler that shows the latest line of a run beside its rounds, and keeps warnings.
+class NotebookBar(logging.Handler):
+    """A bar in the output of a notebook's cell: the latest line beside the rounds, warnings below.
 
     Args:
         directory: the run directory.
@@ -30,10 +28,13 @@ class Bar(logging.Handler):
     """
 
     def __init__(self, directory: Path, rounds: int) -> None:
+        from IPython.display import display  # noqa: PLC0415
+
         super().__init__()
-        self.directory, self.rounds = directory, rounds
+        self.directory, self.rounds, self.done = directory, rounds, 0
         self.line = ""
         self.warnings: list[str] = []
+        self.output = display(self, display_id=True)  # type: ignore[no-untyped-call]
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a line."""
@@ -42,41 +43,7 @@ class Bar(logging.Handler):
             self.warnings.append(text)
         elif not self.line.startswith(LAST_LINE):
             self.line = text
-        self.show(count_rounds(self.directory))
-
-    def show(self, done: int) -> None:
-        """Show the state after `done` rounds."""
-        raise NotImplementedError
-
-
-class TerminalBar(Bar):
-    """A bar on a terminal; warnings are printed above it."""
-
-    def __init__(self, directory: Path, rounds: int) -> None:
-        super().__init__(directory, rounds)
-        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-        self.progress = Progress(*columns, TextColumn("{task.description}"), console=Console())
-        self.task = self.progress.add_task("", total=rounds)
-
-    def show(self, done: int) -> None:
-        for text in self.warnings:
-            self.progress.console.print(escape(text), highlight=False)
-        self.warnings.clear()
-        self.progress.update(self.task, completed=done, description=escape(self.line))
-
-
-class NotebookBar(Bar):
-    """A bar in the output of a notebook's cell, with the warnings below it."""
-
-    def __init__(self, directory: Path, rounds: int) -> None:
-        from IPython.display import display  # noqa: PLC0415
-
-        super().__init__(directory, rounds)
-        self.done = 0
-        self.output = display(self, display_id=True)  # type: ignore[no-untyped-call]
-
-    def show(self, done: int) -> None:
-        self.done = done
+        self.done = count_rounds(self.directory)
         self.output.update(self)
 
     def _repr_html_(self) -> str:
@@ -89,23 +56,22 @@ class NotebookBar(Bar):
 
 
 @contextmanager
-def progress_of(directory: Path, rounds: int, shown: bool) -> Iterator[None]:
+def progress_of(experiment: Experiment, directory: Path, shown: bool) -> Iterator[None]:
     """Show the progress of a run.
 
     Args:
+        experiment: what is run.
         directory: the run directory, which need not exist yet.
-        rounds: the number of rounds.
         shown: whether anything is shown.
     """
     if not shown:
         with shown_by(logging.NullHandler()):
             yield
     elif in_notebook():
-        with shown_by(NotebookBar(directory, rounds)):
+        with shown_by(NotebookBar(directory, experiment.rounds)):
             yield
     elif sys.stdout.isatty():
-        bar = TerminalBar(directory, rounds)
-        with bar.progress, shown_by(bar):
+        with progress_on_terminal(experiment):
             yield
     else:
         with shown_by(ConsoleHandler(sys.stdout)):

@@ -56,7 +56,7 @@ def train(
 
     directory = plan_run_directory(experiment)
     placed = experiment.placed(directory, resume=bool(experiment.resume))
-    with settings_kept(), progress_of(directory, experiment.rounds, progress):
+    with settings_kept(), progress_of(experiment, directory, progress):
         return Run(train_experiment(placed, words))
 
 
