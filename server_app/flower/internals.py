@@ -12,8 +12,9 @@ fails and names the interface when a new version of Flower changes one of these:
 - ``flwr.supercore.run.RunNotRunningException`` and `httpx.HTTPError`: what a grid raises if the
   SuperLink is gone or has ended the run.
 - ``create_message_error_unavailable_ins_message``: how Flower answers a pull for an unknown id.
-- ``flwr.superlink.grid.http_grid.pull_objects``: how sites' grid fetches a reply. `bounded_pull`
-  replaces it for a moment; Flower itself sets no limit but two hours.
+- ``flwr.superlink.grid.http_grid``: its ``pull_objects`` and ``inflate_object_from_contents`` fetch
+  and build a reply. `bounded_pull` replaces them for a moment; Flower itself sets no limit but two
+  hours, and asks again for an object that is still on its way after 1 s, 2 s, 4 s and so on.
 - The head and body of Flower's objects: an ``Array`` lists its chunks by number, as often as it
   likes, so that a reply of 200 bytes can grow to terabytes.
 
@@ -39,7 +40,11 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
 from flwr.supercore.run import Run, RunNotRunningException
 from flwr.supercore.task_identity import TaskIdentity
 
+from task.plain_text import one_line
+
 STRUCTURE_BYTES = 1_000_000  # of a reply's objects that hold neither its header nor its arrays
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.05, 1.0  # seconds between two requests for the same object
+FETCH, BUILD = "pull_objects", "inflate_object_from_contents"
 CHUNK, ARRAY = "ArrayChunk", "Array"  # the types of objects
 GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)  # or if it has ended the run
 LOST_CONNECTION = (httpx.HTTPError, OSError)  # what a grid raises if the SuperLink is gone
@@ -56,10 +61,6 @@ __all__ = [
     "set_task_identity",
     "unavailable_reply",
 ]
-
-
-REASON_CHARACTERS = 500
-GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)
 
 
 def set_task_identity(run_id: int) -> None:
@@ -88,32 +89,44 @@ def unavailable_reply(message_id: str, run_id: int) -> Message:
 def bounded_pull(header: int, arrays: int, seconds: float) -> Iterator[None]:
     """Limit what Flower's grid fetches and builds in memory; a reply beyond it becomes an error.
 
+    So does a reply that cannot be built, which would otherwise cost all replies of the pull.
+
     Args:
-        header: the bytes of the reply's header, at most.
+        header: the bytes of a reply's header, at most.
         arrays: the bytes of its arrays, at most.
-        seconds: how long its sender may take to deliver what it has announced.
+        seconds: how long a sender may take to deliver what it has announced.
     """
     # Imported here because only a grid of sites needs it.
     from flwr.superlink.grid import http_grid  # noqa: PLC0415
 
-    names = vars(http_grid)  # the module imports the function, and does not export it
-    fetch = names["pull_objects"]
-    names["pull_objects"] = partial(_pull_within, fetch, header, arrays, seconds)
+    names = vars(http_grid)  # the module imports the functions, and does not export them
+    before = names[FETCH], names[BUILD]
+    names[FETCH] = partial(_pull_within, *before, header, arrays, seconds)
+    names[BUILD] = lambda _, contents: contents.message
     try:
         yield
     finally:
-        names["pull_objects"] = fetch
+        names[FETCH], names[BUILD] = before
+
+
+class _Built(dict[str, bytes]):
+    """A reply's objects by id, and the reply that was built from them."""
+
+    def __init__(self, contents: Mapping[str, bytes], message: Message) -> None:
+        super().__init__(contents)
+        self.message = message
 
 
 def _pull_within(
     fetch: Callable[..., dict[str, bytes]],
+    build: Callable[[str, dict[str, bytes]], Message],
     header: int,
     arrays: int,
     seconds: float,
     object_ids: list[str],
     pull_object_fn: Callable[[str], bytes],
-) -> dict[str, bytes]:
-    """Fetch a reply's objects, and check their sizes before Flower builds the reply from them.
+) -> _Built:
+    """Fetch a reply's objects, check their sizes, and build the reply, whose id is the last one.
 
     Raises:
         ObjectPullError: an object is missing, late, malformed or too large.
@@ -129,13 +142,26 @@ def _pull_within(
             raise ObjectPullError(object_id, "the reply is larger than any valid one")
         return content
 
-    contents = fetch(object_ids, pull, max_time=seconds)
+    contents = fetch(
+        object_ids,
+        pull,
+        max_time=seconds,
+        max_tries_per_object=None,
+        initial_backoff=FIRST_BACKOFF,
+        backoff_cap=LONGEST_BACKOFF,
+    )
     try:
         check_objects(contents, header, arrays)
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        reason = f"the reply is malformed: {type(error).__name__}"
-        raise ObjectPullError(object_ids[0], reason) from None
-    return contents
+        message = build(object_ids[-1], contents)
+        complete = message.has_error() or message.has_content()
+    except ObjectPullError:
+        raise
+    except Exception as error:  # whatever Flower raises for a malformed object
+        reason = one_line(f"the reply is malformed: {type(error).__name__}: {error}", 200)
+        raise ObjectPullError(object_ids[-1], reason) from None
+    if not complete:
+        raise ObjectPullError(object_ids[-1], "the reply is empty")
+    return _Built(contents, message)
 
 
 def check_objects(contents: Mapping[str, bytes], header: int, arrays: int) -> None:

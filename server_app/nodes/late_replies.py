@@ -8,7 +8,6 @@ from flwr.serverapp import Grid
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.collection import collect
 from server_app.nodes.messages import Exchange
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 
 SECONDS = 1.0  # for a site to deliver a late reply that it has announced
@@ -59,16 +58,11 @@ class LateReplies:
 
     def drop_arrived(self) -> None:
         """Drop the late replies that have arrived since."""
-        for message_id, (site, what, limits) in sorted(self._awaited.items()):
-            try:
-                reply = collect(self._grid, message_id, limits, SECONDS)
-            except ProtocolError:
-                del self._awaited[message_id]
-                continue
-            if reply is not None:
-                del self._awaited[message_id]
-                if not reply.has_error():
-                    self._name(site, what)
+        expected = {message_id: each.limits for message_id, each in self._awaited.items()}
+        for message_id, reply in sorted(collect(self._grid, expected, SECONDS)):
+            site, what, _ = self._awaited.pop(message_id)
+            if not reply.has_error():
+                self._name(site, what)
 
     def _name(self, site: str, what: str) -> None:
         self._note(site, f"late: its {what} came after the deadline and was dropped")

@@ -21,7 +21,6 @@ from server_app.nodes.registration import (
     read_registration,
 )
 from task.plain_text import one_line
-from task.protocol.errors import ProtocolError
 from task.protocol.messages import REGISTER, RegistrationRequest
 
 POLL_SECONDS = 0.1
@@ -162,21 +161,11 @@ class NodeManager:
 
     def _read_replies(self) -> bool:
         """Register those SuperNodes whose reply is there; return whether there is one."""
-        waiting = len(self._asked)
-        for message_id, question in sorted(self._asked.items()):
-            limits = question.letter.request.reply_limits()
-            try:
-                reply = collect(self._grid, message_id, limits, REPLY_SECONDS)
-            except ProtocolError as error:
-                if not self._sites:
-                    raise RegistrationError(f"a worker's reply cannot be read: {error}") from None
-                self._refuse(question.identity, f"refused: its reply cannot be read: {error}")
-            else:
-                if reply is None:
-                    continue
-                self._register(question, reply)
-            del self._asked[message_id]
-        return len(self._asked) < waiting
+        expected = {name: each.letter.request.reply_limits() for name, each in self._asked.items()}
+        replies = sorted(collect(self._grid, expected, REPLY_SECONDS))
+        for message_id, reply in replies:
+            self._register(self._asked.pop(message_id), reply)
+        return bool(replies)
 
     def _ask(self, identity: Identity) -> None:
         """Ask a SuperNode to register, unless it is none of the experiment's sites."""

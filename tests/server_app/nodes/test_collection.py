@@ -26,9 +26,8 @@ from flwr.superlink.grid import http_grid
 from server_app.flower.internals import Run, set_message_id, set_task_identity
 from server_app.nodes.collection import collect
 from server_app.nodes.messages import last_line
-from task.protocol.base import DATA, HEADER, JSON
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
+from task.protocol.packed import DATA, HEADER, JSON
 
 LIMITS = ReplyLimits(10_000, {"weights/0": 100_000})
 ASKED = "the request"
@@ -83,12 +82,19 @@ class Runtime:
         return ConfirmMessageReceivedResponse()
 
 
-def collected(runtime: Runtime) -> Message | None:
-    """Return the reply that a server gets from Flower's real grid."""
+def grid_of(runtime: Runtime) -> http_grid.HttpGrid:
+    """Return Flower's real grid of sites, with a runtime of ours."""
     grid = http_grid.HttpGrid(token="none")
     grid.set_run(Run.create_empty(1))
     grid._client = runtime  # type: ignore[assignment]
-    return collect(grid, ASKED, LIMITS, 1.0)
+    return grid
+
+
+def collected(runtime: Runtime) -> Message:
+    """Return the one reply that a server gets from it."""
+    ((message_id, reply),) = collect(grid_of(runtime), {ASKED: LIMITS}, 1.0)
+    assert message_id == ASKED
+    return reply
 
 
 def missing(runtime: Runtime) -> None:
@@ -121,14 +127,14 @@ def empty(runtime: Runtime) -> None:
 @pytest.fixture(autouse=True)
 def fetches_as_before() -> Iterator[None]:
     """Check that Flower is left as it was."""
-    before = vars(http_grid)["pull_objects"]
+    names = ("pull_objects", "inflate_object_from_contents")
+    before = [vars(http_grid)[name] for name in names]
     yield
-    assert vars(http_grid)["pull_objects"] is before
+    assert [vars(http_grid)[name] for name in names] == before
 
 
 def test_an_honest_reply_is_returned() -> None:
     reply = collected(Runtime(1000))
-    assert reply is not None
     found = reply.content["weights/0"]
     assert isinstance(found, ArrayRecord)
     assert found[DATA].data == bytes(1000)
@@ -142,8 +148,9 @@ def test_an_honest_reply_is_returned() -> None:
         (1000, 1, missing, "the object could not be found"),
         (1000, 1, never_sent, "timeout or retry limit reached"),
         (1000, 1, without_array, "the reply is malformed: IndexError"),
+        (1000, 1, empty, "the reply is malformed: "),
     ],
-    ids=["20 GB from 100 kB", "too large", "missing", "never sent", "malformed"],
+    ids=["20 GB from 100 kB", "too large", "missing", "never sent", "malformed", "empty"],
 )
 def test_a_hostile_reply_is_an_error_and_costs_nothing(
     size: int, copies: int, change: Callable[[Runtime], None] | None, reason: str
@@ -152,13 +159,20 @@ def test_a_hostile_reply_is_an_error_and_costs_nothing(
     if change:
         change(runtime)
     reply = collected(runtime)
-    assert reply is not None
     assert reply.has_error()
     assert reason in last_line(reply.error.reason or "")
 
 
-def test_a_reply_that_flower_cannot_build_is_named() -> None:
-    runtime = Runtime(1000)
-    empty(runtime)
-    with pytest.raises(ProtocolError, match="Flower cannot read it"):
-        collected(runtime)
+def test_a_reply_that_cannot_be_built_costs_no_other() -> None:
+    hostile, honest = Runtime(1000), Runtime(2000)
+    empty(hostile)
+    hostile.message.metadata.reply_to_message_id = "another request"
+    answer = PullAppMessagesResponse(
+        messages_list=[hostile.message, honest.message],
+        message_object_trees=[hostile.tree, honest.tree],
+    )
+    honest.objects |= hostile.objects
+    honest.PullMessages = lambda _: answer  # type: ignore[method-assign]
+    found = dict(collect(grid_of(honest), {ASKED: LIMITS, "another request": LIMITS}, 1.0))
+    assert found["another request"].has_error()
+    assert found[ASKED].has_content()
