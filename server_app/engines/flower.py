@@ -6,23 +6,16 @@ status last.
 
 import logging
 import math
-import re
 import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.config.run_config import to_run_config, to_toml
 from server_app.engines.cluster import Machines, machines
 from server_app.engines.superlink import SuperLink
+from server_app.flower.run_command import run_command
+from server_app.flower.run_log import first_exception, follow, log_length, unfinished
 from server_app.rounds.sampling import participant_count
-from server_app.runs.records.record import read_record
-
-APP = Path(__file__).resolve().parent.parent.parent
-POLL_SECONDS = 0.2
-EXCEPTION = re.compile(r"^[\w.]*(Error|Exception): .*", re.MULTILINE)
-LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) univarfl (?P<message>.*)")
 
 logger = logging.getLogger("univarfl")
 
@@ -50,7 +43,7 @@ def run_flower(
     logger.info("starting Flower and its workers, which takes a while ...")
     output = superlink.home / "run.log"
     position = log_length(directory)
-    command = run_command(superlink.home / "run.toml", experiment, words)
+    command = run_command(superlink.home, experiment, words)
     federation = federation_config(experiment, machines())
     try:
         superlink.wait_until_ready()
@@ -64,20 +57,6 @@ def run_flower(
             raise EngineError(f"Flower ended the run: {first_exception(log)} (see {log})")
     finally:
         superlink.end()
-
-
-def run_command(
-    config: Path, experiment: Experiment, words: Sequence[str], lease: str = ""
-) -> list[str]:
-    """Write the run-config to `config`; return the command that submits and follows a run."""
-    config.write_text(to_toml(to_run_config(experiment, words, lease)))
-    return ["flwr", "run", str(APP), "--stream", "--run-config", str(config)]
-
-
-def log_length(directory: Path) -> int:
-    """Return the size of a resumed run's log in bytes; 0 for a new run."""
-    log = directory / "run.log"
-    return log.stat().st_size if log.exists() else 0
 
 
 def federation_config(experiment: Experiment, found: Machines) -> str:
@@ -98,52 +77,3 @@ def federation_config(experiment: Experiment, found: Machines) -> str:
         f"num-supernodes={workers} {ray}client-resources-num-cpus=1 "
         f"client-resources-num-gpus={share}"
     )
-
-
-def follow(directory: Path, alive: Callable[[], bool], position: int) -> Iterator[str]:
-    """Yield the lines of a run's log for the console until the run ends.
-
-    Args:
-        directory: the run directory.
-        alive: whether a process still works on the run.
-        position: the number of bytes of the log to skip, as a resumed run wrote them before.
-    """
-    log = directory / "run.log"
-    running = True
-    while running:
-        running = alive() and unfinished(directory)
-        if log.exists():
-            with log.open() as file:
-                file.seek(position)
-                text = file.read()
-            complete = text[: text.rfind("\n") + 1]
-            position += len(complete.encode())
-            yield from filter(None, map(readable, complete.splitlines()))
-        if running:
-            time.sleep(POLL_SECONDS)
-
-
-def readable(line: str) -> str:
-    """Return a line of ``run.log`` without its time stamp; empty if it is not for the console."""
-    found = LOG_LINE.match(line)
-    if found is None:
-        return ""
-    return (
-        found["message"]
-        if found["level"] == "INFO"
-        else f"{found['level'].lower()}: {found['message']}"
-    )
-
-
-def unfinished(directory: Path) -> bool:
-    """Whether the record has no result yet."""
-    if not (directory / "run.json").exists():
-        return True
-    return bool(read_record(directory)["status"] == "running")
-
-
-def first_exception(log: Path) -> str:
-    """Return the first exception in a log, which caused the later ones."""
-    text = log.read_text(errors="replace")
-    found = EXCEPTION.search(text)
-    return found[0] if found else "its log names no exception"

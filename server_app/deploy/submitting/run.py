@@ -11,9 +11,9 @@ from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
 from server_app.deploy.places import CoordinatorPlace
 from server_app.deploy.submitting.submission import Submission, has_record
-from server_app.engines.flower import first_exception
 from server_app.engines.restarts import Restarts
 from server_app.flower.programs import CONNECTION, is_healthy
+from server_app.flower.run_log import first_exception
 from server_app.rounds.errors import InterruptedRunError
 from server_app.runs.checkpoint import last_round
 from server_app.runs.directory import plan_run_directory

@@ -7,9 +7,10 @@ from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.deploy.places import CoordinatorPlace, refuse_unusable
-from server_app.engines.flower import follow, log_length, run_command
 from server_app.flower.output import FAILED, NO_HEARTBEAT, STOPPED
 from server_app.flower.programs import start, stop
+from server_app.flower.run_command import remove_app, run_command
+from server_app.flower.run_log import follow, log_length
 from server_app.flower.runs import RunStatus, run_status, stop_run, submitted_run
 from server_app.runs.lock import is_held
 from server_app.runs.records.record import mark_interrupted, read_record, reopen_record
@@ -41,18 +42,21 @@ class Submission:
         lease: Path,
     ) -> None:
         self._place, self._directory = place, directory
-        self.output = place.flower / "run.log"
+        self._files = place.flower / directory.name  # two runs may be submitted at once
+        self.output = self._files / "run.log"
         self._position = log_length(directory)
         self._begun = False
         resumed = has_record(directory)
         if not resumed:
             shutil.rmtree(directory, ignore_errors=True)  # of a ServerApp that was killed at once
         placed = experiment.placed(directory, resume=resumed)
-        with refuse_unusable(place.flower), self.output.open("w") as stream:
-            command = run_command(place.flower / "run.toml", placed, words, str(lease))
+        with refuse_unusable(self._files):
+            self._files.mkdir(exist_ok=True)
+            command = run_command(self._files, placed, words, str(lease))
             if resumed:
                 reopen_record(directory)
-            self._client = start(command, place.flower, place.flower, stream)
+            with self.output.open("w") as stream:
+                self._client = start(command, place.flower, place.flower, stream)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the run's log for the console until the run ends."""
@@ -66,6 +70,7 @@ class Submission:
     def close(self) -> None:
         """End ``flwr run``; the run itself goes on."""
         stop([self._client])
+        remove_app(self._files)
 
     def stop(self) -> None:
         """Stop the run, so that Flower drops it and its messages."""

@@ -12,7 +12,8 @@ import pytest
 from server_app.cli.main import main
 from server_app.config.composition import compose_experiment
 from server_app.engines.cluster import Machines, require_allowed_workers
-from server_app.engines.flower import federation_config, readable
+from server_app.engines.flower import federation_config
+from server_app.flower.run_log import readable
 from task.errors import ConfigError
 from tests.conftest import SMALL, faulty
 
