@@ -5,9 +5,9 @@ from typing import TypeVar
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from client_app.node import signing_key, simulated
-from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Kind, Reply, Request
+from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.signature import sign
 from task.site import NodeConfig
 

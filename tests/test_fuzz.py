@@ -39,9 +39,10 @@ from server_app.runs.records.reader import read_runs
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint
 from task.plain_text import PlainFormatter, one_line
-from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Message, Packed
+from task.protocol.base import Message
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import KINDS, TrainReply
+from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.tensors import PackedTensors
 from task.site import Site
 from tests.server_app.aggregation.updates import EXAMPLES, NODE, accumulator_of, model, row

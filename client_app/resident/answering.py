@@ -18,7 +18,6 @@ from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
 from client_app.session import CodeMismatchError
 from task.fingerprint import fingerprint_for
-from task.protocol.base import Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import (
     KINDS,
@@ -27,6 +26,7 @@ from task.protocol.messages import (
     RegistrationRequest,
     Request,
 )
+from task.protocol.packed import Packed
 from task.site import NodeConfig
 
 logger = logging.getLogger("univarfl.client")

@@ -13,10 +13,10 @@ from server_app.nodes.collection import collect
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint_for
 from task.plain_text import one_line
-from task.protocol.base import DATA, HEADER, JSON, Packed
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 from task.protocol.messages import Kind, Reply, Request
+from task.protocol.packed import DATA, HEADER, JSON, Packed
 from task.protocol.signature import verify
 
 RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
@@ -150,7 +150,7 @@ class Exchange(Generic[Asked, Answer]):
                 if arrived < self._deadline:
                     place = self.unanswered.pop(message_id)
                     yield place, self._read(message, self._letters[place])
-                elif isinstance(message, Message) and not message.has_error():
+                elif not message.has_error():
                     self.too_late.append(self.unanswered[message_id])
                 # The server's own work since then does not count against the clients.
                 self._deadline += time.monotonic() - arrived
@@ -171,35 +171,26 @@ class Exchange(Generic[Asked, Answer]):
         """Return the size of the largest reply to a request."""
         return self._letters[place].request.reply_limits()
 
-    def _pulled(self) -> Iterator[tuple[str, Message | Failure]]:
-        """Yield the replies that are there.
+    def _pulled(self) -> list[tuple[str, Message]]:
+        """Return the replies that are there, each with the id of the message that it answers.
 
         Raises:
             WorkerLostError: a simulated worker has died.
         """
-        waiting = sorted(self._waiting)
         if self._simulated:
-            for message in list(self._grid.pull_messages(waiting)):
+            found = list(self._grid.pull_messages(sorted(self._waiting)))
+            for message in found:
                 check_worker_alive(message)
-                yield message.metadata.reply_to_message_id, message
-            return
-        for message_id in waiting:
-            limits = self.limits(self.unanswered[message_id])
-            started = time.monotonic()
-            answer: Message | Failure | None
-            try:
-                answer = collect(self._grid, message_id, limits, self._deadline - started)
-            except ProtocolError as error:
-                answer = Failure(f"its reply cannot be used: {error}")
-            taken = time.monotonic() - started
-            if answer is not None:
-                yield message_id, answer
-                # A site that is slow to deliver its reply takes no time from the others.
-                self._deadline += taken
+            return [(message.metadata.reply_to_message_id, message) for message in found]
+        started = time.monotonic()
+        expected = {name: self.limits(self.unanswered[name]) for name in self._waiting}
+        replies = collect(self._grid, expected, self._deadline - started)
+        if replies:
+            # A site that is slow to deliver its reply takes no time from the others.
+            self._deadline += time.monotonic() - started
+        return replies
 
-    def _read(self, message: Message | Failure, letter: Letter[Asked]) -> Answer | Failure:
-        if isinstance(message, Failure):
-            return message
+    def _read(self, message: Message, letter: Letter[Asked]) -> Answer | Failure:
         if message.has_error():
             return Failure(f"the worker failed: {last_line(message.error.reason or '')}")
         try:

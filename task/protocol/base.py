@@ -2,20 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from task.plain_text import MAX_LINE, one_line, printable
 from task.protocol.errors import ProtocolError
+from task.protocol.packed import Packed
 from task.protocol.strict_json import read_object
 from task.protocol.tensors import PackedTensors
 
-HEADER, JSON, DATA = "header", "json", "data"  # the names of a message's records and their entries
-SIGNATURE = "signature"  # the entry beside `JSON` with a site's signature
 MAX_HEADER_BYTES = 64_000_000
-MAX_SIGNATURE_BYTES = 150
 
 
 Line = Annotated[str, Field(max_length=MAX_LINE), AfterValidator(printable)]
@@ -25,46 +22,6 @@ Seconds = Annotated[float, Field(ge=0, le=10**9)]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A message as bytes.
-
-    Attributes:
-        header: the fields, as JSON.
-        arrays: each array field's bytes; ``field/key`` for an entry of a group.
-        signature: of a site's reply; see `task.protocol.signature`.
-    """
-
-    header: bytes
-    arrays: dict[str, bytes]
-    signature: bytes = b""
-
-    @classmethod
-    def of(cls, records: Mapping[str, Any]) -> "Packed":
-        """Read a message from Flower's records, which this package does not import.
-
-        Args:
-            records: `HEADER`, a record with the header under `JSON` and perhaps a signature under
-                `SIGNATURE`; and for each array a record with the array under `DATA`.
-
-        Raises:
-            ProtocolError: they are not of this form.
-        """
-        try:
-            header = records[HEADER][JSON]
-            signature = records[HEADER].get(SIGNATURE, b"")
-            arrays = {name: records[name][DATA].data for name in records if name != HEADER}
-        except (AttributeError, KeyError, TypeError, IndexError) as error:
-            raise ProtocolError(
-                one_line(f"a record is missing or has another form: {error}")
-            ) from None
-        if not all(isinstance(part, bytes) for part in (header, signature, *arrays.values())):
-            raise ProtocolError("a record holds something other than bytes")
-        if len(signature) > MAX_SIGNATURE_BYTES:
-            raise ProtocolError(f"its signature is larger than {MAX_SIGNATURE_BYTES} bytes")
-        return cls(header, arrays, signature)
 
 
 class Schema(BaseModel):

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.flower.internals import ErrorCode, set_message_id
-from task.protocol.base import DATA, HEADER, JSON, Packed
 from task.protocol.messages import SUM
+from task.protocol.packed import DATA, HEADER, JSON, Packed
 from task.protocol.tensors import PackedTensors
 
 Tamper = Callable[[Message, str, int], None]

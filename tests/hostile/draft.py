@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from task.protocol.base import DATA, HEADER, JSON, SIGNATURE, Packed
+from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.signature import sign
 from task.protocol.tensors import PackedTensors
 

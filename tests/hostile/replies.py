@@ -16,7 +16,7 @@ import torch
 from flwr.app import ConfigRecord, MetricRecord
 from torch import Tensor
 
-from task.protocol.base import HEADER
+from task.protocol.packed import HEADER
 from tests.hostile.draft import (
     Case,
     Change,

@@ -8,7 +8,7 @@ import torch
 
 from task.fingerprint import fingerprint
 from task.plain_text import one_line
-from task.protocol.base import MAX_HEADER_BYTES, Packed
+from task.protocol.base import MAX_HEADER_BYTES
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import (
     REGISTER,
@@ -18,6 +18,7 @@ from task.protocol.messages import (
     TrainReply,
     TrainRequest,
 )
+from task.protocol.packed import Packed
 from task.protocol.tensors import PackedTensors, check_tensors
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}

@@ -23,7 +23,6 @@ from server_app.deploy.keys import new_key, write_secret
 from server_app.flower.internals import set_task_identity
 from server_app.nodes.messages import Letter, RecordWriter
 from task.fingerprint import fingerprint
-from task.protocol.base import Packed
 from task.protocol.messages import (
     FORGET,
     REGISTER,
@@ -33,6 +32,7 @@ from task.protocol.messages import (
     RegistrationRequest,
     Request,
 )
+from task.protocol.packed import Packed
 from tests.client_app.resident.supernode import BUNDLE, NODE, RUN, SECRET, SuperNode
 from tests.machines import until
 from tests.task.data import making

@@ -16,7 +16,6 @@ from server_app.app import app as server_app
 from server_app.nodes.messages import Exchange, Failure, Letter
 from server_app.nodes.registration import RegistrationError
 from task.fingerprint import fingerprint
-from task.protocol.base import HEADER, JSON, SIGNATURE, Packed
 from task.protocol.messages import (
     FORGET,
     REGISTER,
@@ -24,6 +23,7 @@ from task.protocol.messages import (
     ForgetRequest,
     RegistrationReply,
 )
+from task.protocol.packed import HEADER, JSON, SIGNATURE, Packed
 from task.protocol.signature import sign
 from tests.conftest import rows, sha256
 from tests.site_grid import SiteGrid

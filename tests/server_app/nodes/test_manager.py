@@ -14,7 +14,7 @@ from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
-from task.protocol.base import Packed
+from task.protocol.packed import Packed
 from tests.conftest import rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making

@@ -17,7 +17,6 @@ from server_app.nodes.messages import Exchange, Failure, Letter, RecordWriter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint
-from task.protocol.base import Packed
 from task.protocol.messages import (
     FORGET,
     REGISTER,
@@ -27,6 +26,7 @@ from task.protocol.messages import (
     RegistrationRequest,
     TrainRequest,
 )
+from task.protocol.packed import Packed
 from task.protocol.tensors import PackedTensors
 
 EXPERIMENT = compose_experiment(["num_clients=2"]).local().model_dump_json()

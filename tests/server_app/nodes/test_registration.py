@@ -21,8 +21,8 @@ from server_app.nodes.registration import (
 )
 from task import fingerprint
 from task.config import Device
-from task.protocol.base import Packed
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
+from task.protocol.packed import Packed
 from tests.site_grid import SiteGrid
 
 EXPERIMENT = compose_experiment([]).local().model_dump_json()
