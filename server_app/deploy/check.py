@@ -155,6 +155,9 @@ class Inspection:
         return str(place)
 
     def _device(self) -> str:
+        if self.patient and self.site.device != "cuda":
+            # The process that supervises a site has no other use for PyTorch's 500 MB.
+            return f"{self.site.device}, as the settings say"
         import torch  # noqa: PLC0415
 
         from task.training.device import choose_device  # noqa: PLC0415

@@ -24,6 +24,7 @@ CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower'
 LIFETIME = 2.0  # of a message, in timeouts: a site that returns later finds no outdated work
 LAST_CHARACTERS = 20_000  # of an error reply's reason, which may be of any length
 MIN_PAUSE, MAX_PAUSE = 0.01, 0.1  # seconds between two looks for replies
+SITES_MAX_PAUSE = 0.2  # each look is a request that costs the SuperLink 10 ms
 
 Asked = TypeVar("Asked", bound=Request)
 Answer = TypeVar("Answer", bound=Reply)
@@ -158,7 +159,7 @@ class Exchange(Generic[Asked, Answer]):
                 break
             if len(self._waiting) == before:
                 time.sleep(pause)
-                pause = min(pause * 1.2, MAX_PAUSE)
+                pause = min(pause * 1.2, MAX_PAUSE if self._simulated else SITES_MAX_PAUSE)
         for place in self.unanswered.values():
             yield place, Failure("no answer before the round's timeout")
 

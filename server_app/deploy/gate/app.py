@@ -89,16 +89,18 @@ class Gate:
         if head.route != PULL_MESSAGES:
             return await self._superlink.ask(head, body)
 
-        async def ask() -> Answer:
+        def check() -> None:
             if not self._authentication.is_registered(caller):
                 self._authentication.recognise(head)
             if self._is_closing():
                 raise RefusedError(503, "the gate is about to end")
+
+        async def ask() -> Answer:
             return await self._superlink.ask(head, body)
 
         gone = asyncio.create_task(wait_until_gone(receive))
         try:
-            return await self._messages.pull(ask, caller, gone)
+            return await self._messages.pull(ask, check, caller, gone)
         finally:
             gone.cancel()
 

@@ -8,15 +8,14 @@ import time
 from collections.abc import Awaitable, Callable
 
 from server_app.deploy.gate.authentication import Caller
-from server_app.deploy.gate.changes import Changes
+from server_app.deploy.gate.mailboxes import Mailboxes
 from server_app.deploy.gate.superlink import Answer
 
 HELD_SECONDS = 25.0  # a SuperNode waits 30 s
 EXPIRY_SECONDS = 2.0  # the last question is asked this long before its timestamp expires
-LOOK_SECONDS = 0.05  # how often the database's version is read
-ASK_SECONDS = 1.0  # how often the SuperLink is asked although nothing has changed
-# How soon it is asked again while changes follow one another, as when a site sends its model.
-FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.1, 0.5, 1.5
+LOOK_SECONDS = 0.05  # how often the database is looked at
+ASK_SECONDS = 5.0  # how often the SuperLink is asked although the database has no message
+FIRST_PAUSE, GROWTH = 0.1, 1.5  # between questions, when it gives no message that it should have
 
 # A site that has received a message asks for one of these next.
 RECEIVED = frozenset({"get-run", "get-fab", "pull-object", "confirm-message-received"})
@@ -35,20 +34,25 @@ class Messages:
     so the gate keeps each message until the site has asked for what the message refers to.
 
     Args:
-        changes: tells when it is worth to ask the SuperLink.
+        mailboxes: tells for which sites the SuperLink has a message.
     """
 
-    def __init__(self, changes: Changes) -> None:
-        self._changes = changes
+    def __init__(self, mailboxes: Mailboxes) -> None:
+        self._mailboxes = mailboxes
         self._handed_out: dict[bytes, tuple[Answer, float]] = {}
 
     async def pull(
-        self, ask: Callable[[], Awaitable[Answer]], caller: Caller, gone: "asyncio.Task[None]"
+        self,
+        ask: Callable[[], Awaitable[Answer]],
+        check: Callable[[], None],
+        caller: Caller,
+        gone: "asyncio.Task[None]",
     ) -> Answer:
         """Ask until there is a message or the time is up, and return the last answer.
 
         Args:
-            ask: asks the SuperLink once; raises an error to end the wait.
+            ask: asks the SuperLink once.
+            check: raises an error to end the wait.
             caller: the site that asks for messages.
             gone: ends when the client closes the connection.
 
@@ -56,24 +60,24 @@ class Messages:
             ClientGoneError: the client has gone; nothing was asked for it since.
         """
         end = min(time.monotonic() + HELD_SECONDS, caller.expires - EXPIRY_SECONDS)
-        pause = FIRST_PAUSE
+        asked, pause = -ASK_SECONDS, FIRST_PAUSE
         while not gone.done():
+            check()
             if (kept := self._kept(caller)) is not None:
                 return kept
-            version = self._changes.version()
-            answer = await ask()
-            if answer.status != 200:
-                return answer
-            if answer.body:
-                self._handed_out[caller.key.pem] = answer, time.monotonic() + KEPT_SECONDS
-                continue
-            asked = time.monotonic()
-            if asked >= end:
-                return answer
-            latest = min(end, asked + ASK_SECONDS)
-            await self._until_worth_asking(version, asked + pause, latest, gone)
-            was_quiet = time.monotonic() >= asked + ASK_SECONDS
-            pause = FIRST_PAUSE if was_quiet else min(pause * GROWTH, LONGEST_PAUSE)
+            now = time.monotonic()
+            has_message = self._mailboxes.has_message(caller.key.pem)
+            if now >= min(end, asked + (pause if has_message else ASK_SECONDS)):
+                answer, asked = await ask(), now
+                if answer.status != 200:
+                    return answer
+                if answer.body:
+                    self._handed_out[caller.key.pem] = answer, time.monotonic() + KEPT_SECONDS
+                    continue
+                if time.monotonic() >= end:
+                    return answer
+                pause = min(pause * GROWTH, ASK_SECONDS) if has_message else FIRST_PAUSE
+            await asyncio.wait([gone], timeout=LOOK_SECONDS)
         raise ClientGoneError
 
     def heard(self, caller: Caller, route: str) -> None:
@@ -88,14 +92,3 @@ class Messages:
             del self._handed_out[caller.key.pem]
             return None
         return answer
-
-    async def _until_worth_asking(
-        self, version: int | None, earliest: float, latest: float, gone: "asyncio.Task[None]"
-    ) -> None:
-        """Wait until the database has changed, between two times, or until the client has gone."""
-        while True:
-            await asyncio.wait([gone], timeout=LOOK_SECONDS)
-            now = time.monotonic()
-            changed = now >= earliest and self._changes.version() != version
-            if changed or gone.done() or now >= latest:
-                return

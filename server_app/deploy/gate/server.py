@@ -8,11 +8,11 @@ import uvicorn
 
 from server_app.deploy.gate.app import Gate
 from server_app.deploy.gate.authentication import Authentication
-from server_app.deploy.gate.changes import Changes
 from server_app.deploy.gate.connections import IDLE_SECONDS, Connection
 from server_app.deploy.gate.holding import Messages
 from server_app.deploy.gate.listening import MOST, Server
 from server_app.deploy.gate.log import open_log
+from server_app.deploy.gate.mailboxes import Mailboxes
 from server_app.deploy.gate.sites import Sites
 from server_app.deploy.gate.superlink import SuperLink
 from server_app.deploy.places import CoordinatorPlace
@@ -40,7 +40,7 @@ def run_gate(place: CoordinatorPlace, listen: str, port: int, internal_port: int
 async def serve(place: CoordinatorPlace, listen: str, port: int, internal_port: int) -> None:
     """Serve until a signal asks for the end."""
     authentication = Authentication(Sites(place.sites))
-    messages = Messages(Changes(place.database))
+    messages = Messages(Mailboxes(place.database))
     async with SuperLink(internal_port, place.authority) as superlink:
         gate = Gate(authentication, superlink, messages, lambda: server.should_exit)
         server = Server(

@@ -2,7 +2,6 @@
 
 import http.client
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flwr.supercore.error import FlowerError
 
 from server_app.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
@@ -34,6 +34,7 @@ from tests.server_app.deploy.gate.requests_to import (
     signed,
     wait_for_gate,
 )
+from tests.server_app.deploy.gate.tables import SuperLink
 from tests.server_app.deploy.gate.upstream import Upstream
 
 FLEET = "/v1/fleet/"
@@ -307,26 +308,25 @@ def test_a_request_for_messages_is_held_until_there_is_one(
     assert scene.client.send(PULL, scene.north()).status == 403
 
 
-def test_the_superlink_is_asked_again_as_soon_as_its_database_changes(
+def test_the_superlink_is_asked_once_in_a_while_and_as_soon_as_it_has_a_message(
     scene: Scene, upstream: Upstream
 ) -> None:
-    database = sqlite3.connect(scene.place.database)
-    database.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (x)")
+    superlink = SuperLink(scene.place.database)
+    key = scene.keys["north"].public_key()
+    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    superlink.add(pem)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(scene.client.send, PULL, scene.north())
-        until(lambda: len(upstream.paths()) > 1, "questions")
-        asked, started = len(upstream.paths()), time.monotonic()
-
-        def asked_for_changes() -> bool:
-            database.executescript("INSERT INTO t VALUES (1)")
-            without_changes = (time.monotonic() - started) / ASK_SECONDS + 1
-            return len(upstream.paths()) - asked > without_changes + 2
-
-        until(asked_for_changes, "a question for a change", HELD_SECONDS)
+        until(upstream.paths, "the first question")
+        time.sleep(ASK_SECONDS / 5)
+        assert len(upstream.paths()) == 1
+        for object_id in superlink.push(pem):
+            superlink.send(object_id)
+        until(lambda: len(upstream.paths()) > 1, "a question for the message", ASK_SECONDS / 2)
         upstream.answers[PULL].append((200, {}, b"message"))
         assert waiting.result(HELD_SECONDS).body == b"message"
     scene.client.send(FLEET + "get-run", scene.north())
-    database.close()
+    scene.place.database.unlink()
 
 
 def test_nothing_is_asked_for_a_client_that_has_gone(scene: Scene, upstream: Upstream) -> None:
