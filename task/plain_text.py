@@ -43,7 +43,7 @@ class PlainFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text; an exception that another formatter wrote is written anew."""
+        """Return the record as text; an exception that another formatter wrote is written again."""
         record.exc_text = None
         return super().format(record)
 

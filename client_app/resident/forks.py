@@ -39,7 +39,7 @@ class ForkServerFailedError(RuntimeError):
 
 
 class ForkServer:
-    """The process that forks children, started anew when it ends.
+    """The process that forks children, started again when it ends.
 
     Args:
         program: the module that it runs.
@@ -79,7 +79,7 @@ class ForkServer:
         self._control.close()
 
     def watch(self) -> None:
-        """Take note of what the fork server has finished, and start it anew if it has ended.
+        """Take note of what the fork server has finished, and start it again if it has ended.
 
         Raises:
             ForkServerFailedError: it has ended too often.
@@ -93,7 +93,7 @@ class ForkServer:
             self._restart(error)
 
     def _restart(self, reason: Exception) -> None:
-        logger.error("the fork server is started anew: %s", reason)
+        logger.error("the fork server is started again: %s", reason)
         if self._loaded and not self._ready:
             self._not_loadable.add(self._loaded)
         self.stop()

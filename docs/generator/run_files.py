@@ -114,7 +114,7 @@ RECORD = {
     "model_sha256": "Hash of `model.safetensors`.",
     "resumed": "When the run was resumed.",
     "resumed_from": "Round after which the run continued.",
-    "worker_lost": "Whether a worker's process died.",
+    "restartable": "Whether the run failed for a reason after which it can go on.",
 }
 
 

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from server_app.deploy.joining.reach import (
     CheckFailedError,
@@ -21,6 +19,7 @@ from server_app.deploy.joining.reach import (
 from server_app.deploy.places import SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
+from task.protocol.signature import read_private_key
 from task.site import Site
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
@@ -90,10 +89,10 @@ class Inspection:
     def _key(self) -> str:
         path = self.place.key(self.site.name)
         try:
-            load_ssh_private_key(path.read_bytes(), None)
+            read_private_key(path.read_bytes())
         except FileNotFoundError:
             raise CheckFailedError(f"there is no {path}; {MAKE_KEYS}") from None
-        except (TypeError, ValueError, UnsupportedAlgorithm):
+        except ValueError:
             raise CheckFailedError(
                 f"{path} is not a site's key; delete it and {MAKE_KEYS}"
             ) from None

@@ -77,7 +77,7 @@ class SitePlace:
         flower: Flower's own files.
         node_settings: the settings as the SuperNode gets them, with the path of the key.
         joined: the file with the id of its node when it last joined.
-        secret: what the SuperNode and the site's worker recognise each other by; made anew at
+        secret: what the SuperNode and the site's worker recognise each other by; made at
             each start.
     """
 

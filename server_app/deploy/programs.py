@@ -7,7 +7,7 @@ import urllib.error
 from pathlib import Path
 
 from server_app.deploy.places import CoordinatorPlace, address_of
-from server_app.engines.restarts import Restarts
+from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.programs import (
     FlowerError,
     is_healthy,
@@ -19,7 +19,6 @@ from server_app.flower.programs import (
 
 LOOPBACK = "127.0.0.1"
 MOST_RESTARTS = 10
-STEADY_SECONDS = 300.0  # after so long, a program may again be restarted as often as a new one
 
 
 class Program:

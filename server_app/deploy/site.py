@@ -10,7 +10,7 @@ from typing import IO
 from server_app.deploy.joining.admission import wait_until_admitted
 from server_app.deploy.places import SitePlace, refuse_unusable
 from server_app.deploy.resident.site_worker import SiteWorker, write_secret
-from server_app.engines.restarts import Restarts
+from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
 from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
@@ -18,7 +18,6 @@ from task.site import Site
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WEB_SERVER_LINES = ("INFO:     ",)  # Flower's own processes talk to each other over HTTP
-STEADY_SECONDS = 300.0  # after so long, a SuperNode may again be restarted as often as a new one
 
 
 def supernode_command(place: SitePlace, site: Site, address: str, port: int) -> list[str]:

@@ -1,6 +1,7 @@
 """How often something that has ended is started again."""
 
 MOST_RESTARTS = 3
+STEADY_SECONDS = 300.0  # a process that has run for as long counts as progress
 
 
 class Restarts:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Self
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 
 from task.plain_text import one_line
+from task.protocol.signature import read_private_key
 
 if TYPE_CHECKING:
     from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -117,7 +117,7 @@ def fleet_client(address: str, authority: Path, key: Path) -> Iterator[FleetNode
     from flwr.supernode.fleet_http_client import FleetHttpClient  # noqa: PLC0415
     from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor  # noqa: PLC0415
 
-    private = load_ssh_private_key(key.read_bytes(), None)
+    private = read_private_key(key.read_bytes())
     assert isinstance(private, EllipticCurvePrivateKey)
     public = private.public_key()
     interceptors = (

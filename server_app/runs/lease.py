@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
+
+from server_app.runs.lock import is_locked
 
 LOOK_SECONDS = 1.0
 ENDED = "the command that submitted it has ended; the run can be resumed"
@@ -38,19 +40,6 @@ def hold_lease(place: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def is_lease_held(path: Path) -> bool:
-    """Whether the process that holds a lease still runs."""
-    if not path.exists():
-        return False
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return True
-    lock.release()
-    return False
-
-
 class LeaseWatch:
     """A context in whose main thread `CommandEndedError` is raised once the lease is free.
 
@@ -73,7 +62,7 @@ class LeaseWatch:
 
     def _watch(self, lease: Path) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            if not is_lease_held(lease):
+            if not is_locked(lease):
                 # A signal also interrupts a wait in the main thread.
                 signal.pthread_kill(self._main, signal.SIGUSR1)
 

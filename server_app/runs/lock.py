@@ -31,10 +31,15 @@ def hold(directory: Path, patience: float = PATIENCE_SECONDS) -> FileLock:
 
 def is_held(directory: Path) -> bool:
     """Return whether a process has locked a run."""
-    if not directory.exists():
+    return is_locked(directory / LOCK)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process has locked a file; a missing file is not locked."""
+    if not path.exists():
         return False
     try:
-        hold(directory, patience=0).release()
-    except ConfigError:
+        with FileLock(path, blocking=False):
+            return False
+    except Timeout:
         return True
-    return False

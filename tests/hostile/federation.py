@@ -44,7 +44,7 @@ class Memory:
     """The memory of this process: how far it has grown since a moment, in bytes."""
 
     def begin(self) -> None:
-        """Begin anew: return free memory to the system, which counts the peak from here on."""
+        """Start again: return free memory to the system, which counts the peak from here on."""
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
         self._before = self._read("VmRSS")

@@ -5,18 +5,13 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_public_key,
-)
+
+from server_app.deploy.membership.public_keys import PublicKeyError, loaded, pem, read_public_key
 
 READ_AGAIN_SECONDS = 1.0
 REVOKED = "revoked"  # a folder of sites/ with the keys that were taken out
 HASH = re.compile(r"\.[0-9a-f]{12}$")  # in their files' names, which would be equal otherwise
-LONGEST_FILE = 4096  # bytes
 
 
 @dataclass(frozen=True)
@@ -91,11 +86,9 @@ def keys_in(directory: Path) -> dict[bytes, RegisteredKey]:
     keys: dict[bytes, RegisteredKey] = {}
     for path, _, _ in files_in(directory):
         try:
-            with path.open("rb") as file:
-                key = load_ssh_public_key(file.read(LONGEST_FILE))
-        except (OSError, ValueError, UnsupportedAlgorithm):
+            text = read_public_key(path)
+        except PublicKeyError:
             continue  # the coordinator prints a line about it
-        if isinstance(key, EllipticCurvePublicKey):
-            pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-            keys.setdefault(pem, RegisteredKey(path.stem, pem, key))
+        sent = pem(text)
+        keys.setdefault(sent, RegisteredKey(path.stem, sent, loaded(text.encode())))
     return keys

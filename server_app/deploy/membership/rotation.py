@@ -13,10 +13,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from server_app.deploy.membership.public_keys import PublicKeyError, loaded, ssh_text
+from server_app.deploy.membership.public_keys import LONGEST_FILE, PublicKeyError, loaded, ssh_text
 from task.site import SITE_NAME
 
-LONGEST_FILE = 4096  # bytes
 ALGORITHM = ec.ECDSA(hashes.SHA384())
 TEXT = "univarfl key rotation 1\nsite {site}\ntime {time}\nold {old}\nnew {new}\n"
 KEY = "ecdsa-sha2-nistp384 [A-Za-z0-9+/]+=*"

@@ -6,14 +6,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from pathlib import Path
 from typing import Self
 
 from server_app.deploy.places import SitePlace
+from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.programs import start, stop
 
-STARTS, WINDOW_SECONDS = 5, 600.0  # so many starts are allowed within this time
+MOST_RESTARTS = 5
 PAUSE_SECONDS = 1.0
 SECRET_BYTES = 32
 
@@ -56,8 +56,8 @@ class SiteWorker:
         return start(self._command, self._place.flower, directory, subprocess.PIPE)
 
     def _keep(self) -> None:
-        """Print the worker's output, and start it anew when it ends."""
-        starts = deque([time.monotonic()], maxlen=STARTS)
+        """Print the worker's output, and start it again when it ends."""
+        restarts, started = Restarts(MOST_RESTARTS), time.monotonic()
         while True:
             assert self._process.stdout is not None
             for line in self._process.stdout:
@@ -67,13 +67,13 @@ class SiteWorker:
             with self._lock:
                 if self._stopping:
                     return
-                if len(starts) == STARTS and time.monotonic() - starts[0] < WINDOW_SECONDS:
+                steady = time.monotonic() - started > STEADY_SECONDS
+                if not restarts.allow(progress=steady):
                     self.failed = True
                     self._supernode.terminate()
                     return
-                print(f"the site's worker ended with code {code} and is started anew", flush=True)
-                self._process = self._start()
-                starts.append(time.monotonic())
+                print(f"the site's worker ended with code {code} and is started again", flush=True)
+                self._process, started = self._start(), time.monotonic()
 
 
 def write_secret(path: Path) -> None:

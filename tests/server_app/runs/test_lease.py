@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.lease import CommandEndedError, LeaseWatch, hold_lease, is_lease_held
+from server_app.runs.lease import CommandEndedError, LeaseWatch, hold_lease
+from server_app.runs.lock import is_locked
 
 HOLDER = """
 import sys, time
@@ -26,10 +27,10 @@ def test_a_lease_is_held_until_its_holder_is_killed(tmp_path: Path) -> None:
     )
     assert holder.stdout
     lease = Path(holder.stdout.readline().strip())
-    assert is_lease_held(lease)
+    assert is_locked(lease)
     holder.kill()
     holder.wait()
-    assert not is_lease_held(lease)
+    assert not is_locked(lease)
     with pytest.raises(CommandEndedError, match="has ended"), LeaseWatch(str(lease)):
         time.sleep(60)  # the exception ends the wait
 

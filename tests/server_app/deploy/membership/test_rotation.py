@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from server_app.deploy.keys import make_site, new_key
-from server_app.deploy.membership.public_keys import read_public_key, ssh_text
+from server_app.deploy.membership.public_keys import LONGEST_FILE, read_public_key, ssh_text
 from server_app.deploy.membership.rotation import (
-    LONGEST_FILE,
     RotationError,
     read_rotation,
     write_rotation,
