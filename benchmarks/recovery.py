@@ -39,16 +39,16 @@ SECONDS = 900.0
 SHARE = 0.9  # of a round's seconds, within which its kill falls
 
 
-def digits(place: Path) -> dict[str, Path]:
+def digits(place: Path, sites: Sequence[str]) -> dict[str, Path]:
     """Write each site's digits to SITE/CLASS/*.png; return the sites' directories."""
     bunch = load_digits()
     for number, (image, label) in enumerate(zip(bunch.images, bunch.target, strict=True)):
-        site, rank = SITES[number % 2], number // 2
+        site, rank = sites[number % len(sites)], number // len(sites)
         if rank < IMAGES:
             path = place / site / str(label) / f"{rank:04}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray((image * 15).astype("uint8")).convert("RGB").save(path)
-    return {site: place / site for site in SITES}
+    return {site: place / site for site in sites}
 
 
 class Watched:
@@ -131,7 +131,7 @@ def main() -> int:
     wanted = [(kind, seed) for seed in range(seeds) for kind in PROGRAMS]
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        with Machines(place / "machines", digits(place / "data")) as machines:
+        with Machines(place / "machines", digits(place / "data", SITES)) as machines:
             machines.coordinate()
             for site in SITES:
                 machines.join(site)
