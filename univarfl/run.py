@@ -10,6 +10,7 @@ import univarfl.application  # noqa: F401
 # isort: split
 
 from server_app.runs.lookup import find_run
+from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, TRUE_CLASS
 from server_app.runs.records.csv_files import read_frame
 from server_app.runs.records.reader import read_run_json
 from server_app.runs.records.record import RUN_JSON
@@ -94,6 +95,31 @@ class Run:
             ConfigError: ``clients.csv`` cannot be read.
         """
         return self._table(CLIENTS)
+
+    @cached_property
+    def class_metrics(self) -> "pd.DataFrame":
+        """One row for each class: how the final model tells it from the rest on the test set.
+
+        Columns: ``class``, ``images``, ``sensitivity``, ``specificity``, ``auroc`` and
+        ``average_precision``. A metric is NaN if it is undefined: there are no images of the class,
+        or none of others.
+
+        Raises:
+            ConfigError: there is no ``class_metrics.csv``: the run is not completed, has no test
+                images, or is older than this file.
+        """
+        return self._table(CLASS_METRICS)
+
+    @cached_property
+    def confusion(self) -> "pd.DataFrame":
+        """The confusion matrix of the final model on the test set, in images.
+
+        The index has the true classes, and the columns the classes that the model gave.
+
+        Raises:
+            ConfigError: there is no ``confusion.csv``; see `class_metrics`.
+        """
+        return self._table(CONFUSION).set_index(TRUE_CLASS).rename_axis(columns="class")
 
     @cached_property
     def events(self) -> "pd.DataFrame":

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from docs.generator.markdown import code, table
+from server_app.runs.records.by_class import CLASS_METRICS, CLASS_METRICS_COLUMNS
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
     CLASSES,
@@ -27,6 +28,10 @@ FILES = {
     "clients.csv": "Who trained in which round, on how many images and what device, and who "
     "failed why.",
     "classes.csv": "Recall of each class on the test set; `run.json` names the classes.",
+    "class_metrics.csv": "Metrics of each class against the rest on the test set, after the last "
+    "round. Not in runs without test images.",
+    "confusion.csv": "Confusion matrix of the test set after the last round, in images: a row for "
+    "each true class, a column for each class that the model gave.",
     "events.csv": "Events of sites and of the run; empty for most runs.",
     "model.safetensors": "The global model after the last round, not after the best one.",
     "models/": "With `watch.models_every`: the models of the kept rounds. "
@@ -49,7 +54,9 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "each participant's images; after the last round, of every client's. `test`: the "
             "test set.",
             "metric": "For `train`: `ce`, the method's terms and `seconds`. For `test`: "
-            "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`.",
+            "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`; after "
+            "the last round also `auroc` and `average_precision`, means over the classes for "
+            "which they are defined.",
             "value": "The value; accuracies are between 0 and 1.",
         },
     ),
@@ -77,6 +84,20 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "class": "Number of the class, from 0.",
             "examples": "Number of its test images.",
             "recall": "Share of them that were recognised.",
+        },
+    ),
+    CLASS_METRICS: (
+        CLASS_METRICS_COLUMNS,
+        {
+            "class": "Name of the class.",
+            "images": "Number of its test images.",
+            "sensitivity": "Share of them that were recognised, as `recall` in `classes.csv`; "
+            "empty without images of the class.",
+            "specificity": "Share of the other images that were not taken for the class; empty "
+            "without images of other classes.",
+            "auroc": "Area under the ROC curve of the class's probability; empty without images "
+            "of the class or of others, or if a probability is not finite.",
+            "average_precision": "Average precision of the class's probability; empty as `auroc`.",
         },
     ),
     EVENTS: (

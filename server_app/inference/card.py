@@ -1,5 +1,6 @@
 """The model card: input, output, accuracy, data, privacy and origin of a model."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ import jinja2
 
 from server_app.config.override_text import flat
 from server_app.inference.model import TrainedModel
+from server_app.runs.records.by_class import read_by_class
+from server_app.runs.records.tables import RecordError
+from task.errors import ConfigError
 from task.files import write_whole
 
 OMITTED_SETTINGS = (
@@ -28,6 +32,7 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
 
     Raises:
         OSError: they cannot be written.
+        ConfigError: the run's record is damaged.
     """
     card = {**card_of(model), "files": dict(files)}
     write_whole(to / "model_card.json", f"{json.dumps(card, indent=2)}\n".encode())
@@ -35,14 +40,22 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=False,  # noqa: S701
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    environment.filters |= {"cell": cell, "agreement": agreement}
+    environment.filters |= {"cell": cell, "agreement": agreement, "share": share}
     text = environment.get_template("card.md.j2").render(card)
     write_whole(to / "model_card.md", text.encode())
 
 
 def card_of(model: TrainedModel) -> dict[str, Any]:
-    """Return the content of the card, without paths of the machine that trained the model."""
+    """Return the content of the card, without paths of the machine that trained the model.
+
+    Raises:
+        ConfigError: the run's record is damaged.
+    """
     record, classifier = model.run.record, model.classifier
+    try:
+        by_class = read_by_class(model.run.directory, model.classes)
+    except RecordError as error:
+        raise ConfigError("run", model.run.directory, str(error)) from None
     settings = {
         key: value
         for key, value in flat(model.run.config).items()
@@ -64,6 +77,12 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
             model.classes[label]: {"images": images, "recall": value}
             for label, (images, value) in model.run.recall.items()
         },
+        "class_metrics": by_class
+        and {
+            name: dataclasses.asdict(each)
+            for name, each in zip(model.classes, by_class.classes, strict=True)
+        },
+        "confusion": by_class and by_class.confusion,
         "data": {"name": model.run.config["data"]["name"], **record["data"]},
         "privacy": record.get("privacy"),
         "settings": settings,
@@ -74,6 +93,11 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
 def cell(text: object) -> str:
     """Return a text escaped for a cell of a Markdown table."""
     return str(text).replace("|", r"\|").replace("\n", " ")
+
+
+def share(value: float | None) -> str:
+    """Return a metric with three digits; "-" for None, which means undefined."""
+    return "-" if value is None else f"{value:.3f}"
 
 
 def agreement(difference: float) -> str:

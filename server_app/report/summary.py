@@ -22,7 +22,9 @@ from server_app.runs.records.reader import Run, tables_of
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
 READINGS = (LAST, LAST_FIVE, BEST)
-FURTHER = ("loss", "balanced_accuracy", "macro_f1", "calibration_error")
+FURTHER = (
+    "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error",
+)  # fmt: skip
 WINDOW = 5
 BASELINE = "fedavg"
 

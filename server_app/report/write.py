@@ -16,6 +16,7 @@ from rich.progress import track
 
 from server_app.config.override_text import flat
 from server_app.report.analyses import Analyses
+from server_app.report.by_class.tables import ByClass
 from server_app.report.canvas import STYLE, Picture
 from server_app.report.pictures import pictures
 from server_app.report.statistics import CONFIDENCE
@@ -49,7 +50,13 @@ NOTES = {
     "not the best accuracy. Validation uses the participants' images; with few participants the "
     'choice is noisy. "Published" is the number of a paper for the same settings.',
     "Other metrics": "Last round, test set. Balanced accuracy is the mean recall of the classes. "
+    "AUROC and average precision are means over the classes, each class against the rest. "
     "Calibration error is the expected calibration error with 15 bins.",
+    "Metrics by class": "Last round, test set, each class against the rest: mean ± standard "
+    "deviation over seeds. Sensitivity is the recall of the class. An empty cell is undefined: "
+    "there are no images of the class, or none of others.",
+    "Confusion matrix": "Last round, test set: images of each true class (row) by the class that "
+    "the model gave (column), summed over the seeds.",
     "Paired differences": "Accuracy minus that of the baseline with the same seeds, in percentage "
     f"points: mean and Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the "
     "split, the first weights and the batches. A difference is not significant if its interval "
@@ -92,11 +99,14 @@ def report(
     analyses = Analyses(summary)
     for problem in analyses.problems:
         logger.warning("left out: %s", problem)
-    problems += analyses.problems
+    by_class = ByClass(summary)
+    for problem in by_class.problems:
+        logger.warning("left out: %s", problem)
+    problems += [*analyses.problems, *by_class.problems]
     for warning in comparability(summary):
         logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline)
-    tables |= analyses.tables() | analyses.differences(baseline)
+    tables |= by_class.tables() | analyses.tables() | analyses.differences(baseline)
     try:
         clear(to)
         write_tables(to / "tables", tables)

@@ -9,6 +9,7 @@ from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import Checkpoint, save_checkpoint
 from server_app.runs.recorder import Recorder
+from server_app.runs.records.by_class import save_by_class
 from server_app.runs.round_models import RoundModels, save_models
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
@@ -99,6 +100,9 @@ class RecordResults(Callback):
         if result.round < result.rounds:
             return
         self._recorder.save_model(from_tensors(self._model.weights))
+        if result.test.by_class:
+            classes = self._recorder.summary["data"]["classes"]
+            save_by_class(self._recorder.directory, classes, result.test.by_class)
         seconds = {
             "connect": self._connect,
             "rounds": result.seconds,

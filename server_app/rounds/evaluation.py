@@ -20,7 +20,7 @@ def score_model(
 
     Returns:
         Accuracy and loss over the clients' validation images, with the number of clients that
-        answered; and every metric on the test set.
+        answered; and every metric on the test set, after the last round by class, too.
     """
     model, nodes = context.model, context.nodes.connected()
     here = served_clients(clients, nodes)
@@ -38,7 +38,8 @@ def score_model(
         for unit in units
     ]
     exchange = context.exchange(EVALUATE, letters)
-    metrics = context.worker.test(model.weights)
+    last = server_round == context.experiment.rounds
+    metrics = context.worker.test(model.weights, by_class=last)
     scores, failures = read_scores(units, exchange.replies(), context.sizes.validation)
     context.late_replies.expect(exchange, units, f"validation of round {server_round}")
     for failure in failures:

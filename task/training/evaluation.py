@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
 from task.models.base import Output
+from task.training.one_vs_rest import OneVsRest, one_vs_rest
 
 BATCH_PIXELS = 512 * 32 * 32  # pixels per batch, so that memory does not depend on the image size
 CALIBRATION_BINS = 15
@@ -48,11 +49,14 @@ class Metrics:
         means: ``accuracy``, mean ``loss``, ``balanced_accuracy`` (mean recall of the classes with
             images), ``macro_f1`` (over the classes with images or predictions) and
             ``calibration_error`` (expected calibration error in 15 bins); empty without images.
+            With `by_class` also ``auroc`` and ``average_precision``, where they are defined.
         recall: for each class with images, by its number: the number of images and the recall.
+        by_class: metrics of each class against the rest; None if they were not asked for.
     """
 
     means: Mapping[str, float]
     recall: Mapping[int, tuple[int, float]]
+    by_class: OneVsRest | None = None
 
 
 def evaluate(model: nn.Module, images: DeviceImages, sets: Sequence[Tensor]) -> list[Score]:
@@ -76,11 +80,25 @@ def score_logits(logits: Tensor, labels: Tensor) -> Score:
     return Score(len(labels), int((logits.argmax(dim=1) == labels).sum()), float(losses.sum()))
 
 
-def compute_metrics(model: nn.Module, images: DeviceImages, positions: Tensor) -> Metrics:
-    """Return every metric of `model` on the images at `positions` [n]."""
+def compute_metrics(
+    model: nn.Module, images: DeviceImages, positions: Tensor, *, by_class: bool = False
+) -> Metrics:
+    """Return every metric of `model` on the images at `positions` [n].
+
+    Args:
+        model: the model; put into eval mode.
+        images: the data set.
+        positions: indices of images, int64; may be empty.
+        by_class: whether to compute those of each class against the rest, which takes longer.
+    """
     if not len(positions):
         return Metrics({}, {})
-    return metrics_from_logits(*predict(model, images, positions))
+    logits, labels = predict(model, images, positions)
+    found = metrics_from_logits(logits, labels)
+    if not by_class:
+        return found
+    each = one_vs_rest(logits, labels)
+    return Metrics({**found.means, **each.means()}, found.recall, each)
 
 
 def metrics_from_logits(logits: Tensor, labels: Tensor) -> Metrics:

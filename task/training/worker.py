@@ -90,10 +90,11 @@ class Worker:
         sets = [self.images.index(self.data.clients[client].validation) for client in clients]
         return evaluate(self.model, self.images, sets)
 
-    def test(self, weights: Mapping[str, Tensor]) -> Metrics:
-        """Return every metric of the weights on the held-out test set."""
+    def test(self, weights: Mapping[str, Tensor], *, by_class: bool = False) -> Metrics:
+        """Return every metric of the weights on the held-out test set; see `compute_metrics`."""
         self._load(weights)
-        return compute_metrics(self.model, self.images, self.images.index(self.data.dataset.test))
+        positions = self.images.index(self.data.dataset.test)
+        return compute_metrics(self.model, self.images, positions, by_class=by_class)
 
     def broadcast(self) -> Tensors:
         """Return what the method's server update sends before the first round, if anything."""

@@ -22,7 +22,9 @@ CLIENT_LOSSES = ("ce", "l_he", "l_v")  # in every clients.csv; a method's other 
 EVENT_COLUMNS = ("time", "round", "site", "event")
 
 SPLITS = ("train", "validation", "test")
-SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "recall")  # from 0 to 1
+SHARES = (  # from 0 to 1
+    "accuracy", "balanced_accuracy", "macro_f1", "recall", "auroc", "average_precision",
+)  # fmt: skip
 MAY_DIVERGE = ("loss", "calibration_error")  # not finite if the model's outputs are not
 
 Series = Mapping[tuple[str, str], Mapping[int, float]]

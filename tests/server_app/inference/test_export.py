@@ -127,6 +127,12 @@ def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
     for label, name in enumerate(card["classes"]):
         found = card["recall"][name]
         assert f"| {label} | {name} | {found['images']} | {found['recall']:.3f} |" in text
+        found = card["class_metrics"][name]
+        assert found["sensitivity"] == card["recall"][name]["recall"]
+        shown = f"{found['sensitivity']:.3f} | {found['specificity']:.3f} | {found['auroc']:.3f} |"
+        assert f"| {name} | {found['images']} | {shown}" in text
+        counts = " | ".join(map(str, card["confusion"][label]))
+        assert f"| {name} | {counts} |" in text
 
 
 def stored(image: Image.Image, how: str) -> tuple[Image.Image, Image.Exif]:

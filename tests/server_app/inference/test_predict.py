@@ -7,11 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    recall_score,
+    roc_auc_score,
+)
 
 from server_app.cli.main import BAD_INPUT, FAILED
 from server_app.runs.records.record import read_record, write_record
 from task.data.image_store.decoding import decode
 from tests.server_app.inference.conftest import Command
+from univarfl import load_run
 
 Rows = list[dict[str, str]]
 
@@ -36,6 +43,31 @@ def test_classes_are_those_of_the_evaluation(
         values = {name: float(row[f"p_{name}"]) for name in record["data"]["classes"]}
         assert sum(values.values()) == pytest.approx(1, abs=1e-5)
         assert row["class"] == max(values, key=lambda name: values[name])
+
+
+def test_metrics_by_class_are_scikit_learns_on_these_probabilities(
+    univarfl: Command, run: Path, digits: Path, tmp_path: Path
+) -> None:
+    rows = predicted(univarfl, run, digits, to=tmp_path / "all.csv")
+    found = load_run(run)
+    classes = list(found.record["data"]["classes"])
+    truth = np.array([classes.index(Path(row["image"]).parent.name) for row in rows])
+    given = np.array([classes.index(row["class"]) for row in rows])
+    values = np.array([[float(row[f"p_{name}"]) for name in classes] for row in rows])
+    assert found.confusion.to_numpy().tolist() == confusion_matrix(truth, given).tolist()
+    metrics = found.class_metrics
+    assert metrics["class"].astype(str).tolist() == classes
+    one_hot = np.eye(len(classes))[truth]
+    # predict writes six digits, so probabilities below 1e-6 are ties in its file
+    for name, score in (("auroc", roc_auc_score), ("average_precision", average_precision_score)):
+        expected = [score(one_hot[:, label], values[:, label]) for label in range(len(classes))]
+        assert metrics[name].to_numpy() == pytest.approx(expected, abs=1e-3)
+        means = score(one_hot, values, average="macro")
+        assert found.record["results"]["test"][name] == pytest.approx(means, abs=1e-3)
+    recalls = recall_score(truth, given, average=None)
+    assert metrics["sensitivity"].to_numpy() == pytest.approx(recalls, abs=1e-12)
+    against = [recall_score(truth != label, given != label) for label in range(len(classes))]
+    assert metrics["specificity"].to_numpy() == pytest.approx(against, abs=1e-12)
 
 
 def test_files_globs_and_lists_each_image_once(

@@ -25,7 +25,8 @@ def test_a_real_run_reads_back(train: Train) -> None:
     results = read_record(run)["results"]["test"]
     assert found.series["test", "accuracy"][2] == results["accuracy"]
     assert set(results) == {
-        "accuracy", "loss", "balanced_accuracy", "macro_f1", "calibration_error"
+        "accuracy", "loss", "balanced_accuracy", "macro_f1", "calibration_error", "auroc",
+        "average_precision",
     }  # fmt: skip
     counts, recalls = zip(*found.recall.values(), strict=True)
     assert sum(counts) == FEW_TO_TEST

@@ -1,0 +1,1 @@
+"""What do the records of runs show of single classes?"""
