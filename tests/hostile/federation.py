@@ -231,7 +231,8 @@ class Outcome(NamedTuple):
 def suffered(place: Path) -> Outcome:
     """Run every case in one run, and the same run with a site that sends nothing usable."""
     images = images_in(place)
-    rounds = math.ceil(len(TRAINING) / len(HOSTILE))
+    # Each poll between two rounds takes one more registration.
+    rounds = max(math.ceil(len(TRAINING) / len(HOSTILE)), len(REGISTRATION) + 1)
     assert len(VALIDATION) <= len(HOSTILE), "there is one validation"
     silent = HostileGrid(images, place, [SILENT], [SILENT])
     without = trained(silent, place, "without", rounds)
