@@ -128,6 +128,7 @@ RECORD = {
     "overrides": "The words that were typed.",
     "workers": "Number and kinds of the workers.",
     "data": "Images, classes and clients: counts, names and what was left out.",
+    "reply_bytes": "Bytes that one client returns in a round, which is as much as it receives.",
     "results": "Losses and scores after the last round.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
     "seconds": "Seconds that the rounds took.",

@@ -18,6 +18,7 @@ from server_app.cli.analyse import ANALYSE_HELP, analyse
 from server_app.cli.commands import Commands, answer_to_option
 from server_app.cli.compare import COMPARE_HELP, compare
 from server_app.cli.config import CONFIG_HELP, config
+from server_app.cli.dashboard import DASHBOARD_HELP, dashboard
 from server_app.cli.data import DATA_HELP, data
 from server_app.cli.deploy.application import deploy
 from server_app.cli.doctor import DOCTOR_HELP, doctor
@@ -74,6 +75,7 @@ application.command(help=sweep_help(), rich_help_panel="Sweep", no_args_is_help=
 application.command("list", help=LIST_HELP, rich_help_panel="Look")(list_choices)
 application.command(help=RUNS_HELP, rich_help_panel="Look")(runs)
 application.command(help=COMPARE_HELP, rich_help_panel="Look")(compare)
+application.command(help=DASHBOARD_HELP, rich_help_panel="Look")(dashboard)
 application.command(help=REPORT_HELP, rich_help_panel="Look")(report)
 application.command(help=ANALYSE_HELP, rich_help_panel="Look")(analyse)
 application.command(help=PAPERS_HELP, rich_help_panel="Sweep")(papers)

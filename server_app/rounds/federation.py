@@ -74,6 +74,7 @@ class Federation:
         self._register_nodes()
         self._describe_data()
         model = GlobalModel(self.experiment, self._worker, self._sizes.train)
+        self.recorder.update(reply_bytes=model.reply_bytes)
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
         callbacks: list[Callback] = [

@@ -9,6 +9,7 @@ from typing import Any
 from server_app.config.differences import deciding, varied_keys
 from server_app.config.override_text import as_typed
 from server_app.runs.lock import is_held
+from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.record import INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
@@ -53,7 +54,7 @@ def listed_runs(directory: Path) -> list[ListedRun]:
 def read_listed(directory: Path) -> ListedRun:
     """Return one run; of a damaged record, its name and "damaged record"."""
     try:
-        record = json.loads((directory / RUN_JSON).read_text())
+        record = json.loads(read_bounded(directory / RUN_JSON, LARGEST_RECORD))
         settings = deciding(record["config"])
         if not {"seed", "method.name"} <= settings.keys():
             raise KeyError("seed or method")
@@ -61,7 +62,7 @@ def read_listed(directory: Path) -> ListedRun:
             directory.name, str(record["started"]), status_of(record, directory),
             accuracy_of(record), settings,
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ListedRun(directory.name, "", "damaged record", "", {})
 
 

@@ -1,5 +1,7 @@
 """The lock of a run directory: which process writes the record."""
 
+import fcntl
+import os
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -35,11 +37,22 @@ def is_held(directory: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process has locked a file; a missing file is not locked."""
-    if not path.exists():
+    """Return whether a process has locked a file; a missing file is not locked.
+
+    It only reads the file, so it also works in a directory that cannot be written.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
-        with FileLock(path, blocking=False):
-            return False
-    except Timeout:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)  # which releases the lock

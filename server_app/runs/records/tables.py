@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from server_app.runs.records.bounded import LARGEST_TABLE, read_end
 from server_app.runs.records.csv_files import read_rows, rows_as_csv
 from task.errors import system_reason
 from task.files import write_whole
@@ -59,7 +60,7 @@ def drop_later_rounds(path: Path, columns: Sequence[str], last: int) -> None:
 def count_rounds(directory: Path) -> int:
     """Return how many rounds a run has completed; each has one row of its seconds."""
     try:
-        return (directory / ROUNDS).read_text().count(",train,seconds,")
+        return read_end(directory / ROUNDS, LARGEST_TABLE)[0].count(",train,seconds,")
     except OSError:
         return 0
 

@@ -1,0 +1,42 @@
+"""``univarfl dashboard``: a local page that follows runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PORT = 8600
+DASHBOARD_HELP = """Show runs on a local page that follows them as they go; Ctrl-C ends it.
+
+\b
+  univarfl dashboard
+  univarfl dashboard runs/digits --port 8601
+\b
+The page lists the runs with the settings in which they differ, and shows curves, clients, sites,
+failures and events. It only reads records. Only this machine can open it. With --host another
+machine can, with the token in the printed address; the connection is not encrypted.
+"""
+
+
+def dashboard(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIRECTORY]",
+            help="The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs.",
+            envvar="UNIVARFL_RUNS",
+            show_envvar=False,
+            show_default=False,
+        ),
+    ] = Path("runs"),
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; another machine needs the token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")
+    ] = PORT,
+) -> None:
+    """Show runs on a page."""
+    from server_app.report.dashboard.serve import serve  # noqa: PLC0415
+
+    serve(directory, host, port)

@@ -1,0 +1,1 @@
+"""How does a page show runs while they go on?"""

@@ -1,0 +1,171 @@
+"""What the dashboard shows of one run: settings, curves, clients, sites, failures and events."""
+
+import csv
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from server_app.config.differences import deciding
+from server_app.config.override_text import as_typed
+from server_app.report.dashboard.participants import participants_of
+from server_app.runs.listing import read_listed
+from server_app.runs.records.bounded import (
+    LARGEST_RECORD,
+    LARGEST_TABLE,
+    read_bounded,
+    read_end,
+)
+from server_app.runs.records.csv_files import restore_cell
+from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import (
+    CLIENT_COLUMNS,
+    CLIENTS,
+    EVENT_COLUMNS,
+    EVENTS,
+    ROUND_COLUMNS,
+    ROUNDS,
+    SPLITS,
+    RecordError,
+    parse_count,
+    parse_number,
+)
+from task.errors import system_reason
+
+MODEL = "model.safetensors"
+MOST_SERIES, MOST_EVENTS, LONGEST = 64, 200, 500
+LARGEST_ROUND = 10_000_000
+MEGABYTE = 1_000_000
+
+Series = dict[tuple[str, str], dict[int, float]]
+
+
+def details_of(directory: Path) -> dict[str, Any]:
+    """Return a run as JSON can hold it; what is damaged is left out and named in ``problems``."""
+    problems: list[str] = []
+    record = record_of(directory, problems)
+    series = series_of(directory, problems)
+    clients = list(rows_of(directory / CLIENTS, CLIENT_COLUMNS, problems))
+    events = list(rows_of(directory / EVENTS, EVENT_COLUMNS, problems))[-MOST_EVENTS:]
+    return {
+        "name": directory.name,
+        "status": read_listed(directory).status,
+        "started": str(record.get("started", "")),
+        "settings": settings_of(record),
+        "series": {
+            f"{split} {metric}": {"round": [*points], "value": [*map(finite, points.values())]}
+            for (split, metric), points in series.items()
+        },
+        "elapsed": elapsed(series, reply_bytes(record, directory)),
+        **participants_of(clients),
+        "events": [[cell[:LONGEST] for cell in row[: len(EVENT_COLUMNS)]] for row in events],
+        "problems": problems,
+    }
+
+
+def record_of(directory: Path, problems: list[str]) -> dict[str, Any]:
+    """Return ``run.json``; empty if it cannot be read."""
+    try:
+        record = json.loads(read_bounded(directory / RUN_JSON, LARGEST_RECORD))
+    except OSError as error:
+        problems.append(f"{RUN_JSON}: {system_reason(error)}")
+    except (ValueError, RecursionError):
+        problems.append(f"{RUN_JSON} is cut short, or not JSON")
+    else:
+        if isinstance(record, dict):
+            return record
+        problems.append(f"{RUN_JSON} is not a record")
+    return {}
+
+
+def settings_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings that decide a run's result, as text."""
+    try:
+        return {key: as_typed(value)[:LONGEST] for key, value in deciding(record["config"]).items()}
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def series_of(directory: Path, problems: list[str]) -> Series:
+    """Return the values of ``rounds.csv`` by round, by split and metric; damaged rows are left out.
+
+    The last row of a run that goes on may be cut short.
+    """
+    series: Series = defaultdict(dict)
+    damaged = 0
+    for row in rows_of(directory / ROUNDS, ROUND_COLUMNS, problems):
+        try:
+            at, split, metric, text = row
+            value, name = parse_number(text, metric, ROUNDS), (split, metric[:LONGEST])
+            if split not in SPLITS or (name not in series and len(series) >= MOST_SERIES):
+                raise RecordError(metric)
+            server_round = parse_count(at[:9], ROUNDS)
+            if server_round > LARGEST_ROUND:
+                raise RecordError(at)
+            series[name][server_round] = value
+        except ValueError:
+            damaged += 1
+    if damaged:
+        problems.append(f"{ROUNDS}: {damaged} damaged row{'s' if damaged > 1 else ''} left out")
+    return {name: dict(sorted(points.items())) for name, points in series.items()}
+
+
+def rows_of(path: Path, columns: Sequence[str], problems: list[str]) -> Iterator[list[str]]:
+    """Yield the complete rows of a table, without the header; of a large table, the last ones."""
+    try:
+        text, cut = read_end(path, LARGEST_TABLE)
+    except FileNotFoundError:  # saved records have no table of clients
+        return
+    except OSError as error:
+        problems.append(f"{path.name}: {system_reason(error)}")
+        return
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines.pop()
+    if cut:
+        problems.append(f"{path.name} is large; only its last rows are shown")
+    elif not lines or lines[0].strip().split(",")[: len(columns)] != list(columns):
+        problems.append(f"{path.name} does not have the columns {', '.join(columns)}")
+        return
+    try:
+        for row in csv.reader(lines[1:]):
+            if len(row) >= len(columns):
+                yield [str(restore_cell(cell)) for cell in row]
+    except csv.Error:
+        problems.append(f"{path.name} is damaged")
+
+
+def finite(value: float) -> float | None:
+    """Return a number that JSON can hold; None for a loss that diverged."""
+    return value if math.isfinite(value) else None
+
+
+def elapsed(series: Series, size: int | None) -> list[tuple[int, float, float | None]]:
+    """Return each round with the seconds and the megabytes since the start of the run.
+
+    Args:
+        series: the values of ``rounds.csv``.
+        size: bytes of a client's reply, which is as large as what it receives; None if unknown.
+    """
+    train = {metric: points for (split, metric), points in series.items() if split == "train"}
+    seconds, megabytes = 0.0, 0.0
+    found: list[tuple[int, float, float | None]] = [(0, 0.0, 0.0 if size else None)]
+    for at, spent in train.get("seconds", {}).items():
+        returned, failed = (train.get(name, {}).get(at, 0.0) for name in ("clients", "failed"))
+        seconds += spent
+        megabytes += (2 * returned + failed) * (size or 0) / MEGABYTE
+        found.append((at, round(seconds, 3), round(megabytes, 3) if size else None))
+    return found
+
+
+def reply_bytes(record: Mapping[str, Any], directory: Path) -> int | None:
+    """Return the size of a client's reply, else of the final model; None if unknown."""
+    recorded = record.get("reply_bytes")
+    if isinstance(recorded, int) and 0 < recorded < 1 << 50:
+        return recorded
+    try:
+        return (directory / MODEL).lstat().st_size or None
+    except OSError:
+        return None

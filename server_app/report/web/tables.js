@@ -1,0 +1,131 @@
+// Tables that can be sorted and filtered; without this file they are plain tables.
+"use strict";
+
+const Tables = (() => {
+  const NUMBER = /^[+\-−]?\d+(\.\d+)?(e[+-]?\d+)?(?=$|[\s%(±;])/i;
+  const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+
+  // Return the number that a text begins with, as in "76.9 ± 1.2"; null if it is no number.
+  function numberIn(text) {
+    const found = NUMBER.exec(text);
+    return found ? parseFloat(found[0].replace("−", "-")) : null;
+  }
+
+  // Compare two cells: numbers first, then text; empty cells are last in both directions.
+  function compare(one, other, direction) {
+    if (!one || !other) return (one ? 0 : 1) - (other ? 0 : 1);
+    const [a, b] = [numberIn(one), numberIn(other)];
+    if (a !== null && b !== null && a !== b) return direction * (a - b);
+    if ((a === null) !== (b === null)) return a === null ? 1 : -1;
+    return direction * collator.compare(one, other);
+  }
+
+  // Make a table sortable, and filterable if it has a label for the filter.
+  function enhance(table, label) {
+    let column = -1;
+    let direction = 1;
+    let input = null;
+    let count = null;
+
+    if (label) {
+      const bar = document.createElement("div");
+      bar.className = "filter";
+      const wrapper = document.createElement("label");
+      input = document.createElement("input");
+      input.type = "search";
+      input.placeholder = "words that a row must have";
+      input.setAttribute("aria-label", `Filter the table ${label}`);
+      wrapper.append("Filter ", input);
+      count = document.createElement("span");
+      count.className = "soft";
+      count.setAttribute("role", "status");
+      bar.append(wrapper, count);
+      const box = table.closest(".wide, .bounded") || table;
+      box.before(bar);
+      input.addEventListener("input", filter);
+    }
+
+    function headings() {
+      return [...table.tHead.rows[0].cells];
+    }
+
+    // Give each heading a button once; headings can be added later.
+    function prepare() {
+      headings().forEach((cell, place) => {
+        if (cell.dataset.plain !== undefined || cell.querySelector("button")) return;
+        cell.scope = "col";
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "sort";
+        button.append(...cell.childNodes);
+        cell.append(button);
+        button.addEventListener("click", () => {
+          direction = column === place ? -direction : 1;
+          column = place;
+          refresh();
+        });
+      });
+    }
+
+    function sort() {
+      headings().forEach((cell, place) => {
+        if (place === column) cell.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+        else cell.removeAttribute("aria-sort");
+      });
+      if (column < 0) return;
+      const body = table.tBodies[0];
+      const rows = [...body.rows].map((row) => [(row.cells[column]?.textContent || "").trim(), row]);
+      const before = rows.map(([, row]) => row);
+      rows.sort(([one], [other]) => compare(one, other, direction));
+      if (rows.some(([, row], place) => row !== before[place])) {
+        const focused = document.activeElement;
+        body.append(...rows.map(([, row]) => row));
+        if (body.contains(focused)) focused.focus({ preventScroll: true });
+      }
+    }
+
+    function filter() {
+      if (!input) return;
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const rows = [...table.tBodies[0].rows];
+      let shown = 0;
+      for (const row of rows) {
+        const text = words.length ? [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase() : "";
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += row.hidden ? 0 : 1;
+      }
+      const text = shown === rows.length ? `${rows.length} rows` : `${shown} of ${rows.length} rows`;
+      if (count.textContent !== text) count.textContent = text;
+    }
+
+    function refresh() {
+      prepare();
+      sort();
+      filter();
+    }
+
+    refresh();
+    return { refresh, reset: () => { column = -1; } };
+  }
+
+  // Return a new table; every cell is text. A heading of `wrap` columns may break.
+  function build(headings, rows, caption) {
+    const table = document.createElement("table");
+    if (caption) table.createCaption().textContent = caption;
+    const head = table.createTHead().insertRow();
+    for (const heading of headings) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = heading;
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (const values of rows) {
+      const row = body.insertRow();
+      for (const value of values) row.insertCell().textContent = value === null ? "" : String(value);
+    }
+    return table;
+  }
+
+  return { build, compare, enhance, numberIn };
+})();
