@@ -1,4 +1,4 @@
-"""The tutorials, command by command, as a reader types them."""
+"""The tutorials and the pages on deployment, command by command, as a reader types them."""
 
 import os
 import re
@@ -14,12 +14,14 @@ import pytest
 
 from server_app.flower.programs import free_ports
 from tests.conftest import only_run
-from tests.documents import ROOT, commands, example, written
+from tests.documents import commands, example, written
+from tests.machines import until
+from tests.task.data import making
 
-TUTORIALS = ROOT / "docs" / "tutorials"
 LEAST = ("rounds=1", "local_epochs=1")  # added to training, so that the test is short
 INSTALLS = ("pip install", "uv sync", "source")
 SERVES = ("deploy coordinator", "deploy site")
+SITES = ("clinic_a", "clinic_b")
 
 
 @pytest.fixture
@@ -33,9 +35,9 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def lines(page: str) -> list[str]:
-    """Return the commands of a tutorial, without those that install."""
-    text = written()[f"docs/tutorials/{page}.md"]
+def lines(page: str, folder: str = "tutorials") -> list[str]:
+    """Return the commands of a page, without those that install."""
+    text = written()[f"docs/{folder}/{page}.md"]
     found = [each.line for each in commands(page, text)]
     return [line for line in found if not line.startswith(INSTALLS)]
 
@@ -88,23 +90,72 @@ def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
     assert "clients 2/2" in said
 
 
+@pytest.mark.slow
+def test_the_pages_on_deployment_work(reader: Path) -> None:
+    making.tree(reader / "skin", ["benign", "malignant"], 12)
+    port, _ = free_ports(2)
+    said, asked = "", [*lines("deploy", "how-to"), *lines("manage-sites", "how-to")]
+    with served() as serve:
+        for line in asked:
+            command = line.replace("fl.example.org", "localhost").replace(":8000", f":{port}")
+            command = command.replace("/data/skin", str(reader / "skin"))
+            if line.startswith(f"univarfl {SERVES[0]}"):
+                said = serve(f"{command} --port {port}", "ready")
+            elif line.startswith(f"univarfl {SERVES[1]}"):
+                digits = re.search(r"[0-9a-f]{12,64}", said)
+                assert digits
+                for site in SITES:
+                    serve(of(command, site).replace("HASH", digits[0]), "joined")
+            elif " deploy check " in line:
+                for site in SITES:
+                    typed(of(command, site).replace(" --expect HASH", ""))
+            elif " --data " in line:
+                for site in SITES:
+                    typed(of(command, site))
+                    shutil.copy(reader / site / f"{site}.pub", reader / "federation" / "sites")
+                    shutil.copy(reader / "federation" / "ca.crt", reader / site)
+            elif " deploy run " in line:
+                assert "clients 2/2" in typed(command.replace("rounds=20", "rounds=1"))
+            elif " --verify " in line:
+                shutil.copy(reader / SITES[0] / f"{SITES[0]}.rotation", reader)
+                assert "its old key signed this" in typed(command)
+                shutil.copy(reader / f"{SITES[0]}.rotation", reader / "federation" / "sites")
+                revoked = reader / "federation" / "sites" / "revoked"
+                until(lambda: list(revoked.glob("*.pub")), "the new key")
+            else:
+                typed(command)
+    assert len(asked) == 9
+    assert not (reader / "federation" / "sites" / f"{SITES[0]}.pub").exists()
+
+
+def of(command: str, site: str) -> str:
+    """Return a command of the first site for another one."""
+    return command.replace(SITES[0], site)
+
+
 @contextmanager
-def served() -> Iterator[Callable[[str, str], None]]:
-    """Yield a function that starts a command and waits until it prints a text; end them all."""
+def served() -> Iterator[Callable[[str, str], str]]:
+    """Yield a function that starts a command, waits for a text and returns what was printed.
+
+    All commands are ended afterwards.
+    """
     started: list[subprocess.Popen[str]] = []
 
-    def serve(line: str, ready: str) -> None:
+    def serve(line: str, ready: str) -> str:
         process = subprocess.Popen(
             line.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         started.append(process)
         assert process.stdout is not None
+        said = ""
         for shown in process.stdout:
+            said += shown
             if ready in shown:
                 break
         else:
             raise AssertionError(f"{line} ended")
         threading.Thread(target=process.stdout.read, daemon=True).start()
+        return said
 
     try:
         yield serve
