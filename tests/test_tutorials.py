@@ -94,6 +94,7 @@ def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
 def test_the_pages_on_deployment_work(reader: Path) -> None:
     making.tree(reader / "skin", ["benign", "malignant"], 12)
     port, _ = free_ports(2)
+    revoked = reader / "federation" / "sites" / "revoked"
     said, asked = "", [*lines("deploy", "how-to"), *lines("manage-sites", "how-to")]
     with served() as serve:
         for line in asked:
@@ -120,7 +121,6 @@ def test_the_pages_on_deployment_work(reader: Path) -> None:
                 shutil.copy(reader / SITES[0] / f"{SITES[0]}.rotation", reader)
                 assert "its old key signed this" in typed(command)
                 shutil.copy(reader / f"{SITES[0]}.rotation", reader / "federation" / "sites")
-                revoked = reader / "federation" / "sites" / "revoked"
                 until(lambda: list(revoked.glob("*.pub")), "the new key")
             else:
                 typed(command)
