@@ -25,6 +25,11 @@ READINGS = (LAST, LAST_FIVE, BEST)
 FURTHER = (
     "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error",
 )  # fmt: skip
+TITLES = {
+    "loss": "loss", "balanced_accuracy": "balanced accuracy, %", "macro_f1": "macro F1, %",
+    "auroc": "AUROC", "average_precision": "average precision",
+    "calibration_error": "calibration error",
+}  # fmt: skip
 WINDOW = 5
 BASELINE = "fedavg"
 
@@ -116,7 +121,9 @@ class Summary:
             part = self._part(setting, method)
             row = self._head(part)
             for name in names:
-                row[name.replace("_", " ")] = mean_and_sd(part[name], ".3f")
+                percent = TITLES[name].endswith("%")
+                values, form = (100 * part[name], ".1f") if percent else (part[name], ".3f")
+                row[TITLES[name]] = mean_and_sd(values, form)
             row["seconds"] = mean_and_sd(part["seconds"])
             rows.append(row)
         return pd.DataFrame(rows)

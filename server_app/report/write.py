@@ -1,70 +1,30 @@
 """The files of a report: tables, pictures, and one page with all of them."""
 
 import base64
-import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-import jinja2
 import matplotlib as mpl
 import pandas as pd
 from rich.progress import track
 
-from server_app.config.override_text import flat
 from server_app.report.analyses import Analyses
 from server_app.report.by_class.tables import ByClass
 from server_app.report.canvas import STYLE, Picture
+from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.pictures import pictures
-from server_app.report.statistics import CONFIDENCE
-from server_app.report.summary import BASELINE, Summary
+from server_app.report.summary import Summary
 from server_app.runs.records.csv_files import frame_as_csv
-from server_app.runs.records.reader import Run, read_runs
+from server_app.runs.records.reader import read_runs
 from server_app.sweep.ledger import SWEEPS, unmet_cells
 from task.errors import ConfigError, RunError, system_reason
 from task.files import write_whole
 
-GLANCE = "Last round"
-SETTINGS = "Settings"
 TITLE = "<title>univarfl report</title>"
-UNSHOWN = ("published", "watch.mlflow")  # the address may contain a password
 SUFFIXES = (".csv", ".md", ".tex", ".png", ".svg")
-BAND = "mean over seeds, with a band of one standard deviation"
-SPREAD = "After the last round: mean and standard deviation over seeds."
-NOTES = {
-    GLANCE: "Accuracy of the final global model in %: mean ± standard deviation over seeds.",
-    "Accuracy by method": "After the last round: mean, standard deviation, and a dot for each "
-    "seed.",
-    "Accuracy over the rounds": f"Accuracy of the global model: {BAND}.",
-    "Loss over the rounds": f"Training cross-entropy of the participants: {BAND}.",
-    "Accuracy over time": "Seconds are those of the rounds as recorded. Runs that shared a machine "
-    "took longer.",
-    "Recall by class": "After the last round, mean over seeds. Bright is 100 %.",
-    "Accuracy against alpha": SPREAD,
-    "Accuracy against rho": SPREAD,
-    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model. "Best '
-    'by validation" is the accuracy after the round with the best validation accuracy, which is '
-    "not the best accuracy. Validation uses the participants' images; with few participants the "
-    'choice is noisy. "Published" is the number of a paper for the same settings.',
-    "Other metrics": "Last round, test set. Balanced accuracy is the mean recall of the classes. "
-    "AUROC and average precision are means over the classes, each class against the rest. "
-    "Calibration error is the expected calibration error with 15 bins.",
-    "Metrics by class": "Last round, test set, each class against the rest: mean ± standard "
-    "deviation over seeds. Sensitivity is the recall of the class. An empty cell is undefined: "
-    "there are no images of the class, or none of others.",
-    "Confusion matrix": "Last round, test set: images of each true class (row) by the class that "
-    "the model gave (column), summed over the seeds.",
-    "Paired differences": "Accuracy minus that of the baseline with the same seeds, in percentage "
-    f"points: mean and Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the "
-    "split, the first weights and the batches. A difference is not significant if its interval "
-    "includes 0.",
-    "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
-    f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
-    "Runs": "One row for each run. Accuracies are from 0 to 1; seconds are those of the rounds.",
-}
 
 logger = logging.getLogger("univarfl")
 
@@ -112,8 +72,10 @@ def report(
         write_tables(to / "tables", tables)
         write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
         drawn = draw([pictures(summary), analyses.pictures()], to / "pictures")
-        content = page(summary, tables, drawn, problems, analyses.notes)
-        write_whole(to / "index.html", content.encode())
+        content = Content(
+            summary, tables, drawn, problems, comparability(summary), analyses.notes, baseline
+        )
+        write_whole(to / "index.html", page(content, to).encode())
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     print(markdown(tables[GLANCE]))
@@ -125,12 +87,13 @@ def tables_of(
     summary: Summary, targets: Sequence[float], baseline: str | None
 ) -> dict[str, pd.DataFrame]:
     """Return every table that is not empty, by title."""
+    compared = len(summary.counted) > len({setting for setting, _ in summary.counted})
     tables = {
         GLANCE: summary.glance(),
         "Accuracy": summary.accuracies(),
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),
-        "Rounds to a target": summary.targets(targets),
+        "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),
         "Runs": summary.runs_as_shown(),
     }
     return {title: table for title, table in tables.items() if len(table)}
@@ -177,30 +140,6 @@ def clear(to: Path) -> None:
                 path.unlink()
 
 
-def page(
-    summary: Summary,
-    tables: dict[str, pd.DataFrame],
-    sections: dict[str, dict[str, str]],
-    problems: Sequence[str],
-    notes: Mapping[str, str],
-) -> str:
-    """Return the page: one HTML file that loads nothing else."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
-        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    environment.filters["table"] = html_table
-    counted = [run for runs in summary.counted.values() for run in runs]
-    return environment.get_template("page.html.j2").render(
-        tables=tables, sections=sections, problems=problems, runs=counted, notes={**NOTES, **notes},
-        order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), SETTINGS],
-        commons=in_common(counted), config=config_of,
-        set_aside=summary.set_aside, warnings=comparability(summary),
-        judged=sorted({run.split for run in counted}), settings_title=SETTINGS,
-        made=f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M} UTC",
-    )  # fmt: skip
-
-
 def comparability(summary: Summary) -> list[str]:
     """Return what makes the runs hard to compare: different code, or different images."""
     runs = [run for group in summary.counted.values() for run in group]
@@ -217,29 +156,3 @@ def comparability(summary: Summary) -> list[str]:
             'The setting "images" names the version of the images (data_version in run.json).'
         )
     return warnings
-
-
-def html_table(table: pd.DataFrame) -> str:
-    """Return a table as HTML with rounded numbers."""
-    return str(table.to_html(index=False, border=0, float_format="{:.3f}".format, na_rep=""))
-
-
-def in_common(runs: Sequence[Run]) -> dict[str, object]:
-    """Return the settings that all runs share."""
-    first, *others = map(shown_settings, runs)
-    return {
-        key: value
-        for key, value in first.items()
-        if all(other.get(key, ...) == value for other in others)
-    }
-
-
-def config_of(run: Run, commons: dict[str, object]) -> str:
-    """Return the settings that not all runs share, one per line."""
-    own = [item for item in shown_settings(run).items() if item[0] not in commons]
-    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in own)
-
-
-def shown_settings(run: Run) -> dict[str, object]:
-    """Return a run's configuration without what a page must not show."""
-    return {key: value for key, value in flat(run.config).items() if key not in UNSHOWN}

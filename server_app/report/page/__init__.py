@@ -1,0 +1,1 @@
+"""How do a report's tables and curves become one page that needs no network?"""
