@@ -24,7 +24,9 @@ DATA_SETS = (
 )
 SPLITS = (
     "`partition=NAME` selects how images are split among clients, `augmentation=NAME` how training "
-    "images are changed, `model=NAME` the network."
+    "images are changed, `model=NAME` the network. Every network also has the key `model.weights`: "
+    "a safetensors file, or a run directory, whose weights a run [starts from]"
+    "(../how-to/use-a-model.md#start-from-a-model)."
 )
 
 

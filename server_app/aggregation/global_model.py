@@ -9,8 +9,10 @@ from torch import Tensor
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.aggregator import Aggregator
+from server_app.aggregation.starting_weights import starting_weights
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.experiment import Experiment
+from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.exact_sum import normalise_weights
@@ -38,6 +40,7 @@ class GlobalModel:
     Attributes:
         version: the round whose update made the current weights; 0 for the initial ones.
         last_accepted: by client, the round of its last accepted update; 0 for none.
+        notes: what was left out of the file that the run starts from.
         min_updates: the number of accepted updates that a round needs to change the weights.
     """
 
@@ -48,7 +51,9 @@ class GlobalModel:
             strategy, worker.model, experiment.participants, experiment.seed
         )
         self.min_updates = strategy.min_updates()
-        self._weights = worker.initial_weights()
+        self._weights, self.notes = starting_weights(
+            given_weights(experiment.model), worker.initial_weights()
+        )
         self._trained = frozenset(trained_parameters(worker.model))
         self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}

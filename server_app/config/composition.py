@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from server_app.config.choices import CONF, choices, search_path
 from server_app.config.experiment import Experiment
+from server_app.config.given_weights import with_hash
 from server_app.config.override_text import quoted
 from server_app.config.overrides import Override, read_override
 from server_app.config.vocabulary.suggestions import improved, unknown_choice, unknown_key
@@ -46,7 +47,8 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
     Keys and choices are checked, values are not.
 
     Raises:
-        ConfigError: an override cannot be read, or a key or choice is not allowed.
+        ConfigError: an override cannot be read, a key or choice is not allowed, or the file of
+            `model.weights` cannot be read.
     """
     check_forms(words)
     overrides = [read_override(word) for word in words]
@@ -65,6 +67,7 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {reason}") from None
     assert isinstance(settings, dict)
+    settings["model"] = with_hash(settings["model"])
     return {str(key): value for key, value in settings.items()}
 
 

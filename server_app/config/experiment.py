@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
-from task.registry import first_error
+from task.registry import create, first_error
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from server_app.aggregation.guards.base import Guard
     from server_app.aggregation.strategies.base import StrategySettings
+    from task.models.base import ModelSettings
 
 
 class FederationConfig(Strict):
@@ -128,9 +130,16 @@ class Experiment(LocalConfig):
         """Return the settings of local training, which are sent to the clients."""
         return self._local
 
+    def network(self) -> "ModelSettings":
+        """Return the settings of the network, without the weights that it starts from."""
+        from task.models.base import ModelSettings  # noqa: PLC0415
+
+        return create("model", "task.models", ModelSettings, without_weights(self.model))
+
     @cached_property
     def _local(self) -> LocalConfig:
         fields: dict[str, Any] = {name: getattr(self, name) for name in LocalConfig.model_fields}
+        fields["model"] = without_weights(self.model)
         return LocalConfig.model_construct(**fields)  # every value has been checked here
 
     def placed(self, directory: Path, *, resume: bool = False) -> "Experiment":

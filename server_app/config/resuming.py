@@ -5,6 +5,7 @@ from pathlib import Path
 
 from server_app.config.composition import local_paths
 from server_app.config.experiment import Experiment
+from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
 from server_app.runs.lookup import find_run
 from server_app.runs.records.record import read_record
@@ -24,7 +25,9 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     assert experiment.run_id
     paths = local_paths(experiment.data).items()
     place = _place(Path(experiment.output_dir, experiment.run_id))
-    return [*words, *place, *(f"data.{key}={quoted(path)}" for key, path in paths)]
+    given = given_weights(experiment.model)
+    weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
+    return [*words, *place, *(f"data.{key}={quoted(path)}" for key, path in paths), *weights]
 
 
 def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:

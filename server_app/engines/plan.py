@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from server_app.config.experiment import Experiment
+from server_app.config.given_weights import given_weights
 from server_app.engines.cluster import (
     machines,
     require_allowed_workers,
@@ -52,6 +53,8 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
     clients = f"{experiment.participants} of {experiment.num_clients} clients in each"
     yield f"{resumed:<10}{directory / name}"
     yield f"data      {experiment.data['name']}, divided by {experiment.partition['name']}"
+    if given := given_weights(experiment.model):
+        yield f"weights   {given.path}, SHA-256 {given.sha256[:12]}"
     yield f"training  {experiment.method['name']}, model {experiment.model['name']}"
     yield f"rounds    {experiment.rounds}, {clients}, {experiment.local_epochs} local epochs"
     yield f"strategy  {experiment.strategy['name']}, guard {experiment.guard['name']}"

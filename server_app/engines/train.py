@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.experiment import Experiment
+from server_app.config.given_weights import given_weights
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
 from server_app.engines.plan import check_machine
@@ -90,7 +92,8 @@ def check_machine_and_data(experiment: Experiment) -> None:
     """
     check_machine(experiment)
     local = experiment.local()
-    build_model_for(local, federate(local).dataset)
+    network = build_model_for(local, federate(local).dataset)
+    starting_weights(given_weights(experiment.model), network.state_dict())
 
 
 def _failure(reason: str, directory: Path) -> str:

@@ -16,8 +16,8 @@ from task.errors import ConfigError
 from task.files import write_whole
 
 OMITTED_SETTINGS = (
-    "data.root", "output_dir", "run_id", "resume", "published", "watch", "federation", "device",
-    "engine",
+    "data.root", "model.weights", "output_dir", "run_id", "resume", "published", "watch",
+    "federation", "device", "engine",
 )  # fmt: skip
 PROVENANCE = ("run_id", "started", "ended", "fingerprint", "code", "model_sha256", "versions")
 

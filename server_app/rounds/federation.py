@@ -91,6 +91,8 @@ class Federation:
             policy.restore(self.checkpoint.failure_policy)
             seconds_before = self.checkpoint.seconds
         else:
+            for note in model.notes:
+                self._note("", note)
             untrained = self._worker.test(model.weights)
             self.recorder.round(0, {"test": untrained.means}, recall=untrained.recall)
             self.loggers.round(0, {"test": untrained.means})

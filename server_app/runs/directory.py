@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
+from server_app.config.given_weights import KEY, WEIGHTS_HASH
 from server_app.runs.checkpoint import load_checkpoint
 from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
 from server_app.runs.lock import hold
@@ -62,6 +63,10 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
     config = experiment.model_dump()
     code = code_of(config)
     known = record["format"] == FORMAT and record["code"] == code.shared
+    began, given = record["config"]["model"], config["model"]
+    if known and began.get(WEIGHTS_HASH) != given.get(WEIGHTS_HASH):
+        allowed = f"the file of {KEY} has changed since that run began; put the first one back"
+        raise ConfigError("resume", directory, allowed)
     if known and identity_of(record["config"], None) != identity_of(config, None):
         allowed = "only federation, watch and engine can be changed when a run is resumed"
         raise ConfigError("resume", directory, allowed)

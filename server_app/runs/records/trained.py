@@ -7,14 +7,13 @@ from pydantic import ValidationError
 from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights
+from server_app.config.given_weights import MODEL, without_weights
 from server_app.runs.records.reader import Run, ending, read_run
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from task.config import Device, LocalConfig
 from task.errors import ConfigError, system_reason
 from task.registry import first_error
-
-MODEL = "model.safetensors"
 
 
 def completed_run(directory: Path) -> Run:
@@ -42,6 +41,7 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
     """
     known = LocalConfig.model_fields
     settings = {key: value for key, value in run.config.items() if key in known}
+    settings["model"] = without_weights(settings["model"])
     try:
         return LocalConfig.model_validate({**settings, "device": device})
     except ValidationError as error:

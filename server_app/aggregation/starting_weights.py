@@ -1,0 +1,116 @@
+"""The global weights before the first round: the seed's, or those of ``model.weights``.
+
+A file must have every layer of the network in the same shape. There are two exceptions, and the run
+names what it leaves out:
+
+* the classifier, if it is missing or has another shape, as with another number of classes, keeps
+  its initial weights as a whole;
+* layers that the network does not have are ignored.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from server_app.config.given_weights import EXPECTED, KEY, GivenWeights, hash_of
+from task.errors import ConfigError, system_reason
+
+CLASSIFIER = "classifier."
+MOST_NAMED = 4
+
+
+class StartingWeights(NamedTuple):
+    """The weights of a network, and a line for what was left out of a given file."""
+
+    weights: dict[str, Tensor]
+    notes: list[str]
+
+
+def starting_weights(given: GivenWeights | None, initial: Mapping[str, Tensor]) -> StartingWeights:
+    """Return the weights that a run starts from.
+
+    Args:
+        given: the file; None for the initial weights.
+        initial: the network's initial weights, drawn from the seed.
+
+    Raises:
+        ConfigError: the file has changed, cannot be read, or has other layers than the network.
+    """
+    if given is None:
+        return StartingWeights(dict(initial), [])
+    if hash_of(given.path) != given.sha256:
+        allowed = "the file has changed since the run was composed; start a new run"
+        raise ConfigError(KEY, given.path, allowed)
+    try:
+        with safe_open(given.path, "pt") as file:
+            return matched(given, file, initial)
+    except SafetensorError as error:
+        reason = f"is not a safetensors file ({error}); {EXPECTED}"
+    except OSError as error:
+        reason = f"cannot be read: {system_reason(error)}"
+    raise ConfigError(KEY, given.path, reason)
+
+
+def matched(given: GivenWeights, file: Any, initial: Mapping[str, Tensor]) -> StartingWeights:
+    """Return the file's weights for each layer of the network.
+
+    Args:
+        given: where the file is, for messages.
+        file: the open safetensors file; a tensor is read only if its shape fits.
+        initial: the network's initial weights.
+
+    Raises:
+        ConfigError: layers are missing, have another shape or type, or are not finite.
+    """
+    shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    wrong = [name for name, value in initial.items() if shapes.get(name) != list(value.shape)]
+    notes = []
+    if others := [name for name in shapes if name not in initial]:
+        notes.append(f"{KEY}: ignored, since the network has no such layer: {some(others)}")
+    left_out: set[str] = set()
+    if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
+        left_out = {name for name in initial if name.startswith(CLASSIFIER)}
+        differing = "; ".join(difference(name, shapes, initial) for name in wrong)
+        notes.append(f"{KEY}: the classifier keeps its initial weights: {differing}")
+    elif wrong:
+        first = difference(next(n for n in wrong if not n.startswith(CLASSIFIER)), shapes, initial)
+        raise ConfigError(
+            KEY, given.path,
+            f"has other layers than this network in {some(wrong)} ({first}); choose the model and "
+            "the settings (model=..., model.features, model.norm) that the file was made with",
+        )  # fmt: skip
+    weights = {
+        name: value.clone() if name in left_out else read(given, file, name, value)
+        for name, value in initial.items()
+    }
+    return StartingWeights(weights, notes)
+
+
+def read(given: GivenWeights, file: Any, name: str, initial: Tensor) -> Tensor:
+    """Return one tensor of the file in the network's type.
+
+    Raises:
+        ConfigError: it is not of a floating type, or is, unlike the network's; or is not finite.
+    """
+    value: Tensor = file.get_tensor(name)
+    if value.is_floating_point() != initial.is_floating_point():
+        raise ConfigError(KEY, given.path, f"{name} is {value.dtype}, not {initial.dtype}")
+    value = value.to(initial.dtype).contiguous()
+    if not value.isfinite().all():
+        raise ConfigError(KEY, given.path, f"{name} is infinite or NaN; use another file")
+    return value
+
+
+def difference(name: str, shapes: Mapping[str, list[int]], initial: Mapping[str, Tensor]) -> str:
+    """Return how a layer of the file differs from the network's."""
+    found = shapes.get(name, "missing")
+    return f"{name} is {found} in the file and {list(initial[name].shape)} here"
+
+
+def some(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    every = list(names)
+    rest = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
+    return ", ".join(every[:MOST_NAMED]) + rest
