@@ -64,7 +64,7 @@ class NodeManager:
         self._bounds = experiment.update_guard().most_images, classes
         self._join_timeout = experiment.federation.join_timeout
         self._nodes: dict[int, NodeInfo] = {}  # by node id, as the following
-        self._online: set[int] = set()
+        self._online: dict[int, Identity] = {}
         self._refused: dict[int, int | None] = {}  # the value: the node that has its name
         self._reasons: dict[int, str] = {}  # why a node was refused the last time
         self._gone: set[int] = set()
@@ -74,16 +74,19 @@ class NodeManager:
     def wait_for_all(self) -> list[NodeInfo]:
         """Wait until every SuperNode has registered; return them by index.
 
-        After ``federation.join_timeout`` seconds, the sites that have come are enough.
+        After ``federation.join_timeout`` seconds, the sites that have come are enough; also once
+        every site that has not registered was refused.
 
         Raises:
-            RegistrationError: no site can be used, or, in a simulation, a worker cannot serve this
-                run or did not come.
+            RegistrationError: no site can be used, or a simulated worker cannot serve or is missing.
         """
         deadline = time.monotonic() + self._join_timeout
         while not self._complete():
+            if self._waits_in_vain():
+                self._start_without_missing("")
+                break
             if time.monotonic() >= deadline:
-                self._start_without_missing()
+                self._start_without_missing(f" within {self._join_timeout:g} s")
                 break
             if not self._poll():
                 time.sleep(POLL_SECONDS)
@@ -120,23 +123,32 @@ class NodeManager:
         expected = len(self._sites) or max(node.nodes for node in self._nodes.values())
         return len(self._nodes) >= expected
 
-    def _start_without_missing(self) -> None:
-        """Note which sites are missing.
+    def _missing_sites(self) -> set[str]:
+        return set(self._sites) - {node.site for node in self._nodes.values()}
+
+    def _refused_sites(self) -> set[str]:
+        return {self._online[node_id].site for node_id in self._refused} & self._missing_sites()
+
+    def _waits_in_vain(self) -> bool:
+        missing = self._missing_sites()
+        return bool(missing) and missing == self._refused_sites() and not self._asked
+
+    def _start_without_missing(self, within: str) -> None:
+        """Note which sites are missing; `within` is a text with the time waited for them.
 
         Raises:
             RegistrationError: no site can be used, or a simulated worker is missing.
         """
         if self._sites and self._nodes:
-            for name in sorted(set(self._sites) - {node.site for node in self._nodes.values()}):
+            for name in sorted(self._missing_sites() - self._refused_sites()):
                 self._note(name, "absent: its SuperNode is not connected, or not ready in time")
             return
-        within = f"within {self._join_timeout:g} s"
         found = sorted(set(self._reasons.values()))[:MOST_REASONS]
         if self._asked:
-            found.append(f"a SuperNode did not answer {within}")
+            found.append(f"a SuperNode did not answer{within}")
         if not found:
-            raise RegistrationError(f"{len(self._nodes)} SuperNodes connected {within}")
-        none = f"no site can be used {within}: " if self._sites else ""
+            raise RegistrationError(f"{len(self._nodes)} SuperNodes connected{within}")
+        none = f"no site can be used{within}: " if self._sites else ""
         raise RegistrationError(none + "; ".join(found))
 
     def _poll(self) -> bool:
@@ -146,7 +158,7 @@ class NodeManager:
             Whether a reply arrived.
         """
         connected = connected_nodes(self._grid, named=bool(self._sites))
-        self._online = set(connected)
+        self._online = connected
         self._refused = {
             node_id: rival
             for node_id, rival in self._refused.items()
@@ -155,7 +167,7 @@ class NodeManager:
         self._note_changes()
         waiting = {question.identity.node_id for question in self._asked.values()}
         known = self._nodes.keys() | self._refused.keys() | waiting
-        for node_id in sorted(self._online - known):
+        for node_id in sorted(connected.keys() - known):
             self._ask(connected[node_id])
         return self._read_replies()
 
@@ -183,7 +195,7 @@ class NodeManager:
 
     def _note_changes(self) -> None:
         """Note the sites that left or came back since the last poll."""
-        gone = self._nodes.keys() - self._online
+        gone = self._nodes.keys() - self._online.keys()
         for node_id in sorted(gone - self._gone):
             self._note(self._nodes[node_id].name, "left: its SuperNode is not connected any more")
         for node_id in sorted(self._gone - gone):

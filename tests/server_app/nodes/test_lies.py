@@ -154,6 +154,17 @@ def test_liars_alone_end_the_run_after_the_timeout_with_every_reason(
     assert len(rows(tmp_path / "runs" / "alone", "events.csv")) == len(liars) + 1
 
 
+def test_a_run_does_not_wait_for_sites_that_are_refused(images: Path, tmp_path: Path) -> None:
+    liars: list[tuple[str, Claims]] = [("north", {"site": "east"}), ("zoo", {})]
+    words = ["partition.names=[north]", "federation.join_timeout=3600"]
+    with pytest.raises(RegistrationError) as caught:
+        trained(Liars(images, [], liars, tmp_path), tmp_path, "alone", *words)
+    assert str(caught.value) == (
+        "no site can be used: site north: refused: it calls itself 'east', and its key belongs to "
+        "site north; site zoo: ignored: partition.names does not list it"
+    )
+
+
 Forge = Callable[["Forger", Message], None]
 
 
