@@ -1,13 +1,14 @@
 """Make the pictures of the documentation.
 
     uv run python -m docs.generator.pictures            (all; the run takes a minute or two)
-    uv run python -m docs.generator.pictures terms      (some: report, run, terms)
+    uv run python -m docs.generator.pictures terms      (some: dashboard, report, run, terms)
 
-The report is made from the saved records of a study and shown by Chromium, which must be installed.
+The report and the dashboard show the saved records of a study in Chromium, which must be installed.
 The diagram of the architecture is drawn by hand: ``docs/assets/architecture.svg``.
 """
 
 import io
+import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -35,7 +37,9 @@ CHROMIUM = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--hide-scrollbars", "--force-device-scale-factor=1",
 )  # fmt: skip
-WIDTH, HEIGHT = 1000, 900  # of the report's picture, in pixels
+WIDTH, HEIGHT = 1000, 1100  # of the picture of a page, in pixels
+DRAWING = 5000  # milliseconds that a page has to draw itself
+SEED, CURVES = 1, 4  # of the dashboard
 COLUMNS = 96  # of the terminal
 CLASSES, ROWS = 10, 200
 
@@ -108,23 +112,59 @@ def without_fonts(svg: str) -> str:
 
 def report() -> None:
     """Show the report of a study in Chromium, and save its top as a picture."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        raise SystemExit("the picture of the report needs Chromium")
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(RECORDS) as tar:
             tar.extractall(place, filter="data")
+        for record in list(Path(place).rglob("run.json")):
+            if not is_compared(json.loads(record.read_text())["config"]["method"]):
+                shutil.rmtree(record.parent)
         subprocess.run([sys.executable, "-m", "univarfl", "report", place], check=True, cwd=ROOT)
-        page = next(Path(place).rglob("index.html"))
-        picture = Path(place, "report.png")
+        photograph(next(Path(place).rglob("index.html")).as_uri(), "report")
+
+
+def is_compared(method: dict[str, Any]) -> bool:
+    """Return whether a method is in the picture of the report: FedAvg, or UniVarFL as published."""
+    usual = (method.get("energy_weight"), method.get("variance_weight")) == (0.5, None)
+    return method["name"] == "fedavg" or (method["name"] == "univarfl" and usual)
+
+
+def dashboard() -> None:
+    """Show the dashboard of a study in Chromium, and save its top as a picture."""
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(RECORDS) as tar:
+            tar.extractall(place, filter="data")
+        command = [sys.executable, "-m", "univarfl", "dashboard", place, "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
+            assert server.stdout is not None
+            address = next(line for line in server.stdout if line.startswith("http")).strip()
+            first = [path.parent.name for path in sorted(Path(place).rglob("run.json"))]
+            chosen = [name for name in first if f"-s{SEED}-" in name][:CURVES]
+            words = "&".join(f"run={name}" for name in chosen)
+            photograph(f"{address}#{words}&metric=test+accuracy&axis=round", "dashboard")
+            server.terminate()
+
+
+def photograph(address: str, name: str) -> None:
+    """Save the top of a page as a picture."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit("pictures of pages need Chromium")
+    with tempfile.TemporaryDirectory() as place:
+        picture = Path(place, "page.png")
         size = [f"--user-data-dir={place}/profile", f"--window-size={WIDTH},{HEIGHT}"]
         subprocess.run(
-            [browser, *CHROMIUM, *size, f"--screenshot={picture}", page.as_uri()], check=True
-        )
-        Image.open(picture).convert("RGB").quantize(64).save(ASSETS / "report.png", optimize=True)
+            [browser, *CHROMIUM, *size, f"--virtual-time-budget={DRAWING}",
+             f"--screenshot={picture}", address], check=True,
+        )  # fmt: skip
+        Image.open(picture).convert("RGB").quantize(64).save(ASSETS / f"{name}.png", optimize=True)
 
 
-PICTURES: dict[str, Callable[[], None]] = {"report": report, "run": run, "terms": terms}
+PICTURES: dict[str, Callable[[], None]] = {
+    "dashboard": dashboard,
+    "report": report,
+    "run": run,
+    "terms": terms,
+}
 
 
 def main() -> None:

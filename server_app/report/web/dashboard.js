@@ -160,7 +160,7 @@
     const notes = [];
     if (!chosen.length) notes.push("No run is chosen.");
     if (missing.length) notes.push(`Without these values: ${missing.join(", ")}.`);
-    if (axis === "megabytes") notes.push("Megabytes are computed: each participant receives a model and returns one. In simulation nothing is sent over a network.");
+    if (axis === "megabytes") notes.push("Megabytes are computed from the size of a reply: each participant receives as much as it returns. Records of older versions do not have this size. In simulation nothing is sent over a network.");
     if (axis === "seconds") notes.push("Runs that shared a machine took longer.");
     get("curve-note").textContent = notes.join(" ");
   }

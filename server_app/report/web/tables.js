@@ -33,7 +33,7 @@ const Tables = (() => {
       const wrapper = document.createElement("label");
       input = document.createElement("input");
       input.type = "search";
-      input.placeholder = "words that a row must have";
+      input.placeholder = "words of a row";
       input.setAttribute("aria-label", `Filter the table ${label}`);
       wrapper.append("Filter ", input);
       count = document.createElement("span");
@@ -108,10 +108,9 @@ const Tables = (() => {
     return { refresh, reset: () => { column = -1; } };
   }
 
-  // Return a new table; every cell is text. A heading of `wrap` columns may break.
-  function build(headings, rows, caption) {
+  // Return a new table; every cell is text.
+  function build(headings, rows) {
     const table = document.createElement("table");
-    if (caption) table.createCaption().textContent = caption;
     const head = table.createTHead().insertRow();
     for (const heading of headings) {
       const cell = document.createElement("th");
@@ -127,5 +126,5 @@ const Tables = (() => {
     return table;
   }
 
-  return { build, compare, enhance, numberIn };
+  return { build, enhance };
 })();

@@ -37,6 +37,7 @@ const Theme = (() => {
 
   if (["light", "dark"].includes(stored())) document.documentElement.dataset.theme = stored();
   dark.addEventListener("change", changed);
+  matchMedia("print").addEventListener("change", changed);
   document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("theme").addEventListener("click", toggle);
     changed();
