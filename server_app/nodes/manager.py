@@ -78,7 +78,7 @@ class NodeManager:
         every site that has not registered was refused.
 
         Raises:
-            RegistrationError: no site can be used, or a simulated worker cannot serve or is missing.
+            RegistrationError: no site can be used, or a simulated worker is missing or useless.
         """
         deadline = time.monotonic() + self._join_timeout
         while not self._complete():
