@@ -23,7 +23,8 @@ from sklearn.datasets import load_digits
 
 from server_app.runs.records.record import read_record
 from task.seeding import numpy_generator
-from tests.machines import Machines, until
+from tests.machines import COORDINATOR, Machines, until
+from tests.processes import end
 
 ROUNDS = 4
 KILLED = (1, 3, ROUNDS)
@@ -108,6 +109,8 @@ def kill_program(machines: Machines, kind: str) -> bool:
 def suffered(machines: Machines, kind: str, seed: int, round_seconds: float) -> dict[str, Any]:
     """Run with three kills; return what became of the run."""
     random = numpy_generator(seed, f"recovery {kind}")
+    end([machines.processes.pop(COORDINATOR)])  # it starts its programs again so many times only
+    machines.coordinate()
     run = Watched(machines, WORDS)
     moments, killed = [], 0
     for number in KILLED:

@@ -88,14 +88,18 @@ def test_a_run_survives_its_server_app_and_its_superlink(tmp_path: Path, train: 
         for site in SITES:
             machines.join(site)
         log = machines.run(*words, "partition=sites", f"partition.names=[{','.join(SITES)}]")
-        for server_round, program in ((1, "flwr-serverapp"), (3, "flower-superlink")):
+        for server_round, programs in (
+            (1, ["flwr-serverapp"]), (3, ["deploy gate", "flower-superlink"]),
+        ):  # fmt: skip
             until(partial(has_reached, machines, server_round - 1), "the round")
-            machines.kill_program(program)
+            for program in programs:
+                machines.kill_program(program)
         assert machines.ended() == 0, log.read_text()
         directory = machines.record()
         coordinator = (machines.root / "coordinator.log").read_text()
     assert log.read_text().count("; the run goes on after round") == 2
     assert "flower-superlink ended: " in coordinator
+    assert "the gate ended: " in coordinator
     assert "it is started again" in coordinator
     simulated = train(
         *words, "partition=domains", "num_clients=2", "data.test_share=0",

@@ -39,6 +39,7 @@ class Program:
         self._place = place
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
+        self._start_at: float | None = None  # when an ended program is started again
         self._restarts = Restarts(MOST_RESTARTS)
 
     def start(self) -> None:
@@ -51,7 +52,7 @@ class Program:
         empty = self._place.make_flower_directory()
         with self.output.open("a") as output:
             self._process = start(self.command, self._place.flower, empty, output)
-        self._started = time.monotonic()
+        self._started, self._start_at = time.monotonic(), None
 
     def wait_until_ready(self) -> None:
         """Return once the program answers.
@@ -65,20 +66,23 @@ class Program:
     def keep_running(self) -> None:
         """Start the program again if it has ended, and print a line about it.
 
+        It does not wait until the program is ready, which may depend on another program that has
+        ended, too. The pause before a restart grows from one to the next.
+
         Raises:
             FlowerError: it ends too often.
         """
-        while self.has_ended:
+        if not self.has_ended:
+            return
+        if self._start_at is None:
             steady = time.monotonic() - self._started > STEADY_SECONDS
             if not self._restarts.allow(progress=steady):
                 raise self.ended()
-            print(f"{self.ended()}; it is started again", flush=True)
+            self._start_at = time.monotonic() + self._restarts.pause
+            when = f" in {self._restarts.pause:.0f} s" if self._restarts.pause else ""
+            print(f"{self.ended()}; it is started again{when}", flush=True)
+        if time.monotonic() >= self._start_at:
             self.start()
-            try:
-                self.wait_until_ready()
-            except FlowerError as error:
-                print(error, flush=True)
-                self.stop()
 
     def stop(self) -> None:
         """End the program and every process that it started; without effect if it has ended."""

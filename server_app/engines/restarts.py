@@ -1,6 +1,7 @@
 """How often something that has ended is started again."""
 
 MOST_RESTARTS = 3
+LONGEST_PAUSE = 60.0
 STEADY_SECONDS = 300.0  # a process that has run for as long counts as progress
 
 
@@ -25,3 +26,8 @@ class Restarts:
             self._count = 0
         self._count += 1
         return self._count <= self.most
+
+    @property
+    def pause(self) -> float:
+        """The seconds to wait before the restart that was counted last: none before the first."""
+        return min(2.0 ** (self._count - 1) - 1, LONGEST_PAUSE)
