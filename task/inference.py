@@ -1,10 +1,10 @@
 """A trained network for inference: pixels in, class probabilities out."""
 
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.normalisation import Normalisation
+from task.data.resizing import resized
 from task.methods.base import Tensors
 from task.seeding import torch_generator
 from task.training.worker import build_model
@@ -21,6 +21,7 @@ class Classifier(nn.Module):
     Attributes:
         size: the height and width that images are resized to, in pixels.
         channels: the number of channels of an image.
+        resize: what is done with images that are not square.
 
     Raises:
         ConfigError: the network cannot be built.
@@ -30,7 +31,7 @@ class Classifier(nn.Module):
     def __init__(self, config: LocalConfig, classes: int, weights: Tensors) -> None:
         super().__init__()
         source = config.source()
-        self.size, self.channels = source.image_size, source.channels
+        self.size, self.channels, self.resize = source.image_size, source.channels, source.resize
         network = build_model(config, self.size, self.channels, classes)
         generator = torch_generator(config.seed, "method")
         self.network = config.local_method().build(network, generator)
@@ -44,10 +45,8 @@ class Classifier(nn.Module):
         Images are resized as Pillow does it for `probabilities`, but not rounded to whole numbers:
         rounding could turn a difference of 1e-7 between two runtimes into one of 1.
         """
-        x = pixels.permute(0, 3, 1, 2).float()
-        size = (self.size, self.size)
-        resized = F.interpolate(x, size, mode="bilinear", antialias=True)
-        return self.probabilities(resized.permute(0, 2, 3, 1))
+        x = resized(pixels.permute(0, 3, 1, 2).float(), self.size, self.resize)
+        return self.probabilities(x.permute(0, 2, 3, 1))
 
     def probabilities(self, pixels: Tensor) -> Tensor:
         """Return probabilities [n, D] of images [n, size, size, C], decoded as for training."""

@@ -84,7 +84,7 @@ def of_array(classifier: Classifier, images: Any) -> Iterator[Row]:
     batch = max(1, BATCH_PIXELS // classifier.size**2)
     for first in range(0, len(array), batch):
         part = [
-            decode(Image.fromarray(each), classifier.size, classifier.channels)
+            decode(Image.fromarray(each), classifier.size, classifier.channels, classifier.resize)
             for each in array[first : first + batch]
         ]
         yield from enumerate(classify(classifier, part), first)

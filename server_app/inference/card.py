@@ -19,6 +19,11 @@ OMITTED_SETTINGS = (
     "data.root", "model.weights", "output_dir", "run_id", "resume", "published", "watch",
     "federation", "device", "engine",
 )  # fmt: skip
+RESIZING = {
+    "squash": "the aspect ratio is not kept",
+    "crop": "the ends of the longer side are cut off",
+    "pad": "black borders make it square",
+}
 PROVENANCE = ("run_id", "started", "ended", "fingerprint", "code", "model_sha256", "versions")
 
 
@@ -41,6 +46,7 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {"cell": cell, "agreement": agreement, "share": share}
+    environment.globals["resizing"] = RESIZING
     text = environment.get_template("card.md.j2").render(card)
     write_whole(to / "model_card.md", text.encode())
 
@@ -70,6 +76,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
             "shape": ["images", "height", "width", classifier.channels],
             "type": "uint8",
             "resized_to": classifier.size,
+            "resize": classifier.resize,
         },
         "output": {"name": "probabilities", "shape": ["images", len(model.classes)]},
         "metrics": record["results"],

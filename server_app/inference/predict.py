@@ -83,7 +83,7 @@ def probabilities(
 ) -> Iterator[tuple[Path, NDArray[np.float32] | str]]:
     """Yield each image, in order, with its probabilities [D] or why it cannot be read."""
     batch = max(1, BATCH_PIXELS // classifier.size**2)
-    attempt = partial(decode_file, size=classifier.size, channels=classifier.channels)
+    attempt = partial(decode_file, classifier=classifier)
     named = iter(paths)
     for part in map_in_parts(attempt, paths, batch, "predicting"):
         decoded = list(part)
@@ -102,11 +102,11 @@ def classify(classifier: Classifier, images: Sequence[NDArray[np.uint8]]) -> NDA
     return rows
 
 
-def decode_file(path: Path, size: int, channels: int) -> NDArray[np.uint8] | str:
+def decode_file(path: Path, classifier: Classifier) -> NDArray[np.uint8] | str:
     """Return an image decoded as for training, or the reason why it cannot be read."""
     try:
         with Image.open(path) as image:
-            return decode(image, size, channels)
+            return decode(image, classifier.size, classifier.channels, classifier.resize)
     except MemoryError:
         raise
     except Exception as error:

@@ -24,6 +24,7 @@ from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
 STATUSES = ("completed", "failed", "running")
+RESIZED = ("folder", "hub")  # the data sets with data.resize
 NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 
@@ -202,6 +203,9 @@ def read_run_json(path: Path) -> dict[str, Any]:
     if missing:
         raise RecordError(f"run.json lacks {', '.join(missing)}")
     check_entries(record)
+    data = record["config"].get("data")
+    if isinstance(data, dict) and data.get("name") in RESIZED:
+        data.setdefault("resize", "squash")  # as before there was a choice
     return record
 
 

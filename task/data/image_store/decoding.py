@@ -11,7 +11,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import track
 
-from task.data.sources.base import DatasetIndex, Source
+from task.data.sources.base import DatasetIndex, Resize, Source
 from task.errors import DataError, system_reason
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
@@ -38,7 +38,7 @@ def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[
     def decode_image(index: int) -> NDArray[np.uint8] | str:
         try:
             with dataset_index.read(index) as image:
-                return decode(image, source.image_size, source.channels)
+                return decode(image, source.image_size, source.channels, source.resize)
         except MemoryError:
             raise
         except Exception as error:
@@ -73,19 +73,41 @@ def map_in_parts(
             yield pool.map(function, items[start : start + part_size])
 
 
-def decode(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
+def decode(image: Image.Image, size: int, channels: int, resize: Resize) -> NDArray[np.uint8]:
     """Load an image, apply its EXIF orientation and resize it: [size, size, channels] uint8.
 
-    Transparency is dropped and the aspect ratio is not kept, as in torchvision's loaders and the
-    papers.
+    Transparency is dropped, as in torchvision's loaders and the papers, which also squash images.
+
+    Args:
+        image: the opened file.
+        size: height and width of the result, in pixels.
+        channels: 3 for colour, 1 for greyscale.
+        resize: as in `task.data.sources.base.Source`.
 
     Raises:
         BadImageError: the range of its pixel values is unknown.
     """
     upright = ImageOps.exif_transpose(image)
     converted = eight_bit(upright, image.format).convert(MODES[channels])
-    resized = converted.resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(resized).reshape(size, size, channels)
+    return np.asarray(fitted(converted, size, resize)).reshape(size, size, channels)
+
+
+def fitted(image: Image.Image, size: int, resize: Resize) -> Image.Image:
+    """Return an image resized to a square; `task.data.resizing` does the same with tensors."""
+    width, height = image.size
+    if resize == "squash":
+        return image.resize((size, size), Image.Resampling.BILINEAR)
+    if resize == "crop":
+        side = min(width, height)
+        left, top = (width - side) // 2, (height - side) // 2
+        square = image.crop((left, top, left + side, top + side))
+        return square.resize((size, size), Image.Resampling.BILINEAR)
+    longest = max(width, height)
+    inner = [max(1, (2 * side * size + longest) // (2 * longest)) for side in (width, height)]
+    canvas = Image.new(image.mode, (size, size))
+    small = image.resize((inner[0], inner[1]), Image.Resampling.BILINEAR)
+    canvas.paste(small, ((size - inner[0]) // 2, (size - inner[1]) // 2))
+    return canvas
 
 
 def eight_bit(image: Image.Image, file_format: str | None) -> Image.Image:

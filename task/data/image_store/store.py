@@ -50,7 +50,7 @@ def open_dataset(source: Source) -> ImageDataset:
         ConfigError: the source's files are not where its settings say.
         DataError: the files cannot be used, or the store cannot be written.
     """
-    directory = store_root() / f"{source.name}-{digest(dataclasses.asdict(source))}"
+    directory = store_root() / f"{source.name}-{digest(settings_of(source))}"
     with explain_read_errors(source):
         if source.needs_download():
             with locked(directory):
@@ -62,6 +62,15 @@ def open_dataset(source: Source) -> ImageDataset:
                 path = store_path(source, directory)
                 dataset = load_store(path, source) or build_store(source, path)
     return dataset
+
+
+def settings_of(source: Source) -> dict[str, Any]:
+    """Return the settings that decide a store's content; the usual resizing is left out.
+
+    So stores that were built before there was another way of resizing are still found.
+    """
+    settings = dataclasses.asdict(source)
+    return {key: value for key, value in settings.items() if (key, value) != ("resize", "squash")}
 
 
 def dataset_version(source: Source) -> str:

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from PIL import Image
 
 from task.errors import ConfigError, refuse
 
+Resize = Literal["squash", "crop", "pad"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -45,6 +46,8 @@ class Source(ABC):
 
     Attributes:
         image_size: height and width in pixels that images are resized to.
+        resize: what is done with images that are not square. ``squash`` changes their aspect ratio,
+            ``crop`` cuts the ends of the longer side off, and ``pad`` adds black borders.
         channels: 3 for colour, 1 for greyscale.
         mean: per channel, of images scaled to [0, 1].
         std: per channel, of images scaled to [0, 1].
@@ -59,6 +62,7 @@ class Source(ABC):
     skips_bad_images: ClassVar[bool] = False
 
     image_size: int
+    resize: Resize = field(default="squash", kw_only=True)
 
     def __post_init__(self) -> None:
         if not 8 <= self.image_size <= 1024:

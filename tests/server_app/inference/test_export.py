@@ -16,11 +16,15 @@ from PIL import Image
 from server_app.cli.main import BAD_INPUT, FAILED
 from server_app.config.composition import compose_experiment
 from server_app.inference import export as exporting
-from server_app.inference.export import exported
-from server_app.inference.model import trained_model
+from server_app.inference.export import as_onnx, as_program, exported
+from server_app.inference.model import TrainedModel, trained_model
+from server_app.inference.predict import classify
 from server_app.runs.records.record import read_record
+from server_app.runs.records.trained import completed_run
+from task.data.image_store.decoding import decode
 from task.inference import Classifier
-from task.training.worker import Worker
+from task.seeding import torch_generator
+from task.training.worker import Worker, build_model
 from tests.conftest import Train
 from tests.server_app.inference.conftest import Command
 
@@ -217,3 +221,25 @@ def test_without_the_onnx_packages_the_other_file_is_written(
 def test_a_format_that_is_not_known(univarfl: Command, run: Path) -> None:
     done = univarfl("export", run, "--only", "tflite")
     assert (done.code, "--only=tflite: choose from pt2, onnx" in done.said) == (BAD_INPUT, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["crop", "pad"])
+def test_scans_are_resized_as_for_training(tmp_path: Path, mode: str, run: Path) -> None:
+    (tmp_path / "scans" / "cat").mkdir(parents=True)
+    (tmp_path / "scans" / "dog").mkdir()
+    folder = ["data=folder", f"data.root={tmp_path / 'scans'}", "data.classes=[cat,dog]"]
+    config = compose_experiment([*folder, "data.image_size=32", f"data.resize={mode}"]).local()
+    classifier = Classifier(config, 2, build_model(config, 32, 3, 2).state_dict())
+    coarse = torch.rand(6, 3, 4, 6, generator=torch_generator(0, "scans")) * 255
+    smooth = torch.nn.functional.interpolate(coarse, (30, 50), mode="bilinear").to(torch.uint8)
+    pixels = smooth.permute(0, 2, 3, 1).contiguous()
+    decoded = [decode(Image.fromarray(image.numpy()), 32, 3, classifier.resize) for image in pixels]
+    expected = classify(classifier, decoded)  # as predict does
+    model = TrainedModel(completed_run(run), ["cat", "dog"], classifier)
+    program = exported(classifier)
+    made = [make(program, model)[1](pixels).numpy() for make in (as_onnx, as_program)]
+    classifier.resize = "squash"
+    squashed = np.abs(classifier(pixels).numpy() - expected).max()
+    for found in made:  # Pillow rounds to whole numbers, and the exported graph does not
+        assert np.abs(found - expected).max() < squashed / 5

@@ -57,7 +57,7 @@ class TestUnusual:
         path = tmp_path / {"CMYK": "image.tif", "I": "image.pgm"}.get(image.mode, "image.png")
         image.save(path)
         with Image.open(path) as read:
-            pixels = decode(read, 8, 3)
+            pixels = decode(read, 8, 3, "squash")
         assert pixels.shape == (8, 8, 3)
         assert pixels.dtype == np.uint8
         assert {tuple(colour) for colour in pixels.reshape(-1, 3).tolist()} == {expected}
@@ -68,7 +68,7 @@ class TestUnusual:
         image.putpalette([0, 0, 0, 10, 20, 30])
         image.save(tmp_path / "image.png", transparency=b"\x00\x80")
         with Image.open(tmp_path / "image.png") as read:
-            assert decode(read, 8, 3)[0, 0].tolist() == [10, 20, 30]
+            assert decode(read, 8, 3, "squash")[0, 0].tolist() == [10, 20, 30]
 
     def test_exif_orientation_is_applied(self, tmp_path: Path) -> None:
         pixels = np.zeros((8, 8, 3), np.uint8)
@@ -77,7 +77,7 @@ class TestUnusual:
         exif[0x0112] = 6  # the first row is the right-hand side
         Image.fromarray(pixels).save(tmp_path / "image.png", exif=exif)
         with Image.open(tmp_path / "image.png") as read:
-            upright = decode(read, 8, 3)[..., 0]
+            upright = decode(read, 8, 3, "squash")[..., 0]
         assert upright[:, 4:].min() == 255
         assert upright[:, :4].max() == 0
 
@@ -90,7 +90,7 @@ class TestUnusual:
             Image.open(tmp_path / "image.tif") as read,
             pytest.raises(BadImageError, match="of unknown range"),
         ):
-            decode(read, 4, 3)
+            decode(read, 4, 3, "squash")
 
 
 class TestDark:
