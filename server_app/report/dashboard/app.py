@@ -33,6 +33,7 @@ class Dashboard:
 
     def __init__(self, directory: Path) -> None:
         self._overview = Overview(directory)
+        self._overview.listed()  # so that the first page does not wait for a thousand records
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[tuple[list[Stamp], str], Answer]] = OrderedDict()
 

@@ -182,7 +182,7 @@
     if (table_.innerHTML !== next.innerHTML) table_.replaceChildren(...next.childNodes);
   }
 
-  const COUNTS = ["updates", "failures", "images", "seconds per update", "last failure"];
+  const COUNTS = ["updates", "failures", "images in all rounds", "seconds per update", "last failure"];
   const TABLES = [
     ["sites", "Sites", ["site", "clients", ...COUNTS]],
     ["clients", "Clients", ["client", "site", ...COUNTS]],
