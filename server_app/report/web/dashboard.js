@@ -72,7 +72,7 @@
   }
 
   function drawRuns(found) {
-    get("place").textContent = `${found.runs.length} runs in ${found.directory}`
+    get("place").textContent = `${found.runs.length} run${found.runs.length === 1 ? "" : "s"} in ${found.directory}`
       + (found.runs.length >= found.most ? `; only the last ${found.most} are shown` : "");
     if (JSON.stringify(columns) !== JSON.stringify(found.columns)) drawHeadings(found.columns);
     const present = new Set(found.runs.map((run) => run.name));
@@ -154,7 +154,7 @@
       const x = pairs.map((pair) => pair[0]);
       series.push({ name: run.name, style: styleOf(run.name), x, y: pairs.map((pair) => pair[1]) });
     }
-    const title = `${metric.value.replaceAll("_", " ")} of ${found.length} runs over ${axis}`;
+    const title = `${metric.value.replaceAll("_", " ")} of ${found.length} run${found.length === 1 ? "" : "s"} over ${axis}`;
     const label = axis === "megabytes" ? "megabytes (MB)" : axis === "seconds" ? "seconds in rounds" : "round";
     curve.update({ title, x: label, y: metric.value.replaceAll("_", " "), log: get("log").checked, series: series.filter((one) => one.x.length) });
     const notes = [];

@@ -94,7 +94,7 @@ const Tables = (() => {
         row.hidden = !words.every((word) => text.includes(word));
         shown += row.hidden ? 0 : 1;
       }
-      const text = shown === rows.length ? `${rows.length} rows` : `${shown} of ${rows.length} rows`;
+      const text = `${shown === rows.length ? "" : `${shown} of `}${rows.length} row${rows.length === 1 ? "" : "s"}`;
       if (count.textContent !== text) count.textContent = text;
     }
 
