@@ -3,6 +3,7 @@
 
 const Tables = (() => {
   const NUMBER = /^[+\-−]?\d+(\.\d+)?(e[+-]?\d+)?(?=$|[\s%(±;])/i;
+  const FIRST = 200; // rows that are shown at first; a browser takes seconds to lay out a thousand
   const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
   // Return the number that a text begins with, as in "76.9 ± 1.2"; null if it is no number.
@@ -26,6 +27,8 @@ const Tables = (() => {
     let direction = 1;
     let input = null;
     let count = null;
+    let more = null;
+    let limit = FIRST;
 
     if (label) {
       const bar = document.createElement("div");
@@ -39,7 +42,12 @@ const Tables = (() => {
       count = document.createElement("span");
       count.className = "soft";
       count.setAttribute("role", "status");
-      bar.append(wrapper, count);
+      more = document.createElement("button");
+      more.type = "button";
+      more.textContent = "Show all";
+      more.addEventListener("click", showAll);
+      addEventListener("beforeprint", showAll);
+      bar.append(wrapper, count, more);
       const box = table.closest(".wide, .bounded") || table;
       box.before(bar);
       input.addEventListener("input", filter);
@@ -88,14 +96,23 @@ const Tables = (() => {
       if (!input) return;
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       const rows = [...table.tBodies[0].rows];
-      let shown = 0;
+      let found = 0;
       for (const row of rows) {
         const text = words.length ? [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase() : "";
-        row.hidden = !words.every((word) => text.includes(word));
-        shown += row.hidden ? 0 : 1;
+        const matches = words.every((word) => text.includes(word));
+        found += matches ? 1 : 0;
+        row.hidden = !matches || found > limit;
       }
-      const text = `${shown === rows.length ? "" : `${shown} of `}${rows.length} row${rows.length === 1 ? "" : "s"}`;
+      more.hidden = found <= limit;
+      const part = found === rows.length ? "" : `${found} of `;
+      const cut = found > limit ? `, the first ${limit} shown` : "";
+      const text = `${part}${rows.length} row${rows.length === 1 ? "" : "s"}${cut}`;
       if (count.textContent !== text) count.textContent = text;
+    }
+
+    function showAll() {
+      limit = Infinity;
+      filter();
     }
 
     function refresh() {

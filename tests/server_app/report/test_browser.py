@@ -162,6 +162,18 @@ def test_the_report_sorts_filters_and_reads_curves(browser: "Browser", runs: Pat
         sort_filter_and_read(
             page, 'table[data-title="Runs"]', 3, "figure[data-chart*='Accuracy over the rounds']"
         )
+        page.evaluate(
+            """() => {
+              const rows = Array.from({ length: 250 }, (_, place) => [place]);
+              const long = Tables.build(["place"], rows);
+              long.id = "long";
+              document.querySelector("main").append(long);
+              Tables.enhance(long, "long");
+            }"""
+        )
+        assert column(page, "#long", 1)[-1] == "199"
+        page.get_by_role("button", name="Show all").click()
+        assert column(page, "#long", 1)[-1] == "249"
         link = page.locator('table[data-title="Runs"] a').first.get_attribute("href")
         assert (runs.parent / "report" / str(link)).resolve().is_file()
 
