@@ -32,14 +32,14 @@ class Inspection:
 
     Attributes:
         place: the site's directory.
-        address: the coordinator's address, HOST:PORT.
+        address: the coordinator's address, HOST:PORT; None to ask no coordinator.
         expect: the first digits of the fingerprint of the coordinator's code, or empty.
         words: the experiment's overrides, or none.
         patient: whether to wait for a coordinator that does not answer yet.
     """
 
     place: SitePlace
-    address: str
+    address: str | None
     expect: str
     words: Sequence[str]
     patient: bool = False
@@ -116,9 +116,11 @@ class Inspection:
         left = certificate.not_valid_after_utc - datetime.now(tz=UTC)
         if left < timedelta(0):
             raise CheckFailedError(f"{authority} has expired; the coordinator must make new keys")
+        expires = f"; it expires in {left.days} days" if left < EXPIRES_SOON else ""
+        if self.address is None:
+            return f"not asked (add --coordinator HOST:PORT); {authority.name} is valid{expires}"
         ask = wait_for_coordinator if self.patient else require_coordinator
         self._answer = ask(self.address, authority)
-        expires = f"; it expires in {left.days} days" if left < EXPIRES_SOON else ""
         return f"{self.address} answers, and {authority.name} confirms its certificate{expires}"
 
     def _clock(self) -> str:

@@ -1,8 +1,4 @@
-"""Any image data set of the Hugging Face Hub; needs the ``hub`` extra.
-
-It is read with the ``datasets`` library, which has its own cache of downloads. Instead of a name,
-a local directory can be given, in any format of the library, such as Parquet.
-"""
+"""Any image data set of the Hugging Face Hub; needs the ``hub`` extra."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +19,9 @@ from task.errors import ConfigError, DataError, refuse
 @dataclass
 class Hub(Source):
     """A data set with a column of images and one of labels.
+
+    It is read with the ``datasets`` library, which has its own cache of downloads. Instead of a
+    name, a local directory can be given, in any format of the library, such as Parquet.
 
     Attributes:
         repo: its name on the Hub, such as ``uoft-cs/cifar10``, or a local directory.

@@ -1,0 +1,90 @@
+"""The state of a site for ``univarfl doctor DIRECTORY``: its checks, its rights and its users."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from server_app.deploy.check import Inspection
+from server_app.deploy.places import SitePlace
+from server_app.engines.doctor import (
+    FAIL,
+    NOTE,
+    OK,
+    Finding,
+    devices,
+    directories,
+    memory,
+    programs,
+    versions,
+)
+from task.errors import ConfigError, SiteError, system_reason
+from task.site import Site
+
+
+def site_findings(directory: Path, address: str | None) -> Iterator[Finding]:
+    """Yield the state and the text of each check of a site and of its machine.
+
+    Args:
+        directory: the site's.
+        address: the coordinator's, HOST:PORT; None to ask no coordinator.
+    """
+    yield from versions()
+    yield from devices()
+    yield from memory()
+    yield from directories()
+    yield from programs()
+    place = SitePlace(directory)
+    inspection = Inspection(place, address, "", [])
+    for passed, text in inspection.lines():
+        yield OK if passed else FAIL, text
+    try:
+        site = inspection.site
+    except (ConfigError, SiteError):
+        return  # its line has the reason
+    yield user()
+    yield secrets(place, site)
+    yield images(Path(site.directory))
+    yield limits(site)
+
+
+def user() -> Finding:
+    """Say which user this is, which should be the one that runs the site."""
+    if os.geteuid() == 0:
+        return NOTE, "user: this is root; run a site as a user of its own without a login"
+    return OK, f"user: number {os.geteuid()}, not root"
+
+
+def secrets(place: SitePlace, site: Site) -> Finding:
+    """Check that other users can neither read the site's keys nor change its settings."""
+    keys = (place.key(site.name), place.next_key(site.name), place.secret)
+    forbidden = dict.fromkeys(keys, 63) | {place.settings: 0o022, place.directory: 0o022}
+    for path, bits in forbidden.items():
+        if path.exists() and path.stat().st_mode & bits:
+            verb = "change" if bits == 0o022 else "read"
+            cure = f"run: chmod go-{'w' if verb == 'change' else 'rwx'} {path}"
+            return FAIL, f"files: other users can {verb} {path}; {cure}"
+    return OK, "files: only this user can read the keys and change the settings"
+
+
+def images(directory: Path) -> Finding:
+    """Check that the images can be read, and say whether they can be changed."""
+    try:
+        next(os.scandir(directory), None)
+    except OSError as error:
+        cure = "give this user the right to read it"
+        return FAIL, f"images: {directory}: {system_reason(error)}; {cure}"
+    if os.access(directory, os.W_OK):
+        return NOTE, f"images: this user can change {directory}; a site only needs to read it"
+    return OK, f"images: this user can read {directory} and cannot change it"
+
+
+def limits(site: Site) -> Finding:
+    """Say what the settings allow the coordinator."""
+    norm = "not clipped" if site.max_norm is None else f"clipped to norm {site.max_norm:g}"
+    labels = "told" if site.tell_labels else "not told"
+    packages = ", ".join(site.extensions) or "none"
+    return OK, (
+        f"limits: updates {norm}; at most {site.max_epochs} epochs, batches of "
+        f"{site.max_batch_size}, models of {site.max_model_megabytes} MB; images per class "
+        f"{labels}; other packages that may run: {packages}"
+    )

@@ -1,0 +1,57 @@
+"""``univarfl doctor SITE``: what it says about a site that is well, and about one that is not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.places import CoordinatorPlace, SitePlace
+from server_app.deploy.site_doctor import images, secrets, site_findings, user
+from server_app.engines.doctor import FAIL, NOTE, OK
+from task.site import Site
+from tests.task.data import making
+
+
+def test_a_site_is_well_until_its_files_are_open_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    coordinator = CoordinatorPlace(tmp_path / "federation")
+    make_coordinator(coordinator, ["localhost"])
+    place = SitePlace(tmp_path / "clinic")
+    data = making.tree(tmp_path / "data", ["cat", "dog"], 3)
+    make_site(place, "clinic", data)
+    found = list(site_findings(place.directory, None))
+    assert [text for state, text in found if state == FAIL] == [
+        f"coordinator: there is no {place.authority}; ask the coordinator for their ca.crt"
+    ]
+    place.authority.write_bytes(coordinator.authority.read_bytes())
+    found = list(site_findings(place.directory, None))
+    assert FAIL not in [state for state, _ in found]
+    texts = [text for _, text in found]
+    assert "coordinator: not asked (add --coordinator HOST:PORT); ca.crt is valid" in texts
+    assert any(
+        text.startswith("limits: updates not clipped; at most 1000 epochs") for text in texts
+    )
+    site = Site(name="clinic", directory=str(data))
+    assert secrets(place, site)[0] == OK
+    place.settings.chmod(0o666)
+    assert secrets(place, site) == (
+        FAIL,
+        f"files: other users can change {place.settings}; run: chmod go-w {place.settings}",
+    )
+    place.settings.write_text("site = [")
+    found = list(site_findings(place.directory, None))
+    assert next(text for state, text in found if state == FAIL).startswith("settings: ")
+
+
+def test_the_rights_of_the_user_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert user()[0] == NOTE
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert user() == (OK, "user: number 1234, not root")
+    assert images(tmp_path)[0] == NOTE
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert images(tmp_path)[0] == OK
+    assert images(tmp_path / "gone")[0] == FAIL
