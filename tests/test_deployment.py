@@ -148,7 +148,10 @@ def test_a_refused_site_is_told_the_reason_and_nothing_is_trained(tmp_path: Path
             "north", "site", "north", *expect, check=False, PYTHONPATH=str(shadow)
         )
         assert shadowed.returncode == 1
-        assert f"the coordinator runs {fingerprint()[:12]}; install the same" in shadowed.stdout
+        assert (
+            f"--expect says {fingerprint()[:12]}; install the coordinator's version"
+            in shadowed.stdout
+        )
 
         north = machines.join("north")
         log = machines.run(

@@ -24,6 +24,7 @@ from task.site import Site
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
 EXPIRES_SOON = timedelta(days=30)
+ONLY_OWNER = 0o700
 
 
 @dataclass
@@ -136,8 +137,8 @@ class Inspection:
             )
         if not fingerprint().startswith(self.expect):
             raise CheckFailedError(
-                f"the code here is {fingerprint()[:12]}, the coordinator runs {self.expect[:12]}; "
-                "install the same version"
+                f"the code here is {fingerprint()[:12]}, --expect says {self.expect[:12]}; "
+                "install the coordinator's version"
             )
         compared = (
             "the same as the coordinator's" if self.expect else "not compared: add --expect HASH"
@@ -145,15 +146,16 @@ class Inspection:
         return f"{fingerprint()[:12]}, {compared}"
 
     def _client_state(self) -> str:
-        place = self.site.state_directory
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            probe = place / ".probe"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise CheckFailedError(f"{place} must be writable: {system_reason(error)}") from None
-        return str(place)
+        for place in (self.place.cache, self.site.state_directory):
+            try:
+                place.mkdir(mode=ONLY_OWNER, parents=True, exist_ok=True)
+                probe = place / ".probe"
+                probe.touch()
+                probe.unlink()
+            except OSError as error:
+                reason = f"{place} must be writable: {system_reason(error)}"
+                raise CheckFailedError(reason) from None
+        return f"{place}, and decoded images in {self.place.cache}"
 
     def _device(self) -> str:
         if self.patient and self.site.device != "cuda":

@@ -111,11 +111,11 @@ def make_authority(
 
 
 def make_site(place: SitePlace, name: str, data: Path) -> None:
-    """Make a site's key pair and its settings.
+    """Make a site's key pair, and its settings unless they exist.
 
     Raises:
-        ConfigError: they exist already, the name or the data directory cannot be used, or a file
-            cannot be written.
+        ConfigError: the key exists already, the name or the data directory cannot be used, or a
+            file cannot be written.
     """
     if not SITE_NAME.fullmatch(name):
         raise ConfigError("--site", name, f"must be {SITE_NAME_FORM}")
@@ -128,11 +128,12 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     key = new_key()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     with refuse_unusable(place.directory):
-        refuse_to_overwrite(place.key(name), place.settings)
+        refuse_to_overwrite(place.key(name))
         place.directory.mkdir(parents=True, exist_ok=True)
         write_secret(place.key(name), key, PrivateFormat.OpenSSH)
         place.public_key(name).write_bytes(public + f" {name}\n".encode())
-        place.settings.write_text(SETTINGS.format(**quoted))
+        if not place.settings.exists():  # a site that makes another key keeps its settings
+            place.settings.write_text(SETTINGS.format(**quoted))
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:

@@ -77,6 +77,8 @@ class SitePlace:
         flower: Flower's own files.
         node_settings: the settings as the SuperNode gets them, with the path of the key.
         joined: the file with the id of its node when it last joined.
+        lock: is locked while the site's command runs.
+        cache: decoded images; only this user can read it.
         secret: what the SuperNode and the site's worker recognise each other by; made at
             each start.
     """
@@ -88,6 +90,8 @@ class SitePlace:
         self.flower = self.directory / "flower"
         self.node_settings = self.flower / "node.toml"
         self.joined = self.flower / "joined"
+        self.lock = self.flower / "site.lock"
+        self.cache = self.directory / "cache"
         self.secret = self.flower / "worker.secret"
 
     def node_id(self) -> int | None:

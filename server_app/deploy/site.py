@@ -7,6 +7,8 @@ import subprocess
 import time
 from typing import IO
 
+from filelock import FileLock, Timeout
+
 from server_app.deploy.joining.admission import wait_until_admitted
 from server_app.deploy.places import SitePlace, refuse_unusable
 from server_app.deploy.resident.site_worker import SiteWorker, write_secret
@@ -60,8 +62,18 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
 
     Raises:
         ConfigError: the site's directory cannot be written.
-        RunError: the coordinator does not let the site in, or the SuperNode ended too often.
+        RunError: the site runs already, the coordinator does not let it in, or its SuperNode ended
+            too often.
     """
+    with refuse_unusable(place.directory):
+        place.make_flower_directory()
+        lock = FileLock(place.lock)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise RunError(
+            f"site {site.name} runs already with the directory {place.directory}"
+        ) from None
     restarts = Restarts()
     while True:
         wait_until_admitted(place, site, address)

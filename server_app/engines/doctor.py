@@ -165,8 +165,8 @@ def local_users() -> Finding:
         return OK, "no other account here could control a coordinator's SuperLink"
     named = ", ".join(others[:SHOWN_USERS]) + (", ..." if len(others) > SHOWN_USERS else "")
     return NOTE, (
-        f"these accounts could control a coordinator's SuperLink here: {named}; 'Across "
-        "machines' in the documentation says how to prevent it"
+        f"these accounts could control a coordinator's SuperLink here: {named}; "
+        "docs/how-to/deploy.md says how to prevent it"
     )
 
 

@@ -40,6 +40,8 @@ class Identity:
             own = f"it calls itself {reply.site!r}" if reply.site else "it names no site"
             return one_line(f"{own}, and its key belongs to site {self.site}")
         index = sites.index(self.site)
+        if reply.error:
+            return ""  # it could not find out its number
         if (reply.index, reply.nodes) != (index, len(sites)):
             return (
                 f"site {self.site} says that it is client {reply.index} of {reply.nodes}, and is "

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -16,6 +15,7 @@ from server_app.nodes.identity import UNNAMED, Identity, connected_nodes
 from server_app.nodes.messages import Letter, RecordWriter, RunIdentity
 from server_app.nodes.registration import (
     NodeInfo,
+    Question,
     RegistrationError,
     check_registration,
     read_registration,
@@ -31,13 +31,6 @@ MOST_REASONS = 20
 logger = logging.getLogger("univarfl")
 
 Note = Callable[[str, str], None]
-
-
-class Question(NamedTuple):
-    """A registration request on its way."""
-
-    identity: Identity
-    letter: Letter[RegistrationRequest]
 
 
 class NodeManager:
@@ -81,6 +74,9 @@ class NodeManager:
             RegistrationError: no site can be used, or a simulated worker is missing or useless.
         """
         deadline = time.monotonic() + self._join_timeout
+        if self._sites:
+            names = ", ".join(self._sites)
+            logger.info("waiting up to %g s for the sites %s", self._join_timeout, names)
         while not self._complete():
             if self._waits_in_vain():
                 self._start_without_missing("")

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from flwr.app import Message
 
@@ -15,6 +15,13 @@ from task.extensions import run_by_clients
 from task.fingerprint import code_directories
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
+
+
+class Question(NamedTuple):
+    """A registration request on its way."""
+
+    identity: Identity
+    letter: Letter[RegistrationRequest]
 
 
 class RegistrationError(RuntimeError):

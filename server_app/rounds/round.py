@@ -20,7 +20,7 @@ from task.protocol.tensors import PackedTensors
 from task.training.evaluation import Metrics
 
 MEGABYTE = 1_000_000
-ABSENT = "absent: its SuperNode is not connected"
+ABSENT = "absent: its SuperNode is not connected, or was refused (see events.csv)"
 
 
 def run_round(context: RoundContext, server_round: int) -> RoundResult:

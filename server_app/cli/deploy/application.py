@@ -1,5 +1,6 @@
 """``univarfl deploy``: training across machines that keep their data."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +48,7 @@ Expect = Annotated[
     ),
 ]
 Printed = Annotated[bool, typer.Option("--print", help="Only print Flower's command.")]
+CACHE = "UNIVARFL_CACHE"  # where decoded images are kept
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  (sites come from other machines)
 Listen = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on.")]
@@ -144,9 +146,9 @@ def require_passed_checks(
     """
     from server_app.deploy.check import Inspection  # noqa: PLC0415
 
-    inspection = Inspection(
-        SitePlace(directory), address_of(*host_and_port(address)), expect, words, patient
-    )
+    place = SitePlace(directory)
+    os.environ.setdefault(CACHE, str(place.cache))  # for this process and those that it starts
+    inspection = Inspection(place, address_of(*host_and_port(address)), expect, words, patient)
     results = []
     for passed, line in inspection.lines():
         print(f"{'ok  ' if passed else 'FAIL'}  {line}", flush=True)

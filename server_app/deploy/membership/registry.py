@@ -68,7 +68,10 @@ class Registry:
                 lines[path] = f"site {site} may join"
             elif node:
                 lines[path] = (
-                    f"{path.name} is the key of site {node.name!r}; each site needs its own key"
+                    f"{path.name} is the key of site {node.name!r}; each site needs its own key. "
+                    f"If the file was renamed, rename it back to {node.name}.pub; or run "
+                    f"'univarfl deploy revoke {self._place.directory} {node.name}', and ask the "
+                    "site for a new key"
                 )
             elif counts[key] > 1:
                 same = [other.name for other, its in keys.items() if its == key and other != path]

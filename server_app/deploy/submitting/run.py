@@ -1,5 +1,6 @@
 """One run on the sites that have joined, submitted at the coordinator and followed to its end."""
 
+import difflib
 import signal
 import time
 import tomllib
@@ -48,6 +49,8 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
         allowed = "sites train on their own data: partition=sites partition.names=[a,b]"
         raise ConfigError("partition", experiment.partition["name"], allowed)
     directory = plan_run_directory(experiment)
+    for line in unknown_sites(place, experiment.partitioner().sites):
+        print(line, flush=True)
     print(f"record {directory}\nstarting Flower, which takes a while ...", flush=True)
     onward = f"; continue it with: univarfl deploy run {place.directory} resume={directory}"
     try:
@@ -63,8 +66,21 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     record = read_record(directory)
     if record["status"] != "completed":
         log = directory / "run.log"
+        if not last_round(directory):
+            onward = ""  # nothing is lost, and other settings may be the cure
         raise RunError(f"the run failed: {record['reason']}; see {log}{onward}")
     return directory
+
+
+def unknown_sites(place: CoordinatorPlace, names: Sequence[str]) -> list[str]:
+    """Return a warning about each site of the experiment that has no key at the coordinator."""
+    known = sorted(path.stem for path in place.sites.glob("*.pub"))
+    lines = []
+    for name in sorted(set(names) - set(known)):
+        similar = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        lines.append(f"warning: site {name} has no key in {place.sites}{hint}")
+    return lines
 
 
 def run_to_result(

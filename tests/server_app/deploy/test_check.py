@@ -171,7 +171,7 @@ def test_files_that_are_missing_or_wrong(
 def test_other_code(site: SitePlace, address: str) -> None:
     found = findings(site, address, expect="0" * 12)
     assert found.keys() == {"code"}
-    assert "the coordinator runs 000000000000; install the same version" in found["code"]
+    assert "--expect says 000000000000; install the coordinator's version" in found["code"]
 
 
 @pytest.mark.parametrize(

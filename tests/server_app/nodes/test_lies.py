@@ -154,6 +154,23 @@ def test_liars_alone_end_the_run_after_the_timeout_with_every_reason(
     assert len(rows(tmp_path / "runs" / "alone", "events.csv")) == len(liars) + 1
 
 
+def test_a_site_that_cannot_train_is_refused_with_its_own_reason(
+    images: Path, tmp_path: Path
+) -> None:
+    """It does not know its number among several sites, and no lie is found in that."""
+    broken: list[tuple[str, Claims]] = [
+        ("north", {"site": "north", "error": "the disk is full", "index": 0, "nodes": 1})
+    ]
+    run = trained(
+        Liars(images, ["east"], broken, tmp_path), tmp_path, "run",
+        "partition.names=[east,north]", "federation.quorum=0.1",
+    )  # fmt: skip
+    (event,) = rows(run, "events.csv")
+    assert event["site"] == "north"
+    assert event["event"].startswith("refused: ")
+    assert "the disk is full" in event["event"]
+
+
 def test_a_run_does_not_wait_for_sites_that_are_refused(images: Path, tmp_path: Path) -> None:
     liars: list[tuple[str, Claims]] = [("north", {"site": "east"}), ("zoo", {})]
     words = ["partition.names=[north]", "federation.join_timeout=3600"]

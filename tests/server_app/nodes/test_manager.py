@@ -119,7 +119,7 @@ def events(directory: Path) -> list[tuple[str, str, str]]:
     ]
 
 
-ABSENT = "absent: its SuperNode is not connected"
+ABSENT = "absent: its SuperNode is not connected, or was refused (see events.csv)"
 
 
 def test_one_that_leaves_is_left_out_and_sampled_again_when_it_is_back(run: Run) -> None:
