@@ -24,4 +24,4 @@ def test_accounts_that_could_control_a_superlink_are_named(
     monkeypatch.setattr(pwd, "getpwall", lambda: [own, *services, *people])
     state, text = local_users()
     assert state == NOTE
-    assert "here: user0, user1, user2, ...; 'Across" in text
+    assert "here: user0, user1, user2, ...; docs/how-to/deploy.md" in text
