@@ -1,7 +1,7 @@
 """The arguments that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,3 +43,18 @@ RunDirectory = Annotated[
     ),
 ]
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]
+
+
+def runs_argument(text: str) -> Any:
+    """Return the argument of commands that look at a directory of runs.
+
+    Args:
+        text: its help.
+    """
+    return typer.Argument(
+        metavar="[DIRECTORY]",
+        help=text,
+        envvar="UNIVARFL_RUNS",
+        show_envvar=False,
+        show_default=False,
+    )

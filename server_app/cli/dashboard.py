@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from server_app.cli.arguments import runs_argument
+
 PORT = 8600
 DASHBOARD_HELP = """Show runs on a local page that follows them as they go; Ctrl-C ends it.
 
@@ -21,13 +23,7 @@ machine can, with the token in the printed address; the connection is not encryp
 def dashboard(
     directory: Annotated[
         Path,
-        typer.Argument(
-            metavar="[DIRECTORY]",
-            help="The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs.",
-            envvar="UNIVARFL_RUNS",
-            show_envvar=False,
-            show_default=False,
-        ),
+        runs_argument("The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs."),
     ] = Path("runs"),
     host: Annotated[
         str, typer.Option(help="The address to listen on; another machine needs the token.")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from server_app.cli.arguments import runs_argument
 from task.errors import ConfigError
 
 RUNS_HELP = """List runs: status, the settings in which they differ, and accuracy.
@@ -22,13 +23,7 @@ killed (its process is gone); damaged record. A run that is not completed is con
 def runs(
     directory: Annotated[
         Path,
-        typer.Argument(
-            metavar="[DIRECTORY]",
-            help="The directory of runs; else $UNIVARFL_RUNS, else ./runs.",
-            envvar="UNIVARFL_RUNS",
-            show_envvar=False,
-            show_default=False,
-        ),
+        runs_argument("The directory of runs; else $UNIVARFL_RUNS, else ./runs."),
     ] = Path("runs"),
     last: Annotated[
         int | None, typer.Option(help="Only so many runs, the last ones.", show_default=False)

@@ -16,7 +16,7 @@ from server_app.deploy.joining.reach import (
     require_coordinator,
     wait_for_coordinator,
 )
-from server_app.deploy.places import SitePlace
+from server_app.deploy.places import ONLY_OWNER, SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
 from task.protocol.signature import read_private_key
@@ -24,7 +24,6 @@ from task.site import Site
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
 EXPIRES_SOON = timedelta(days=30)
-ONLY_OWNER = 0o700
 
 
 @dataclass

@@ -57,7 +57,7 @@ def user() -> Finding:
 def secrets(place: SitePlace, site: Site) -> Finding:
     """Check that other users can neither read the site's keys nor change its settings."""
     keys = (place.key(site.name), place.next_key(site.name), place.secret)
-    forbidden = dict.fromkeys(keys, 63) | {place.settings: 0o022, place.directory: 0o022}
+    forbidden = dict.fromkeys(keys, 0o077) | {place.settings: 0o022, place.directory: 0o022}
     for path, bits in forbidden.items():
         if path.exists() and path.stat().st_mode & bits:
             verb = "change" if bits == 0o022 else "read"

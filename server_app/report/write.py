@@ -57,13 +57,13 @@ def report(
         if baseline not in methods:
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
     analyses = Analyses(summary)
-    for problem in analyses.problems:
-        logger.warning("left out: %s", problem)
     by_class = ByClass(summary)
-    for problem in by_class.problems:
+    left_out = [*analyses.problems, *by_class.problems]
+    for problem in left_out:
         logger.warning("left out: %s", problem)
-    problems += [*analyses.problems, *by_class.problems]
-    for warning in comparability(summary):
+    problems += left_out
+    warnings = comparability(summary)
+    for warning in warnings:
         logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline)
     tables |= by_class.tables() | analyses.tables() | analyses.differences(baseline)
@@ -72,9 +72,7 @@ def report(
         write_tables(to / "tables", tables)
         write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
         drawn = draw([pictures(summary), analyses.pictures()], to / "pictures")
-        content = Content(
-            summary, tables, drawn, problems, comparability(summary), analyses.notes, baseline
-        )
+        content = Content(summary, tables, drawn, problems, warnings, analyses.notes, baseline)
         write_whole(to / "index.html", page(content, to).encode())
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None

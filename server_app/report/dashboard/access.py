@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server_app.deploy.places import is_ip
+
 TOKEN, COOKIE = "token", "univarfl_dashboard"
 LOCAL = "localhost"
 HEADERS = {
@@ -74,7 +76,7 @@ class Access:
         except ValueError:
             return False
         return name in self._names or (self._token is None and is_loopback(name)) or (
-            self._token is not None and is_address(name)
+            self._token is not None and is_ip(name)
         )  # fmt: skip
 
 
@@ -83,18 +85,9 @@ def is_token(given: str, token: str) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
-def is_address(name: str) -> bool:
-    """Return whether a host is written as an address; such a host needs no name server."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address or a name."""
-    return host == LOCAL or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+    return host == LOCAL or (is_ip(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def own_names(host: str) -> set[str]:

@@ -52,11 +52,12 @@ class Dashboard:
         if directory is None:
             raise HTTPException(404)
         stamps = [stamp_of(directory / file) for file in FILES]
-        state = stamps, read_listed(directory).status
+        status = read_listed(directory).status
+        state = stamps, status
         with self._lock:
             kept = self._kept.get(name)
             if kept is None or kept[0] != state:
-                kept = state, answer(details_of(directory))
+                kept = state, answer(details_of(directory, status))
                 self._kept[name] = kept
                 if len(self._kept) > MOST_KEPT:
                     self._kept.popitem(last=False)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.differences import deciding
+from server_app.config.given_weights import MODEL
 from server_app.config.override_text import as_typed
 from server_app.report.dashboard.participants import participants_of
-from server_app.runs.listing import read_listed
 from server_app.runs.records.bounded import (
     LARGEST_RECORD,
     LARGEST_TABLE,
@@ -34,7 +34,6 @@ from server_app.runs.records.tables import (
 )
 from task.errors import system_reason
 
-MODEL = "model.safetensors"
 MOST_SERIES, MOST_EVENTS, LONGEST = 64, 200, 500
 LARGEST_ROUND = 10_000_000
 MEGABYTE = 1_000_000
@@ -42,8 +41,13 @@ MEGABYTE = 1_000_000
 Series = dict[tuple[str, str], dict[int, float]]
 
 
-def details_of(directory: Path) -> dict[str, Any]:
-    """Return a run as JSON can hold it; what is damaged is left out and named in ``problems``."""
+def details_of(directory: Path, status: str) -> dict[str, Any]:
+    """Return a run as JSON can hold it; what is damaged is left out and named in ``problems``.
+
+    Args:
+        directory: the run directory.
+        status: the run's status.
+    """
     problems: list[str] = []
     record = record_of(directory, problems)
     series = series_of(directory, problems)
@@ -51,7 +55,7 @@ def details_of(directory: Path) -> dict[str, Any]:
     events = list(rows_of(directory / EVENTS, EVENT_COLUMNS, problems))[-MOST_EVENTS:]
     return {
         "name": directory.name,
-        "status": read_listed(directory).status,
+        "status": status,
         "started": str(record.get("started", "")),
         "settings": settings_of(record),
         "series": {

@@ -1,4 +1,4 @@
-"""The page of a report: the headline, links, curves, and what a browser is told about it."""
+"""The page of a report: the headline, links, curves, and the browser's security policy."""
 
 import base64
 import hashlib
