@@ -1,0 +1,1 @@
+"""How is noise drawn that keeps data private, and how much privacy does it cost?"""
