@@ -1,0 +1,129 @@
+"""The cost of distributed noise, by two accountants; and the noise of several participants."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import ZCDpEvent, get_epsilon_gaussian
+from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import brentq
+
+from task.exact_sum import FRACTION_BITS, ExactSum, exponent
+from task.privacy.participant import add_noise, clip_integers
+from task.privacy.randomness import repeatable_bytes
+from task.privacy.zcdp import gaussian_rho, participant_sigma, sum_sigma, zcdp_epsilon
+
+CASES = [(0.5, 3, 1e-5), (1.0, 12, 1e-5), (4.0, 12, 1e-5), (10.0, 100, 1e-6), (30.0, 10, 1e-3)]
+
+
+def log_delta_of(rho: float, epsilon: float) -> float:
+    """Return the logarithm of the smallest delta: Canonne, Kamath, Steinke, Corollary 13."""
+    alphas = 1 + np.exp(np.linspace(-12, 12, 200_001))
+    exponent_of = (alphas - 1) * (alphas * rho - epsilon) + alphas * np.log1p(-1 / alphas)
+    return float(np.min(exponent_of - np.log(alphas - 1)))
+
+
+@pytest.mark.parametrize(("multiplier", "rounds", "delta"), CASES)
+def test_epsilon_is_that_of_a_second_implementation(
+    multiplier: float, rounds: int, delta: float
+) -> None:
+    """The one minimises epsilon over orders, the other delta over a grid of orders."""
+    rho = gaussian_rho(multiplier, rounds)
+    ours = zcdp_epsilon(rho, delta)
+    other = brentq(lambda epsilon: log_delta_of(rho, epsilon) - math.log(delta), 0, 500)
+    assert ours == pytest.approx(other, rel=1e-4)
+    accountant = RdpAccountant()
+    accountant.compose(ZCDpEvent(rho))
+    assert ours == pytest.approx(accountant.get_epsilon(delta), rel=2e-3)
+
+
+@pytest.mark.parametrize(("multiplier", "rounds", "delta"), CASES)
+def test_it_is_an_upper_bound_close_to_the_exact_epsilon(
+    multiplier: float, rounds: int, delta: float
+) -> None:
+    exact = get_epsilon_gaussian(multiplier / math.sqrt(rounds), delta)
+    assert exact < zcdp_epsilon(gaussian_rho(multiplier, rounds), delta) < 1.2 * exact
+
+
+def test_nothing_released_costs_nothing() -> None:
+    assert zcdp_epsilon(0.0, 1e-5) == 0
+    assert gaussian_rho(2.0, 3) == pytest.approx(3 / 8)
+
+
+@pytest.mark.parametrize(("participants", "colluding"), [(7, 2), (10, 3), (2, 0)])
+def test_a_sum_has_enough_noise_with_the_fewest_participants_and_more_with_others(
+    participants: int, colluding: int
+) -> None:
+    own = participant_sigma(5.0, participants - colluding)
+    assert sum_sigma(own, participants, colluding) == pytest.approx(5.0)
+    assert sum_sigma(own, participants + 1, colluding) > 5.0
+    assert sum_sigma(own, participants - 1, colluding) < 5.0
+
+
+def test_noise_of_colluding_participants_alone_protects_nobody() -> None:
+    with pytest.raises(ValueError, match="at least 1 must"):
+        participant_sigma(1.0, 0)
+    assert sum_sigma(1.0, 2, 3) == 0
+
+
+START = {"w": torch.linspace(-3, 3, 4000).reshape(40, 100), "b": torch.full((500,), 0.01)}
+
+
+def in_units(values: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
+    return ExactSum(START).to_fixed_point(values, share)
+
+
+def units() -> dict[str, float]:
+    return {name: 2.0 ** (exponent(value) - FRACTION_BITS) for name, value in START.items()}
+
+
+def distance(update: dict[str, torch.Tensor], start: dict[str, torch.Tensor]) -> float:
+    """Return the exact distance of two updates, in the units of the model."""
+    total = 0
+    for name, unit in units().items():
+        power = round(math.log2(unit)) + FRACTION_BITS
+        moved = (update[name] - start[name]).flatten().tolist()
+        total += sum(value * value for value in moved) << (2 * power)
+    return math.sqrt(total) * 2.0**-FRACTION_BITS
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 100.0])
+def test_a_clipped_update_is_never_longer_than_the_bound(scale: float) -> None:
+    share, max_norm = 0.25, 0.5
+    generator = torch.Generator().manual_seed(0)
+    model = {
+        name: value + scale * torch.randn(value.shape, generator=generator)
+        for name, value in START.items()
+    }
+    start, update = in_units(START, share), in_units(model, share)
+    clipped = clip_integers(update, start, units(), max_norm)
+    if scale < 1e-3:
+        assert all(torch.equal(clipped[name], update[name]) for name in update)
+    else:
+        assert 0.999999 * max_norm < distance(clipped, start) <= max_norm
+        moved, given = (clipped["w"] - start["w"]).double(), (update["w"] - start["w"]).double()
+        assert torch.corrcoef(torch.stack([moved.flatten(), given.flatten()]))[0, 1] > 0.999999
+
+
+def test_the_noise_of_several_participants_adds_up_in_fixed_point() -> None:
+    """Seven of eight participants answer; the mean has the noise of seven, in every tensor."""
+    sigma, share, answered = 0.3, 1 / 8, 7
+    own = participant_sigma(sigma, 5)
+    total = ExactSum(START)
+    for place in range(answered):
+        update = in_units(START, share)
+        total.add(add_noise(update, units(), own, repeatable_bytes(place)))
+    mean = total.mean(answered * share)
+    for name, value in START.items():
+        noise = (mean[name] - value.double()) * answered * share
+        expected = sum_sigma(own, answered, 0)
+        assert expected > sigma
+        assert float(noise.std()) == pytest.approx(expected, rel=0.1)
+
+
+def test_noise_differs_from_tensor_to_tensor_and_from_call_to_call() -> None:
+    update = in_units({name: torch.zeros_like(value) for name, value in START.items()}, 1.0)
+    first, second = (add_noise(update, units(), 1.0) for _ in range(2))
+    assert not torch.equal(first["w"], second["w"])
+    assert not torch.equal(first["w"].flatten()[:500], first["b"])
