@@ -53,6 +53,12 @@ class Runtime(Strict):
     compiled: bool
 
 
+class Privacy(Strict):
+    """Where the noise of differential privacy comes from."""
+
+    reproducible: bool
+
+
 class LocalConfig(Strict):
     """The settings of local training.
 
@@ -72,6 +78,7 @@ class LocalConfig(Strict):
     method: Settings
     optim: Sgd
     runtime: Runtime
+    privacy: Privacy
 
     @model_validator(mode="after")
     def _check_components(self) -> "LocalConfig":

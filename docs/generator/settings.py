@@ -8,7 +8,7 @@ from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
 from server_app.config.experiment import Experiment, FederationConfig, Watch
-from task.config import Runtime, Sgd
+from task.config import Privacy, Runtime, Sgd
 
 INTRODUCTION = """# Settings
 
@@ -50,6 +50,7 @@ def sections() -> dict[str, list[Setting]]:
         "Sites": group("federation", "sites", FederationConfig),
         "Optimizer": group("optim", "sgd", Sgd),
         "Runtime": group("runtime", "eager", Runtime),
+        "Privacy": group("privacy", "none", Privacy),
     }
 
 
@@ -59,6 +60,7 @@ def page() -> str:
         "Workers in simulation": "The file `conf/federation/local.yaml`.",
         "Sites": "The file `conf/federation/sites.yaml`, which `partition=sites` chooses.",
         "Optimizer": read_file(CONF / "optim" / "sgd.yaml").about,
+        "Privacy": read_file(CONF / "privacy" / "none.yaml").about,
         "Runtime": "`runtime=eager` is the default; `runtime=compiled` sets `compiled: true`.",
     }
     parts = [INTRODUCTION.strip()]

@@ -28,7 +28,7 @@ from server_app.aggregation.weights import (
     to_tensors,
 )
 from task.methods.base import trained_parameters
-from task.seeding import derived_seed
+from task.privacy.randomness import repeatable_bytes, secret_bytes
 
 ARRAYS, METRICS, ALIKE = "arrays", "metrics", MetricRecord({WEIGHT: 1.0})
 
@@ -50,14 +50,14 @@ class Aggregator:
         settings: the strategy.
         model: defines which weights are parameters and which are buffers.
         participants: the number of clients that a round samples.
-        seed: the experiment's; the strategy's random numbers follow from it and the round.
+        seed: makes noise follow from it and the round, for studies; None for secret noise.
 
     Attributes:
         settings: the strategy.
     """
 
     def __init__(
-        self, settings: StrategySettings, model: nn.Module, participants: int, seed: int
+        self, settings: StrategySettings, model: nn.Module, participants: int, seed: int | None
     ) -> None:
         self.settings = settings
         with without_sampling_warning():
@@ -144,8 +144,11 @@ class Aggregator:
             )
             for place, update in enumerate(updates)
         ]
-        with seeded_global_generator(self._seed, server_round):
-            arrays, _ = self._strategy.aggregate_train(server_round, messages)
+        source = secret_bytes
+        if self._seed is not None:
+            source = repeatable_bytes(self._seed, "aggregation", server_round)
+        self.settings.set_noise_source(self._strategy, source)
+        arrays, _ = self._strategy.aggregate_train(server_round, messages)
         if arrays is None:
             raise RuntimeError(f"{type(self._strategy).__name__} returned no weights")
         return from_record(arrays)
@@ -160,14 +163,3 @@ def without_sampling_warning() -> Iterator[None]:
         yield
     finally:
         logger.disabled = False
-
-
-@contextmanager
-def seeded_global_generator(seed: int, server_round: int) -> Iterator[None]:
-    """Seed NumPy's global generator, which Flower's DP noise uses, by (seed, round)."""
-    state_before = np.random.get_state()  # noqa: NPY002
-    np.random.seed(derived_seed(seed, "aggregation", server_round) % 2**32)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        np.random.set_state(state_before)  # noqa: NPY002

@@ -48,7 +48,10 @@ class GlobalModel:
         strategy = experiment.aggregation()
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
-            strategy, worker.model, experiment.participants, experiment.seed
+            strategy,
+            worker.model,
+            experiment.participants,
+            experiment.seed if experiment.privacy.reproducible else None,
         )
         self.min_updates = strategy.min_updates()
         self._weights, self.notes = starting_weights(

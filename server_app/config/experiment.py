@@ -11,6 +11,7 @@ from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
+from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
 from task.registry import create, first_error
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
@@ -85,6 +86,9 @@ class Experiment(LocalConfig):
                 raise ConfigError("guard", self.guard["name"], allowed)
         if strategy.private:
             self._check_privacy(guard)
+        elif self.privacy.reproducible:
+            allowed = "there is no noise to reproduce; choose strategy=dp_fixed, or leave it out"
+            raise ConfigError("privacy.reproducible", True, allowed)
         return self
 
     def _check_kept_models(self) -> None:
@@ -105,6 +109,13 @@ class Experiment(LocalConfig):
         if self.watch.models_every:
             allowed = f"a client's own model has no noise; not allowed with strategy={name}"
             raise ConfigError("watch.models_every", self.watch.models_every, allowed)
+
+    def privacy_spent(self, rounds: int) -> dict[str, Any]:
+        """Return the privacy spent after `rounds` rounds, for the record; empty without noise."""
+        spent = self.aggregation().privacy_spent(rounds)
+        if spent and self.privacy.reproducible:
+            return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}
+        return {**spent, "noise": FROM_SYSTEM} if spent else {}
 
     @property
     def participants(self) -> int:

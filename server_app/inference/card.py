@@ -14,6 +14,7 @@ from server_app.runs.records.by_class import read_by_class
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.files import write_whole
+from task.privacy.description import FROM_SYSTEM
 
 OMITTED_SETTINGS = (
     "data.root", "model.weights", "output_dir", "run_id", "resume", "published", "watch",
@@ -67,7 +68,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
         for key, value in flat(model.run.config).items()
         if key not in OMITTED_SETTINGS
         and key.split(".")[0] not in OMITTED_SETTINGS
-        and not (key == "seed" and "privacy" in record)  # the seed would reveal the noise
+        and not (key == "seed" and noise_from_seed(record))
     }
     return {
         "classes": model.classes,
@@ -95,6 +96,14 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
         "settings": settings,
         "provenance": {key: record[key] for key in PROVENANCE if key in record},
     }
+
+
+def noise_from_seed(record: Mapping[str, Any]) -> bool:
+    """Return whether the noise of a run can be removed by whoever knows its seed.
+
+    Records without a word on the noise are older: their noise came from the seed.
+    """
+    return "privacy" in record and record["privacy"].get("noise") != FROM_SYSTEM
 
 
 def cell(text: object) -> str:

@@ -16,6 +16,7 @@ from server_app.report.by_class.tables import ByClass
 from server_app.report.canvas import STYLE, Picture
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.pictures import pictures
+from server_app.report.privacy import privacy_table, studies_without_protection
 from server_app.report.summary import Summary
 from server_app.runs.records.csv_files import frame_as_csv
 from server_app.runs.records.reader import read_runs
@@ -62,7 +63,7 @@ def report(
     for problem in left_out:
         logger.warning("left out: %s", problem)
     problems += left_out
-    warnings = comparability(summary)
+    warnings = [*comparability(summary), *studies_without_protection(summary)]
     for warning in warnings:
         logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline)
@@ -92,6 +93,7 @@ def tables_of(
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),
         "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),
+        "Privacy": privacy_table(summary),
         "Runs": summary.runs_as_shown(),
     }
     return {title: table for title, table in tables.items() if len(table)}

@@ -82,7 +82,7 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     model.update(server_round, accumulator, context.grid)
     updates = [accumulator.updates[client] for client in sampled]
     train = mean_losses(updates)
-    privacy = experiment.aggregation().privacy_spent(server_round)
+    privacy = experiment.privacy_spent(server_round)
     if isinstance(privacy.get("epsilon"), float):
         train["epsilon"] = privacy["epsilon"]
 

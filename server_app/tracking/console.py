@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from task.plain_text import escaped
+from task.privacy.description import FROM_SYSTEM
 
 NOT_LOSSES = ("clients", "failed", "seconds")
 
@@ -125,4 +126,5 @@ def privacy_line(privacy: Mapping[str, Any]) -> str:
     if "delta" not in privacy:
         return f"privacy {privacy['epsilon']}: {privacy['why']}"
     spent = f"epsilon {privacy['epsilon']:.2f} at delta {privacy['delta']:g}"
-    return f"privacy {spent} for a client's updates, against anyone who does not know the seed"
+    study = "" if privacy["noise"] == FROM_SYSTEM else f"; the noise is {privacy['noise']}"
+    return f"privacy {spent} for {privacy['unit']}{study}"

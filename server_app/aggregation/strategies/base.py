@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
+from task.privacy.randomness import ByteSource
+
 WEIGHT = "weight"
 
 # Clients are sampled before the strategy is called. With fraction_train=0 a Flower strategy stores
@@ -77,3 +79,6 @@ class StrategySettings(ABC):
 
     def prepare_round(self, strategy: Strategy, updates: int) -> None:  # noqa: B027  (most need none)
         """Prepare the Flower strategy for a round with `updates` accepted updates."""
+
+    def set_noise_source(self, strategy: Strategy, random_bytes: ByteSource) -> None:  # noqa: B027
+        """Give a private strategy the source of this round's noise; others need none."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideAdaptiveClipping,
@@ -12,17 +13,25 @@ from flwr.serverapp.strategy import (
 )
 
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS
-from server_app.aggregation.strategies.families.private import PrivateSettings
+from server_app.aggregation.strategies.families.private import NoisyStrategy, PrivateSettings
 from task.errors import refuse
+from task.privacy.noise import add_gaussian_noise
 
 
-class QuantileClipping(DifferentialPrivacyServerSideAdaptiveClipping):
+class QuantileClipping(NoisyStrategy, DifferentialPrivacyServerSideAdaptiveClipping):
     """Flower's strategy with the clipping norm updated as in the paper's Algorithm 1.
 
     Flower 1.41 differs from the paper in two ways. It uses the share of *clipped* updates instead
     of unclipped ones, so that the norm moves away from the quantile. And it scales the noise by the
     next round's norm.
     """
+
+    def _noisy_fraction(self, count: int, total: int) -> float:
+        counted = np.array([float(count)])
+        return (
+            float(add_gaussian_noise(counted, self.clipped_count_stddev, self.random_bytes)[0])
+            / total
+        )
 
     def _geometric_update(self, clipped_fraction: float) -> None:
         self._unclipped = 1 - clipped_fraction

@@ -10,7 +10,15 @@ from flwr.serverapp.strategy import (
 )
 
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS
-from server_app.aggregation.strategies.families.private import NOT_ACCOUNTED, FixedNormSettings
+from server_app.aggregation.strategies.families.private import (
+    NOT_ACCOUNTED,
+    FixedNormSettings,
+    NoisyStrategy,
+)
+
+
+class ClientClipping(NoisyStrategy, DifferentialPrivacyClientSideFixedClipping):
+    """Flower's strategy with noise from the operating system."""
 
 
 @dataclass
@@ -27,6 +35,6 @@ class DpClientFixedSettings(FixedNormSettings):
         return {"epsilon": NOT_ACCOUNTED, "why": "the server cannot see whether clients clip"}
 
     def build(self, participants: int) -> Strategy:
-        return DifferentialPrivacyClientSideFixedClipping(
+        return ClientClipping(
             FedAvg(**COMMON_ARGUMENTS), self.noise_multiplier, self.clipping_norm, participants
         )

@@ -11,8 +11,16 @@ from flwr.serverapp.strategy import (
 
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS
 from server_app.aggregation.strategies.families.accounting import ACCOUNTANT, gaussian_epsilon
-from server_app.aggregation.strategies.families.private import NOT_ACCOUNTED, FixedNormSettings
+from server_app.aggregation.strategies.families.private import (
+    NOT_ACCOUNTED,
+    FixedNormSettings,
+    NoisyStrategy,
+)
 from task.errors import refuse
+
+
+class ServerClipping(NoisyStrategy, DifferentialPrivacyServerSideFixedClipping):
+    """Flower's strategy with noise from the operating system."""
 
 
 @dataclass
@@ -46,6 +54,6 @@ class DpFixedSettings(FixedNormSettings):
         return {"epsilon": epsilon, "delta": self.delta, "accountant": ACCOUNTANT}
 
     def build(self, participants: int) -> Strategy:
-        return DifferentialPrivacyServerSideFixedClipping(
+        return ServerClipping(
             FedAvg(**COMMON_ARGUMENTS), self.noise_multiplier, self.clipping_norm, participants
         )

@@ -59,6 +59,8 @@ NOTES = {
     "includes 0.",
     "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
     f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
+    "Privacy": "Epsilon bounds how much one person's data can change what is published; smaller is "
+    "better, and above 10 it promises little. Each run.json says what epsilon does not cover.",
     "Runs": "One row for each run, with a link to its record. Seconds are those of the rounds.",
 }
 BARS = "Accuracy by method"

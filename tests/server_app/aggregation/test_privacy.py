@@ -1,6 +1,7 @@
 """The reported epsilon, compared with other accountants; and clipping on the clients."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from scipy.stats import norm
 
 from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
 from server_app.config.composition import compose_experiment
+from server_app.report.write import report
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
+from task.privacy.noise import add_gaussian_noise
 from task.training.worker import Worker
 from tests.conftest import Train, rows, sha256
 
@@ -91,13 +94,57 @@ def test_what_cannot_be_accounted_says_so(words: list[str], why: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["dp_fixed", "dp_client_fixed"])
-def test_the_same_seed_gives_the_same_bits_and_another_other_noise(
-    train: Train, strategy: str
-) -> None:
+def test_a_seed_does_not_remove_the_noise(train: Train, strategy: str) -> None:
+    """Two runs of one seed differ by sqrt(2) times the deviation of the noise, 0.1 / 4."""
     words = ("rounds=1", "model.norm=group", f"strategy={strategy}")
-    first = sha256(train(*words))
-    assert sha256(train(*words)) == first
-    assert sha256(train(*words, "seed=1")) != first
+    first, second = (load_file(train(*words) / "model.safetensors") for _ in range(2))
+    between = np.concatenate([(first[name] - second[name]).ravel() for name in first])
+    assert between.std() == pytest.approx(math.sqrt(2) * 0.1 / 4, rel=0.05)
+
+
+def test_without_noise_the_seed_gives_the_same_bits(train: Train) -> None:
+    words = ("rounds=1", "model.norm=group", "strategy=dp_fixed", "strategy.noise_multiplier=0")
+    assert sha256(train(*words)) == sha256(train(*words))
+
+
+def test_a_study_repeats_its_noise_and_says_so(train: Train, tmp_path: Path) -> None:
+    words = ("rounds=1", "model.norm=group", "strategy=dp_fixed", "privacy.reproducible=true")
+    directory = train(*words)
+    assert sha256(train(*words)) == sha256(directory)
+    assert sha256(train(*words, "seed=1")) != sha256(directory)
+    spent = read_record(directory)["privacy"]
+    assert "protects nobody" in spent["noise"]
+    assert "with it the noise can be removed" in spent["outside"][0]
+    report(directory, tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "follows from the seed (privacy.reproducible=true)" in page
+    assert "so these runs protect nobody" in page
+
+
+def test_the_record_and_the_page_say_that_noise_is_secret(train: Train, tmp_path: Path) -> None:
+    directory = train("rounds=1", "model.norm=group", "strategy=dp_fixed")
+    spent = read_record(directory)["privacy"]
+    assert spent["noise"].startswith("secret: drawn from the operating system")
+    assert not any("the seed" in outside for outside in spent["outside"])
+    report(directory, tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "secret: drawn from the operating system" in page
+    assert "protect nobody" not in page
+
+
+def test_noise_that_is_not_there_cannot_be_reproduced() -> None:
+    with pytest.raises(ConfigError, match="there is no noise to reproduce"):
+        compose_experiment(["privacy.reproducible=true"])
+
+
+def test_noise_is_added_on_a_grid_far_finer_than_its_deviation() -> None:
+    values = np.random.default_rng(0).normal(size=(50, 400)).astype(np.float32)
+    noisy = add_gaussian_noise(values, 0.3)
+    units = noisy * 2.0**37  # 0.3 is between 2^-2 and 2^-1
+    assert noisy.shape == values.shape
+    assert np.array_equal(units, np.rint(units))
+    assert (noisy - values).std() == pytest.approx(0.3, rel=0.03)
+    assert len(np.unique(units.astype(np.int64) & 255)) == 256
 
 
 def test_without_privacy_nothing_is_claimed(train: Train) -> None:

@@ -289,6 +289,14 @@ class TestPrivate:
         assert not np.array_equal(new["w"], first["w"])
         assert not np.array_equal(second["w"], first["w"])
 
+    @pytest.mark.parametrize("strategy", PRIVATE)
+    def test_without_a_seed_noise_is_new_each_time(self, strategy: str) -> None:
+        found = []
+        for _ in range(2):
+            aggregator = Aggregator(settings(strategy), Layer(False), CLIENTS, seed=None)
+            found.append(aggregated(aggregator, 1, weights(1.0, False), updates(VALUES, False)))
+        assert not np.array_equal(found[0]["w"], found[1]["w"])
+
     def test_noise_has_its_deviation_and_grows_when_a_client_fails(self) -> None:
         """noise_multiplier * norm / accepted: 0.5 * 2 / 8, and 0.5 * 2 / 2 with two left."""
 

@@ -173,7 +173,13 @@ def test_the_cards_own_example_gives_the_probabilities_of_predict(
 
 
 def test_a_private_runs_card_says_so_and_keeps_the_seed(train: Train, tmp_path: Path) -> None:
-    words = ("rounds=1", "strategy=dp_fixed", "model.norm=group", "seed=77123")
+    words = (
+        "rounds=1",
+        "strategy=dp_fixed",
+        "model.norm=group",
+        "seed=77123",
+        "privacy.reproducible=true",
+    )
     directory = train(*words)
     exporting.export(directory, tmp_path / "x", ["pt2"])
     card = json.loads((tmp_path / "x" / "model_card.json").read_text())

@@ -27,7 +27,7 @@ COMBINATIONS = [
     ["method=feddyn"],
     ["strategy=fedavgm", "strategy.server_momentum=0.5"],
     ["strategy=fedadam"],
-    ["strategy=dp_adaptive", *norm_for("dp_adaptive")],
+    ["strategy=dp_adaptive", *norm_for("dp_adaptive"), "privacy.reproducible=true"],
 ]
 
 

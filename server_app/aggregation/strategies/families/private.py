@@ -10,25 +10,51 @@ from flwr.serverapp.strategy import Strategy
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.aggregation.weights import from_record, to_record
 from task.errors import refuse
+from task.privacy.noise import add_gaussian_noise
+from task.privacy.randomness import ByteSource, secret_bytes
 
 UNIT = "all updates of one client, compared with zeros in their place"
 NOT_ACCOUNTED = "not accounted"
 OUTSIDE = (
-    "the seed, which clients and the record contain: with it the noise can be removed",
     "losses, accuracies and numbers of images, which clients report without noise",
     "which clients took part or failed, the reasons, and the training times",
     "the server, which sees each client's update",
 )
 
 
+class NoisyStrategy:
+    """Adds our noise in place of Flower's, which NumPy's seeded generator makes.
+
+    It comes before a strategy of Flower among the bases of a class.
+
+    Attributes:
+        random_bytes: the source of this round's noise.
+    """
+
+    random_bytes: ByteSource = staticmethod(secret_bytes)
+    noise_multiplier: float
+    clipping_norm: float
+    num_sampled_clients: int
+
+    def _add_noise_to_aggregated_arrays(self, aggregated: ArrayRecord) -> ArrayRecord:
+        deviation = self.noise_multiplier * self.clipping_norm / self.num_sampled_clients
+        return to_record(
+            {
+                name: add_gaussian_noise(value, deviation, self.random_bytes)
+                for name, value in from_record(aggregated).items()
+            }
+        )
+
+
 @dataclass
 class PrivateSettings(StrategySettings):
     """Settings of central differential privacy: clipped updates, noise on their mean.
 
-    WARNING: this is for studies of the cost of privacy and protects nobody yet. The noise follows
-    from the experiment's seed and the round, so that a run can be repeated. Clients receive that
-    seed and the record contains it: whoever knows it can remove the noise. Losses and counts in the
-    record have no noise.
+    The noise comes from the operating system, so a run cannot be repeated bit for bit. With
+    ``privacy.reproducible=true`` it follows from the seed, and the run protects nobody.
+
+    WARNING: the server sees each update without noise, and so are the losses and counts in the
+    record. What is protected is the model, against those who see only the model.
 
     All clients have equal weight. The standard deviation of the noise is noise_multiplier *
     clipping norm / number of accepted updates. So each round costs the same, also if clients fail.
@@ -67,8 +93,12 @@ class PrivateSettings(StrategySettings):
         return to_record({**arrays, name: np.add(first, offset)})
 
     def prepare_round(self, strategy: Strategy, updates: int) -> None:
-        assert hasattr(strategy, "num_sampled_clients")
+        assert isinstance(strategy, NoisyStrategy)
         strategy.num_sampled_clients = updates
+
+    def set_noise_source(self, strategy: Strategy, random_bytes: ByteSource) -> None:
+        assert isinstance(strategy, NoisyStrategy)
+        strategy.random_bytes = random_bytes
 
 
 @dataclass

@@ -1,0 +1,47 @@
+"""The privacy that the runs of a report spent, as a table."""
+
+import pandas as pd
+
+from server_app.report.summary import Summary
+from task.privacy.description import FROM_SEED
+
+UNKNOWN = "made from the seed, by an older version: it protects nobody"
+
+
+def privacy_table(summary: Summary) -> pd.DataFrame:
+    """Return a row for each setting and method with noise; empty if there is none.
+
+    Equal settings spend the same, so the first seed stands for all.
+    """
+    rows = []
+    for (setting, method), (run, *_) in summary.counted.items():
+        if spent := run.record.get("privacy"):
+            accounted = isinstance(spent["epsilon"], float)
+            rows.append(
+                {
+                    "setting": setting, "method": method,
+                    "epsilon": f"{spent['epsilon']:.2f}" if accounted else spent["epsilon"],
+                    "delta": f"{spent['delta']:g}" if "delta" in spent else "",
+                    "protected": spent["unit"],
+                    "noise": spent.get("noise", UNKNOWN),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def studies_without_protection(summary: Summary) -> list[str]:
+    """Return a warning if the noise of a run follows from its seed."""
+    found = [
+        run.directory.name
+        for runs in summary.counted.values()
+        for run in runs
+        if run.record.get("privacy", {}).get("noise") == FROM_SEED
+    ]
+    if not found:
+        return []
+    others = f" and {len(found) - 1} more" if found[1:] else ""
+    warning = (
+        f"The noise of {found[0]}{others} follows from the seed (privacy.reproducible=true). "
+        "Anyone who knows the seed can remove it, so these runs protect nobody."
+    )
+    return [warning]
