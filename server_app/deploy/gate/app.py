@@ -22,6 +22,7 @@ from server_app.deploy.gate.requests import (
     RefusedError,
     asks_for_health,
     require_head,
+    require_small_head,
 )
 from server_app.deploy.gate.superlink import Answer, SuperLink
 
@@ -61,6 +62,7 @@ class Gate:
         try:
             if crowded := scope["state"].get("crowded"):
                 raise RefusedError(503, crowded)
+            require_small_head(scope)
             if asks_for_health(scope):
                 await write(await self._health(), scope, send)
                 return

@@ -26,6 +26,7 @@ FORWARDED = (  # beside those of authentication; all others stay outside
 RETURNED = (b"content-type", b"flwr-version-incompatibility-message")
 
 LARGEST_REQUEST = 16 * 2**20  # bytes; Flower sends arrays in pieces of 5 MiB
+LARGEST_HEAD = 16 * 2**10  # bytes of a path and its headers; a SuperNode's have about one thousand
 SHOWN = 120  # characters of a path
 
 
@@ -58,6 +59,17 @@ class Head:
     length: int
     authentication: tuple[bytes, bytes, bytes]
     forwarded: tuple[tuple[bytes, bytes], ...]
+
+
+def require_small_head(scope: dict[str, Any]) -> None:
+    """Refuse a request with a long path or many headers.
+
+    Raises:
+        RefusedError: the head is longer than `LARGEST_HEAD`.
+    """
+    headers = sum(len(name) + len(value) for name, value in scope["headers"])
+    if len(scope["raw_path"]) + len(scope["query_string"]) + headers > LARGEST_HEAD:
+        raise RefusedError(431, f"the path and headers have more than {LARGEST_HEAD} bytes")
 
 
 def asks_for_health(scope: dict[str, Any]) -> bool:

@@ -173,9 +173,18 @@ def test_a_request_of_another_form_is_refused_before_its_body_is_read(
     assert len(refusals(scene.place)) == before + (status != 200)
 
 
-def test_a_head_that_is_too_long_ends_the_connection(scene: Scene, upstream: Upstream) -> None:
+@pytest.mark.parametrize("path", [PUSH, "/health"])
+def test_a_long_head_is_refused(path: str, scene: Scene, upstream: Upstream) -> None:
     before = len(refusals(scene.place))
-    assert set(scene.client.send_bytes(head(PUSH, scene.north(x="y" * 70_000)))) <= {400}
+    assert scene.client.send_bytes(head(path, scene.north(x="y" * 17_000))) == [431]
+    assert "more than 16384 bytes" in refusals(scene.place)[before]
+    assert upstream.received == []
+
+
+def test_a_head_without_an_end_ends_the_connection(scene: Scene, upstream: Upstream) -> None:
+    before = len(refusals(scene.place))
+    request = head(PUSH, scene.north(x="y" * 400_000)).removesuffix(b"\r\n")
+    assert set(scene.client.send_bytes(request)) <= {400}
     assert refusals(scene.place)[before].endswith("400: not a request in HTTP/1.1")
     assert upstream.received == []
 
