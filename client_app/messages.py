@@ -2,12 +2,12 @@
 
 from typing import TypeVar
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from client_app.node import signing_key, simulated
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Kind, Reply, Request
-from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
+from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed, pieces_of, place_of
 from task.protocol.signature import sign
 from task.site import NodeConfig
 
@@ -44,5 +44,6 @@ def write_reply(
         header[SIGNATURE] = sign(key, kind.message_type, packed)
     content = RecordDict({HEADER: header})
     for name, data in packed.arrays.items():
-        content[name] = ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
+        for number, piece in enumerate(pieces_of(data)):
+            content[place_of(name, number)] = ConfigRecord({DATA: piece})
     return Message(content, reply_to=message)

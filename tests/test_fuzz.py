@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -70,9 +70,9 @@ VALUES = st.one_of(
 WORDS = st.lists(st.tuples(KEYS, VALUES).map("=".join) | st.text(max_size=12), max_size=3)
 
 
-def array_record(data: bytes) -> ArrayRecord:
+def piece(data: bytes) -> ConfigRecord:
     """Bytes as a message holds them."""
-    return ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
+    return ConfigRecord({DATA: data})
 
 
 def refusal(call: Callable[[], object], error: type[Exception]) -> str | None:
@@ -163,9 +163,10 @@ RECORDS = st.fixed_dictionaries(
             HEADERS.map(lambda fields: json.dumps(fields).encode()) | st.binary(max_size=20),
             st.binary(max_size=200) | st.integers(0, 9) | st.text(max_size=5),
         ),
-        "weights/3": MODELS.map(array_record),
-        "weights/sum": MODELS.map(array_record),
-        "extra/3": MODELS.map(array_record),
+        "weights/3.0": MODELS.map(piece),
+        "weights/sum.0": MODELS.map(piece),
+        "extra/3.0": MODELS.map(piece),
+        "extra/3.1": MODELS.map(piece),
         "more": st.just(MetricRecord({"a": 1.0})),
     },
 )

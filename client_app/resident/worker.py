@@ -28,7 +28,7 @@ from client_app.resident.supernode.tasks import (
 from task.fingerprint import fingerprint
 from task.site import site_name
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.2  # each look costs both sides 6 ms
 HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
 END_SECONDS = 2.0  # for a child that has sent its reply
 

@@ -15,23 +15,24 @@ fails and names the interface when a new version of Flower changes one of these:
 - ``flwr.superlink.grid.http_grid``: its ``pull_objects`` and ``inflate_object_from_contents`` fetch
   and build a reply. `bounded_pull` replaces them for a moment; Flower itself sets no limit but two
   hours, and asks again for an object that is still on its way after 1 s, 2 s, 4 s and so on.
-- The head and body of Flower's objects: an ``Array`` lists its chunks by number, as often as it
-  likes, so that a reply of 200 bytes can grow to terabytes.
+- The head and body of Flower's objects, and their types. An ``Array`` can name one chunk as
+  often as it likes, so that a reply of 200 bytes grows to terabytes; a list of numbers grows
+  eightfold. So a reply with an object or entry of a type that ours have not is refused unbuilt.
 
 `server_app.flower.fleet` has the requests that a site makes with its own key,
 `server_app.flower.output` the texts that Flower's programs print and that we rely on, and
 `server_app.flower.programs` the environment variables that they read.
 """
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 import httpx
-from flwr.app import Array, Message
+from flwr.app import ConfigRecord, Message
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, SUPERLINK_NODE_ID, ErrorCode
+from flwr.proto.recorddict_pb2 import ConfigRecord as ProtoConfigRecord
 from flwr.supercore.inflatable.inflatable_object import (
     get_object_body,
     get_object_head_values_from_object_content,
@@ -42,10 +43,10 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from task.plain_text import one_line
 
-STRUCTURE_BYTES = 1_000_000  # of a reply's objects that hold neither its header nor its arrays
+STRUCTURE_BYTES = 1_000_000  # of a reply's objects beside its header and its arrays
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.05, 1.0  # seconds between two requests for the same object
 FETCH, BUILD = "pull_objects", "inflate_object_from_contents"
-CHUNK, ARRAY = "ArrayChunk", "Array"  # the types of objects
+RECORD, FRAME = "ConfigRecord", frozenset({"Message", "RecordDict"})  # the types of objects
 GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)  # or if it has ended the run
 LOST_CONNECTION = (httpx.HTTPError, OSError)  # what a grid raises if the SuperLink is gone
 
@@ -86,14 +87,14 @@ def unavailable_reply(message_id: str, run_id: int) -> Message:
 
 
 @contextmanager
-def bounded_pull(header: int, arrays: int, seconds: float) -> Iterator[None]:
+def bounded_pull(record: int, total: int, seconds: float) -> Iterator[None]:
     """Limit what Flower's grid fetches and builds in memory; a reply beyond it becomes an error.
 
     So does a reply that cannot be built, which would otherwise cost all replies of the pull.
 
     Args:
-        header: the bytes of a reply's header, at most.
-        arrays: the bytes of its arrays, at most.
+        record: the bytes in one of a reply's records, at most.
+        total: the bytes in all its records, at most.
         seconds: how long a sender may take to deliver what it has announced.
     """
     # Imported here because only a grid of sites needs it.
@@ -101,7 +102,7 @@ def bounded_pull(header: int, arrays: int, seconds: float) -> Iterator[None]:
 
     names = vars(http_grid)  # the module imports the functions, and does not export them
     before = names[FETCH], names[BUILD]
-    names[FETCH] = partial(_pull_within, *before, header, arrays, seconds)
+    names[FETCH] = partial(_pull_within, *before, record, total, seconds)
     names[BUILD] = lambda _, contents: contents.message
     try:
         yield
@@ -120,8 +121,8 @@ class _Built(dict[str, bytes]):
 def _pull_within(
     fetch: Callable[..., dict[str, bytes]],
     build: Callable[[str, dict[str, bytes]], Message],
-    header: int,
-    arrays: int,
+    record: int,
+    total: int,
     seconds: float,
     object_ids: list[str],
     pull_object_fn: Callable[[str], bytes],
@@ -138,7 +139,7 @@ def _pull_within(
         content = pull_object_fn(object_id)
         with lock:
             fetched += len(content)
-        if fetched > STRUCTURE_BYTES + header + arrays:
+        if fetched > STRUCTURE_BYTES + total:
             raise ObjectPullError(object_id, "the reply is larger than any valid one")
         return content
 
@@ -151,7 +152,7 @@ def _pull_within(
         backoff_cap=LONGEST_BACKOFF,
     )
     try:
-        check_objects(contents, header, arrays)
+        check_objects(contents, record)
         message = build(object_ids[-1], contents)
         complete = message.has_error() or message.has_content()
     except ObjectPullError:
@@ -164,26 +165,30 @@ def _pull_within(
     return _Built(contents, message)
 
 
-def check_objects(contents: Mapping[str, bytes], header: int, arrays: int) -> None:
-    """Refuse objects whose arrays are larger than allowed once their chunks are put together.
+def check_objects(contents: Mapping[str, bytes], record: int) -> None:
+    """Refuse objects that are none of this project's replies, or may grow when they are built.
 
     Args:
-        contents: each object, by id.
-        header: the bytes of the reply's header, at most.
-        arrays: the bytes of its arrays, at most.
+        contents: each object, by id; together they are not too large.
+        record: the bytes in one record, at most.
 
     Raises:
-        ObjectPullError: they are larger.
-        ValueError, LookupError, TypeError, RecursionError: an object is malformed.
+        ObjectPullError: they are not.
+        ValueError, LookupError, TypeError, RecursionError, DecodeError: an object is malformed.
     """
-    structure = built = 0
+    frame = 0
     for object_id, content in contents.items():
-        kind, children, _ = get_object_head_values_from_object_content(content)
-        structure += len(content) if kind != CHUNK else 0
-        if structure > STRUCTURE_BYTES + header:
-            raise ObjectPullError(object_id, "the reply's header is larger than any valid one")
-        if kind == ARRAY:
-            chunks = json.loads(get_object_body(content, Array))["arraychunk_ids"]
-            built += sum(len(contents[children[place]]) for place in chunks)
-        if built > STRUCTURE_BYTES + arrays:
-            raise ObjectPullError(object_id, "the reply's arrays are larger than any valid ones")
+        kind, _, _ = get_object_head_values_from_object_content(content)
+        if kind in FRAME:
+            frame += len(content)
+        elif kind != RECORD:
+            raise ObjectPullError(object_id, "the reply holds something other than bytes")
+        elif len(content) > STRUCTURE_BYTES + record:
+            raise ObjectPullError(object_id, "the reply has a record larger than any valid one")
+        else:
+            # One at a time, as a list of numbers needs eight times its bytes.
+            found = ProtoConfigRecord.FromString(get_object_body(content, ConfigRecord))
+            if any(item.value.WhichOneof("value") != "bytes" for item in found.items):
+                raise ObjectPullError(object_id, "the reply holds something other than bytes")
+        if frame > STRUCTURE_BYTES:
+            raise ObjectPullError(object_id, "the reply names more than any valid one")

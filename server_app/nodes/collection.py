@@ -7,6 +7,7 @@ from flwr.serverapp import Grid
 
 from server_app.flower.internals import bounded_pull
 from task.protocol.limits import ReplyLimits
+from task.protocol.packed import PIECE_BYTES
 
 LEAST_SECONDS = 1.0  # for a reply that is there already when the time is up
 
@@ -25,9 +26,9 @@ def collect(
     """
     if not expected:
         return []
-    header = max(limits.header for limits in expected.values())
-    arrays = max(sum(limits.arrays.values()) for limits in expected.values())
-    with bounded_pull(header, arrays, max(seconds, LEAST_SECONDS)):
+    record = max(PIECE_BYTES, *(limits.header for limits in expected.values()))
+    total = max(limits.total for limits in expected.values())
+    with bounded_pull(record, total, max(seconds, LEAST_SECONDS)):
         found = list(grid.pull_messages(sorted(expected)))
     replies = [(message.metadata.reply_to_message_id, message) for message in found]
     return [(message_id, message) for message_id, message in replies if message_id in expected]

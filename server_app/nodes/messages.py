@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from server_app.nodes.collection import collect
@@ -16,7 +16,7 @@ from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 from task.protocol.messages import Kind, Reply, Request
-from task.protocol.packed import DATA, HEADER, JSON, Packed
+from task.protocol.packed import DATA, HEADER, JSON, Packed, pieces_of, place_of
 from task.protocol.signature import verify
 
 RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
@@ -75,13 +75,13 @@ class Letter(Generic[Asked]):
 
 @dataclass
 class RecordWriter:
-    """Writes requests as Flower's records. Equal arrays share one record, which Flower sends once.
+    """Writes requests as Flower's records. Equal arrays share records, which Flower sends once.
 
     Attributes:
-        records: the array records so far, by the identity of their bytes.
+        records: the records of the arrays so far, by the identity of their bytes.
     """
 
-    records: dict[int, ArrayRecord] = field(default_factory=dict)
+    records: dict[int, list[ConfigRecord]] = field(default_factory=dict)
 
     def message(self, kind: Kind[Any, Any], letter: Letter[Any]) -> Message:
         """Write one request."""
@@ -90,9 +90,10 @@ class RecordWriter:
         content = RecordDict({HEADER: ConfigRecord({JSON: packed.header})})
         for name, data in packed.arrays.items():
             if id(data) not in self.records:
-                array = Array("uint8", (len(data),), "bytes", data)
-                self.records[id(data)] = ArrayRecord({DATA: array})
-            content[name] = self.records[id(data)]
+                pieces = [ConfigRecord({DATA: piece}) for piece in pieces_of(data)]
+                self.records[id(data)] = pieces
+            for number, record in enumerate(self.records[id(data)]):
+                content[place_of(name, number)] = record
         return Message(
             content, letter.node_id, kind.message_type,
             ttl=LIFETIME * request.seconds or None, group_id=str(request.round),
@@ -214,8 +215,7 @@ def read_reply(
     Raises:
         ProtocolError: the reply has another form, answers another request, or is not signed.
     """
-    packed = Packed.of(message.content)
-    letter.request.reply_limits().check(packed.header, packed.arrays)
+    packed = Packed.of(message.content, letter.request.reply_limits())
     if signed:
         verify(letter.public_key, kind.message_type, packed)
     reply = kind.reply.unpack(packed)

@@ -30,20 +30,23 @@ class ReplyLimits:
         """The size of the largest reply."""
         return self.header + sum(self.arrays.values())
 
-    def check(self, header: bytes, arrays: Mapping[str, bytes]) -> None:
+    def check(self, header: int, arrays: Mapping[str, int]) -> None:
         """Refuse a reply that is larger, before any of it is read.
+
+        Args:
+            header: the bytes of its header.
+            arrays: the bytes of each of its arrays.
 
         Raises:
             ProtocolError: it is.
         """
-        if len(header) > self.header:
-            raise ProtocolError(f"its header has {len(header)} bytes, of {self.header} at most")
-        for name, data in arrays.items():
+        if header > self.header:
+            raise ProtocolError(f"its header has {header} bytes, of {self.header} at most")
+        for name, size in arrays.items():
             if name not in self.arrays:
                 raise ProtocolError("it holds an array that was not asked for")
-            if len(data) > self.arrays[name]:
-                most = self.arrays[name]
-                raise ProtocolError(f"{name} has {len(data)} bytes, of {most} at most")
+            if size > self.arrays[name]:
+                raise ProtocolError(f"{name} has {size} bytes, of {self.arrays[name]} at most")
 
 
 def same_tensors(sent: PackedTensors, summed: bool = False) -> int:

@@ -1,15 +1,19 @@
 """A message as bytes, and the names of the records in which Flower carries it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
 
+if TYPE_CHECKING:  # it imports PyTorch, and programs without it read messages, too
+    from task.protocol.limits import ReplyLimits
+
 HEADER, JSON, DATA = "header", "json", "data"  # the names of a message's records and their entries
 SIGNATURE = "signature"  # the entry beside `JSON` with a site's signature
 MAX_SIGNATURE_BYTES = 150
+PIECE_BYTES = 4 * 2**20  # Flower sends each record in one request
 
 
 @dataclass(frozen=True)
@@ -27,26 +31,51 @@ class Packed:
     signature: bytes = b""
 
     @classmethod
-    def of(cls, records: Mapping[str, Any]) -> "Packed":
+    def of(cls, records: Mapping[str, Any], limits: "ReplyLimits | None" = None) -> "Packed":
         """Read a message from Flower's records, which this package does not import.
 
         Args:
             records: `HEADER`, a record with the header under `JSON` and perhaps a signature under
-                `SIGNATURE`; and for each array a record with the array under `DATA`.
+                `SIGNATURE`; and for each piece of an array, named by `place_of`, a record with its
+                bytes under `DATA`.
+            limits: the largest sizes, which are checked before the pieces are put together.
 
         Raises:
-            ProtocolError: they are not of this form.
+            ProtocolError: they are not of this form, or larger.
         """
+        pieces: dict[str, dict[str, Any]] = {}
         try:
             header = records[HEADER][JSON]
             signature = records[HEADER].get(SIGNATURE, b"")
-            arrays = {name: records[name][DATA].data for name in records if name != HEADER}
+            for place in records:
+                if place != HEADER:
+                    name, _, number = place.rpartition(".")
+                    pieces.setdefault(name, {})[number] = records[place][DATA]
+            arrays = {
+                name: [found[str(number)] for number in range(len(found))]
+                for name, found in pieces.items()
+            }
         except (AttributeError, KeyError, TypeError, IndexError) as error:
             raise ProtocolError(
                 one_line(f"a record is missing or has another form: {error}")
             ) from None
-        if not all(isinstance(part, bytes) for part in (header, signature, *arrays.values())):
+        parts = [header, signature, *(piece for found in arrays.values() for piece in found)]
+        if not all(isinstance(part, bytes) for part in parts):
             raise ProtocolError("a record holds something other than bytes")
         if len(signature) > MAX_SIGNATURE_BYTES:
             raise ProtocolError(f"its signature is larger than {MAX_SIGNATURE_BYTES} bytes")
-        return cls(header, arrays, signature)
+        if limits is not None:
+            sizes = {name: sum(map(len, found)) for name, found in arrays.items()}
+            limits.check(len(header), sizes)
+        return cls(header, {name: b"".join(found) for name, found in arrays.items()}, signature)
+
+
+def pieces_of(data: bytes) -> Iterator[bytes]:
+    """Yield the pieces in which an array travels, in order."""
+    for start in range(0, max(len(data), 1), PIECE_BYTES):
+        yield data[start : start + PIECE_BYTES]
+
+
+def place_of(name: str, number: int) -> str:
+    """Return the name of the record that holds a piece of an array."""
+    return f"{name}.{number}"

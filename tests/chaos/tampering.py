@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message
+from flwr.app import ConfigRecord, Error, Message
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.flower.internals import ErrorCode, set_message_id
 from task.protocol.messages import SUM
-from task.protocol.packed import DATA, HEADER, JSON, Packed
+from task.protocol.packed import DATA, HEADER, JSON, Packed, place_of
 from task.protocol.tensors import PackedTensors
 
 Tamper = Callable[[Message, str, int], None]
@@ -32,7 +32,7 @@ def write_header(reply: Message, fields: dict[str, Any]) -> None:
 
 def write_array(reply: Message, key: str, data: bytes) -> None:
     """Change the bytes of one of a reply's arrays."""
-    reply.content[key] = ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
+    reply.content[place_of(key, 0)] = ConfigRecord({DATA: data})
 
 
 def on_arrays(change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Tamper:
@@ -174,7 +174,7 @@ class ChaoticGrid(InProcessGrid):
             self._again.append(reply)
             return reply
         tamper = FAULTS[kind]
-        if tamper is not None and key in reply.content:
+        if tamper is not None and place_of(key, 0) in reply.content:
             tamper(reply, key, client)
         elif tamper is not None:
             return reply  # an earlier fault took it away

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
+from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed, pieces_of, place_of
 from task.protocol.signature import sign
 from task.protocol.tensors import PackedTensors
 
@@ -57,7 +57,9 @@ class Draft:
         elif key is not None:
             entries[SIGNATURE] = sign(key, kind, Packed(header, self.arrays))
         records: Records = {HEADER: ConfigRecord(entries)}
-        records |= {name: array_record(data) for name, data in self.arrays.items()}
+        for name, data in self.arrays.items():
+            for number, piece in enumerate(pieces_of(data)):
+                records[place_of(name, number)] = ConfigRecord({DATA: piece})
         return RecordDict(records | self.records)
 
 
@@ -76,11 +78,6 @@ class Case(NamedTuple):
     name: str
     change: Change
     outcome: str
-
-
-def array_record(data: bytes) -> ArrayRecord:
-    """Return bytes as a message holds them."""
-    return ArrayRecord({DATA: Array("uint8", (len(data),), "bytes", data)})
 
 
 def fields(**changes: Any) -> Change:

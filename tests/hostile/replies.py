@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 from torch import Tensor
 
-from task.protocol.packed import HEADER
+from task.protocol.packed import DATA, HEADER, PIECE_BYTES
 from tests.hostile.draft import (
     Case,
     Change,
-    array_record,
     arrays,
     content,
     failure,
@@ -60,6 +59,15 @@ class Opened:
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         return open, (str(PICKLE_WAS_READ), "w")
+
+
+def piece(data: bytes) -> ConfigRecord:
+    """Return the record of a piece of an array."""
+    return ConfigRecord({DATA: data})
+
+
+ARRAYS = ArrayRecord({DATA: Array("uint8", (2,), "bytes", b"{}")})
+LARGEST = piece(bytes(PIECE_BYTES))
 
 
 def first(found: dict[str, Tensor]) -> str:
@@ -183,15 +191,25 @@ TRAINING = (
     Case("another client's model", arrays(lambda data: {"weights/0": data}), "not asked for"),
     Case("a sum in place of the model", only(lambda data: {"weights/sum": data}), "not asked for"),
     Case("something that the method does not send",
-         records(lambda draft: {f"extra/{draft.row['client']}": array_record(b"x")}), "bytes, of "),
+         records(lambda draft: {f"extra/{draft.row['client']}.0": piece(b"x")}), "bytes, of "),
     Case("an array whose name is half a character",
-         records(lambda draft: {"\ud800": array_record(b"")}), "not asked for"),
+         records(lambda draft: {"\ud800.0": piece(b"")}), "not asked for"),
     Case("20,000 empty arrays",
-         records(lambda draft: dict.fromkeys((f"a{n}" for n in range(20_000)), array_record(b""))),
+         records(lambda draft: dict.fromkeys((f"a{n}.0" for n in range(20_000)), piece(b""))),
          "not asked for"),
-    Case("a record of numbers", records(lambda draft: {min(draft.arrays): MetricRecord({"a": 1})}),
+    Case("a record of numbers",
+         records(lambda draft: {f"{min(draft.arrays)}.0": MetricRecord({"a": 1})}),
          "a record is missing or has another form"),
-    Case("a header that is an array", records(lambda draft: {HEADER: array_record(b"{}")}),
+    Case("a record of arrays", records(lambda draft: {f"{min(draft.arrays)}.0": ARRAYS}),
+         "holds something other than bytes"),
+    Case("an array without its first piece", records(lambda draft: {"extra/2.1": piece(b"x")}),
+         "a record is missing or has another form"),
+    Case("a piece that is named 20,000 times",
+         records(lambda draft: dict.fromkeys((f"extra/2.{n}" for n in range(20_000)), LARGEST)),
+         "not asked for"),
+    Case("an array without a number", records(lambda draft: {"extra/2": piece(b"x")}),
+         "a record is missing or has another form"),
+    Case("a header that is an array", records(lambda draft: {HEADER: ARRAYS}),
          "a record is missing or has another form"),
     Case("a header that is a list", records(lambda draft: {HEADER: ConfigRecord({"json": [1]})}),
          "a record holds something other than bytes"),
@@ -211,7 +229,7 @@ VALIDATION = (
     Case("a loss below 0", row(loss=-1.0), "loss: Input should be greater"),
     Case("a loss of 10^4000", row(loss=HUGE), "loss: Input should be"),
     Case("rows of other clients", rows(lambda own: [own, {**own, "client": 0}]), "not asked for"),
-    Case("a model", records(lambda draft: {"weights/2": array_record(b"x")}), "not asked for"),
+    Case("a model", records(lambda draft: {"weights/2.0": piece(b"x")}), "not asked for"),
     Case("4 MB of empty objects", text(lambda own: f"[{'{},' * 1_300_000}{{}}]"), TOO_LARGE),
     Case("an error with ANSI escapes", failure(ANSI), "?[2J?[31mred"),
 )  # fmt: skip

@@ -1,6 +1,8 @@
 """Messages: what is written is read back, and nothing out of bounds is."""
 
 import json
+import math
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from task.fingerprint import fingerprint
 from task.plain_text import one_line
 from task.protocol.base import MAX_HEADER_BYTES
 from task.protocol.errors import ProtocolError
+from task.protocol.limits import ReplyLimits
 from task.protocol.messages import (
     REGISTER,
     SUM,
@@ -18,7 +21,7 @@ from task.protocol.messages import (
     TrainReply,
     TrainRequest,
 )
-from task.protocol.packed import Packed
+from task.protocol.packed import DATA, HEADER, JSON, PIECE_BYTES, Packed, pieces_of, place_of
 from task.protocol.tensors import PackedTensors, check_tensors
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
@@ -112,11 +115,32 @@ def test_bytes_of_another_form_are_refused(packed: Packed, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "records", [{}, {"header": {}}, {"header": 3}, {"header": {"json": "text"}},
-                {"header": {"json": b"{}"}, "weights": {"other": 1}}],
+                {"header": {"json": b"{}"}, "weights.0": {"other": 1}},
+                {"header": {"json": b"{}"}, "weights.0": {"data": 1}},
+                {"header": {"json": b"{}"}, "weights": {"data": b"x"}},
+                {"header": {"json": b"{}"}, "weights.1": {"data": b"x"}},
+                {"header": {"json": b"{}"}, "weights.0": {"data": b"x"}, "weights.x": {}}],
 )  # fmt: skip
 def test_records_of_another_form_are_refused(records: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
         Packed.of(records)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
+def test_an_array_of_any_size_travels_in_pieces(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    pieces = list(pieces_of(data))
+    assert len(pieces) == max(1, math.ceil(size / PIECE_BYTES))
+    assert all(len(piece) <= PIECE_BYTES for piece in pieces)
+    records = {place_of("a.b", number): {DATA: piece} for number, piece in enumerate(pieces)}
+    assert Packed.of({HEADER: {JSON: b"{}"}, **records}).arrays == {"a.b": data}
+
+
+def test_pieces_are_not_put_together_beyond_the_limits() -> None:
+    piece = {DATA: bytes(PIECE_BYTES)}
+    records = {place_of("weights", number): piece for number in range(100_000)}
+    with pytest.raises(ProtocolError, match=r"weights has 419430400000 bytes, of 100 at most"):
+        Packed.of({HEADER: {JSON: b"{}"}, **records}, ReplyLimits(10, {"weights": 100}))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from flwr.proto.runtime_pb2 import (
 from flwr.supercore.constant import TaskType
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
+    get_object_head_values_from_object_content,
     get_object_tree,
     iterate_object_tree,
     no_object_id_recompute,
@@ -71,6 +72,7 @@ __all__ = [
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"  # the call that is signed with the secret
 COMPONENT = "flwr-clientapp"
 CALL_SECONDS = 20.0
+KINDS_OF_OBJECTS = {"Message", "RecordDict", "ConfigRecord"}  # others can grow when they are built
 
 
 @dataclass
@@ -119,6 +121,10 @@ def read_task(
     """
     taken = PullTaskInputResponse.FromString(task_input)
     set_identity(taken)
+    for content in objects.values():
+        kind, _, _ = get_object_head_values_from_object_content(content)
+        if kind not in KINDS_OF_OBJECTS:
+            raise TypeError(f"the message holds an object of type {kind[:40]!r}")
     message = inflate_object_from_contents(object_id, objects)
     if not isinstance(message, Message):
         raise TypeError("the message is another kind of object")

@@ -37,8 +37,7 @@ class Runtime:
     """Delivers one reply.
 
     Args:
-        size: the bytes of its array.
-        copies: how often the array names its one chunk.
+        record: the reply's one record beside its header.
 
     Attributes:
         message: the reply.
@@ -46,14 +45,12 @@ class Runtime:
         objects: their content, by id; None for one that is announced and never sent.
     """
 
-    def __init__(self, size: int, copies: int = 1) -> None:
+    def __init__(self, record: ArrayRecord | ConfigRecord) -> None:
         set_task_identity(1)
         request = Message(RecordDict(), 7, "train")
         set_message_id(request, ASKED)
-        record = ArrayRecord({DATA: Array("uint8", (size,), "bytes", bytes(size))})
         header = ConfigRecord({JSON: b"{}"})
-        reply = Message(RecordDict({HEADER: header, "weights/0": record}), reply_to=request)
-        record[DATA].__dict__["_chunks"] = record[DATA].slice_array() * copies
+        reply = Message(RecordDict({HEADER: header, "weights/0.0": record}), reply_to=request)
         with no_object_id_recompute():
             set_message_id(reply, reply.object_id)
             found = get_all_nested_objects(reply)
@@ -107,12 +104,12 @@ def never_sent(runtime: Runtime) -> None:
     runtime.objects[max(runtime.objects, key=lambda name: len(runtime.objects[name] or b""))] = None
 
 
-def without_array(runtime: Runtime) -> None:
-    """Name a chunk that is not there."""
+def cut_off(runtime: Runtime) -> None:
+    """Send a part of an object."""
     for name, found in runtime.objects.items():
         assert found is not None
-        if found.startswith(b"Array "):
-            runtime.objects[name] = found.replace(b"[0]", b"[7]")
+        if found.startswith(b"ConfigRecord "):
+            runtime.objects[name] = found[:-1]
 
 
 def empty(runtime: Runtime) -> None:
@@ -133,29 +130,42 @@ def fetches_as_before() -> Iterator[None]:
     assert [vars(http_grid)[name] for name in names] == before
 
 
+def piece(size: int) -> ConfigRecord:
+    """Return a record of bytes."""
+    return ConfigRecord({DATA: bytes(size)})
+
+
+def growing() -> ArrayRecord:
+    """Return a record of 100 kB that names its one chunk 200,000 times."""
+    record = ArrayRecord({DATA: Array("uint8", (100_000,), "bytes", bytes(100_000))})
+    record[DATA].__dict__["_chunks"] = record[DATA].slice_array() * 200_000
+    return record
+
+
 def test_an_honest_reply_is_returned() -> None:
-    reply = collected(Runtime(1000))
-    found = reply.content["weights/0"]
-    assert isinstance(found, ArrayRecord)
-    assert found[DATA].data == bytes(1000)
+    reply = collected(Runtime(piece(1000)))
+    found = reply.content["weights/0.0"]
+    assert isinstance(found, ConfigRecord)
+    assert found[DATA] == bytes(1000)
 
 
 @pytest.mark.parametrize(
-    ("size", "copies", "change", "reason"),
+    ("record", "change", "reason"),
     [
-        (100_000, 200_000, None, "the reply's arrays are larger than any valid ones"),
-        (3_000_000, 1, None, "the reply is larger than any valid one"),
-        (1000, 1, missing, "the object could not be found"),
-        (1000, 1, never_sent, "timeout or retry limit reached"),
-        (1000, 1, without_array, "the reply is malformed: IndexError"),
-        (1000, 1, empty, "the reply is malformed: "),
+        (growing(), None, "the reply holds something other than bytes"),
+        (ConfigRecord({DATA: [1] * 90_000}), None, "the reply holds something other than bytes"),
+        (piece(3_000_000), None, "the reply is larger than any valid one"),
+        (piece(1000), missing, "the object could not be found"),
+        (piece(1000), never_sent, "timeout or retry limit reached"),
+        (piece(1000), cut_off, "the reply is malformed: "),
+        (piece(1000), empty, "the reply is malformed: "),
     ],
-    ids=["20 GB from 100 kB", "too large", "missing", "never sent", "malformed", "empty"],
+    ids=["20 GB from 100 kB", "numbers", "too large", "missing", "never sent", "cut off", "empty"],
 )
 def test_a_hostile_reply_is_an_error_and_costs_nothing(
-    size: int, copies: int, change: Callable[[Runtime], None] | None, reason: str
+    record: ArrayRecord | ConfigRecord, change: Callable[[Runtime], None] | None, reason: str
 ) -> None:
-    runtime = Runtime(size, copies)
+    runtime = Runtime(record)
     if change:
         change(runtime)
     reply = collected(runtime)
@@ -164,7 +174,7 @@ def test_a_hostile_reply_is_an_error_and_costs_nothing(
 
 
 def test_a_reply_that_cannot_be_built_costs_no_other() -> None:
-    hostile, honest = Runtime(1000), Runtime(2000)
+    hostile, honest = Runtime(piece(1000)), Runtime(piece(2000))
     empty(hostile)
     hostile.message.metadata.reply_to_message_id = "another request"
     answer = PullAppMessagesResponse(
