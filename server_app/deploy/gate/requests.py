@@ -25,7 +25,7 @@ FORWARDED = (  # beside those of authentication; all others stay outside
 )  # fmt: skip
 RETURNED = (b"content-type", b"flwr-version-incompatibility-message")
 
-LARGEST_REQUEST = 16 * 2**20  # bytes; Flower sends arrays in pieces of 5 MiB
+LARGEST_REQUEST = 16 * 2**20  # bytes; arrays travel in pieces of 4 MiB
 LARGEST_HEAD = 16 * 2**10  # bytes of a path and its headers; a SuperNode's have about one thousand
 SHOWN = 120  # characters of a path
 

@@ -34,6 +34,7 @@ from task.protocol.messages import (
 )
 from task.protocol.packed import Packed
 from tests.client_app.resident.supernode import BUNDLE, NODE, RUN, SECRET, SuperNode
+from tests.hostile.growing import growing
 from tests.machines import until
 from tests.task.data import making
 
@@ -152,6 +153,8 @@ def test_an_exceptions_text_stays_at_the_site(scene: Scene) -> None:
 
 def test_a_message_that_cannot_be_read_gets_an_error_reply(scene: Scene) -> None:
     damaged = scene.node.offer("query", RecordDict(), damaged=True)
+    assert scene.reason() == "a message could not be read"
+    scene.node.offer("query", RecordDict({"weights": growing()}))
     assert scene.reason() == "a message could not be read"
     scene.node.offer("train", RecordDict())
     assert "a record is missing" in scene.reason()

@@ -178,7 +178,13 @@ def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> N
     assert not str(row["cosine"]).endswith(")")
 
 
-@pytest.mark.parametrize("damage", ["nothing", "", "\0\xff", "no number"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "no number",
+        *(pytest.param(found, marks=pytest.mark.slow) for found in ("", "nothing", "\0\xff")),
+    ],
+)
 def test_a_damaged_table_is_named_and_the_rest_goes_on(
     damage: str, runs: Path, tmp_path: Path
 ) -> None:
@@ -209,6 +215,7 @@ class TestRefusals:
             analyse([place, tmp_path / "nowhere"], ["cost"], IMAGES)
         assert not (place / DIRECTORY).exists()
 
+    @pytest.mark.slow
     def test_samples_of_different_sizes_are_not_averaged(self, runs: Path, tmp_path: Path) -> None:
         analyse([runs / "fedavg"], ["spread"], IMAGES - 1)
         report(runs, tmp_path / "report")

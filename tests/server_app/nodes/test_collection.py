@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_to_proto
 from flwr.proto.message_pb2 import (
@@ -28,6 +28,7 @@ from server_app.nodes.collection import collect
 from server_app.nodes.messages import last_line
 from task.protocol.limits import ReplyLimits
 from task.protocol.packed import DATA, HEADER, JSON
+from tests.hostile.growing import growing
 
 LIMITS = ReplyLimits(10_000, {"weights/0": 100_000})
 ASKED = "the request"
@@ -133,13 +134,6 @@ def fetches_as_before() -> Iterator[None]:
 def piece(size: int) -> ConfigRecord:
     """Return a record of bytes."""
     return ConfigRecord({DATA: bytes(size)})
-
-
-def growing() -> ArrayRecord:
-    """Return a record of 100 kB that names its one chunk 200,000 times."""
-    record = ArrayRecord({DATA: Array("uint8", (100_000,), "bytes", bytes(100_000))})
-    record[DATA].__dict__["_chunks"] = record[DATA].slice_array() * 200_000
-    return record
 
 
 def test_an_honest_reply_is_returned() -> None:

@@ -126,7 +126,9 @@ class TestRepeats:
 
 
 class TestMemory:
-    @pytest.mark.parametrize("method", ["scaffold", "moon+feddyn"])
+    @pytest.mark.parametrize(
+        "method", ["scaffold", pytest.param("moon+feddyn", marks=pytest.mark.slow)]
+    )
     def test_it_follows_the_client_and_not_the_worker(self, train: Train, method: str) -> None:
         """Half of the clients a round, so that many come back after a pause, to another worker."""
         words = [f"method={method}", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
@@ -151,7 +153,7 @@ class TestMemory:
 
 @pytest.mark.usefixtures("parts")
 class TestFailures:
-    @pytest.mark.parametrize("method", ["moon", "scaffold"])
+    @pytest.mark.parametrize("method", ["moon", pytest.param("scaffold", marks=pytest.mark.slow)])
     def test_a_client_that_failed_goes_on_from_its_last_accepted_round(
         self, train: Train, method: str
     ) -> None:
