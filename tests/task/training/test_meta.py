@@ -40,7 +40,7 @@ class HostTensors(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.mixed: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -81,7 +81,8 @@ def two_rounds(one: Worker) -> set[str]:
     trainer = LocalTrainer(model, one.method, one.config)
     x = torch.empty(ROWS, *one.images[torch.arange(1)][0].shape[1:], device=META)
     y = torch.empty(ROWS, dtype=torch.int64, device=META)
-    broadcast, state = on_meta(one.broadcast()), {}
+    broadcast = on_meta(one.broadcast())
+    state: Mapping[str, Tensor] = {}
     watch = HostTensors()
     for server_round in (1, 2):
         this = LocalRound(server_round, 0, torch_generator(0, "method"), state, broadcast)
