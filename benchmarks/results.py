@@ -30,8 +30,10 @@ from benchmarks.studies import STUDIES
 from server_app.analysis.analyse import DIRECTORY, read_table
 from server_app.analysis.singular_values import SingularValues
 from server_app.report.analyses import Analyses
-from server_app.report.canvas import STYLE
-from server_app.report.pictures import pictures
+from server_app.report.charts.base import Figure
+from server_app.report.charts.draw import STYLE, drawn
+from server_app.report.charts.of_runs import charts
+from server_app.report.labels import label_of
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
 from server_app.runs.records.reader import Run, read_runs
@@ -137,12 +139,17 @@ def page_of(name: str) -> Path:
 def draw(name: str, summary: Summary, analyses: Analyses) -> None:
     """Save the pictures of a study."""
     PICTURES.mkdir(exist_ok=True)
+    found = chain(charts(summary), analyses.charts())
+    for chart in found if STUDIES[name].pictures else ():
+        for begin in STUDIES[name].pictures:
+            if chart.name.startswith(begin):
+                picture(chart.figure, f"{name}-{begin}")
+
+
+def picture(figure: Figure, name: str) -> None:
+    """Save a chart as a picture of the documentation."""
     with mpl.rc_context(STYLE):
-        found = chain(pictures(summary), analyses.pictures())
-        for picture in found if STUDIES[name].pictures else ():
-            for begin in STUDIES[name].pictures:
-                if picture.name.startswith(begin):
-                    picture.figure.savefig(PICTURES / f"{name}-{begin}.png", dpi=100)
+        drawn(figure).savefig(PICTURES / f"{name}.png", dpi=100)
 
 
 def draw_singular_values() -> None:
@@ -155,12 +162,11 @@ def draw_singular_values() -> None:
             table = read_table(SingularValues(), run)
             wanted = split == "iid" or (settings["alpha"], settings["rho"]) == (0.01, 1.0)
             if table is not None and wanted and method in ("fedavg", "univarfl"):
-                label = f"{method}, {'IID' if split == 'iid' else 'alpha 0.01'}"
+                label = f"{label_of('method', method)}, {'IID' if split == 'iid' else 'alpha 0.01'}"
                 tables[label] = pd.concat([tables.get(label, table[:0]), table])
-    with mpl.rc_context(STYLE):
-        for drawing in SingularValues().draw(dict(sorted(tables.items()))):
-            whose = "global" if "global" in drawing.title else "clients"
-            drawing.figure.savefig(PICTURES / f"singular-values-{whose}.png", dpi=100)
+    for drawing in SingularValues().draw(dict(sorted(tables.items()))):
+        whose = "global" if "global" in drawing.title else "clients"
+        picture(drawing.figure, f"singular-values-{whose}")
 
 
 if __name__ == "__main__":

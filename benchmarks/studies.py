@@ -35,7 +35,7 @@ OTHER_SEEDS, GROUP_NORM = "seed=10,11", "model.norm=group"
 CLIPPED = "method=univarfl method.energy_eps=1e-3 optim.max_gradient_norm=10"
 WEIGHED = f"{SMALL_DIGITS} alpha=0.05 seed=10,11,12,13,14,15"
 WEIGHTS = "method=univarfl method.variance_weight=2.5,10"
-PAPERS_WEIGHT = "univarfl (variance_weight=2.5)"
+PAPERS_WEIGHT = "UniVarFL (variance_weight=2.5)"
 EPSILONS = f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl method.energy_eps=1e-3,0.03,0.1,0.3,1"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 

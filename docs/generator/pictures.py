@@ -26,7 +26,7 @@ from PIL import Image
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from server_app.report.canvas import STYLE
+from server_app.report.charts.draw import STYLE
 from task.methods.univarfl import EPS, classifier_variance, hyperspherical_energy
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from rich.console import Console
@@ -22,10 +21,11 @@ from server_app.analysis.features import Features
 from server_app.analysis.landscape import Landscape
 from server_app.analysis.singular_values import SingularValues
 from server_app.analysis.spread import Spread
-from server_app.report.canvas import STYLE, Picture, slug
+from server_app.report.charts.base import Chart, slug
+from server_app.report.labels import label_of
 from server_app.runs.records.csv_files import frame_as_csv, read_frame
 from server_app.runs.records.reader import Run, read_runs
-from server_app.runs.records.tables import RecordError
+from server_app.runs.records.tables import ANALYSIS, RecordError
 from task.error_messages import describe_error
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from task.files import write_whole
@@ -33,7 +33,7 @@ from task.files import write_whole
 MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
 )  # fmt: skip
-DIRECTORY, SAMPLE = "analysis", "most images"
+DIRECTORY, SAMPLE = ANALYSIS, "most images"
 FAILURES = (
     DataError, DeviceError, OSError, SafetensorError,
     ArpackError, ValueError,  # for instance if numbers are not finite
@@ -105,13 +105,15 @@ def run_measure(measure: Measure, analysed: AnalysedRun) -> str:
     """
     table = measure.measure(analysed).assign(**{SAMPLE: analysed.images})
     place = analysed.run.directory / DIRECTORY
-    label = analysed.run.config["method"]["name"]
+    from server_app.report.charts.draw import save  # noqa: PLC0415  (imports Matplotlib)
+
+    label = label_of("method", analysed.run.config["method"]["name"])
     tables = {label: table.assign(run=analysed.run.directory.name)}
     try:
         place.mkdir(exist_ok=True)
         write_whole(place / f"{measure.name}.csv", frame_as_csv(table))
-        for picture in draw_pictures(measure, "", tables):
-            picture.save(place)
+        for chart in charts_of(measure, "", tables):
+            save(chart, place)
     except OSError as error:
         raise ConfigError("analyse", place, f"must be writable: {system_reason(error)}") from None
     summary = measure.summarise(tables)
@@ -121,12 +123,10 @@ def run_measure(measure: Measure, analysed: AnalysedRun) -> str:
     return f"{place / measure.name}.csv"
 
 
-def draw_pictures(
+def charts_of(
     measure: Measure, heading: str, tables: Mapping[str, pd.DataFrame]
-) -> Iterator[Picture]:
-    """Draw a measure's pictures: common ones for all labels, or one set for each label's first run.
-
-    Save each picture before the next is drawn: the report's style is active only in between.
+) -> Iterator[Chart]:
+    """Yield a measure's charts: common ones for all labels, or one set for each label's first run.
 
     Args:
         measure: the measure.
@@ -140,13 +140,10 @@ def draw_pictures(
             for label, table in tables.items()
         }
     for title, group in groups.items():
-        with mpl.rc_context(STYLE):
-            for drawing in measure.draw(group):
-                full_title = ": ".join(filter(None, (title, drawing.title)))
-                name = slug(
-                    "-".join(filter(None, (measure.name, drawing.title, heading and title)))
-                )
-                yield Picture(measure.title, full_title, name, drawing.figure)
+        for drawing in measure.draw(group):
+            full_title = ": ".join(filter(None, (title, drawing.title)))
+            name = slug("-".join(filter(None, (measure.name, drawing.title, heading and title))))
+            yield Chart(measure.title, full_title, name, drawing.figure)
 
 
 def rows_of_first_run(table: pd.DataFrame) -> pd.DataFrame:

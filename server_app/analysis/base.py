@@ -5,18 +5,16 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from server_app.analysis.analysed_run import AnalysedRun
-from server_app.report.canvas import draw_line, empty_figure, finish
+from server_app.report.charts.base import Figure, Plot, mean_series
 from server_app.report.statistics import all_equal, mean_and_sd
 
 Tables = Mapping[str, pd.DataFrame]
 
 
 class Drawing(NamedTuple):
-    """A figure and its title."""
+    """The numbers of a chart, and its title."""
 
     title: str
     figure: Figure
@@ -28,10 +26,10 @@ class Measure(ABC):
     Attributes:
         name: its name on the command line, and the name of its CSV file.
         title: its heading in the report.
-        note: what a reader of its tables and pictures should know.
+        note: what a reader of its tables and charts should know.
         columns: the columns of its table.
         text_columns: the columns that hold text instead of numbers.
-        compares_runs: whether one picture shows several runs; else each shows one run.
+        compares_runs: whether one chart shows several runs; else each shows one run.
         uses_images: whether its values depend on samples of images.
         number_format: the format of the values of `run_values`.
     """
@@ -54,7 +52,7 @@ class Measure(ABC):
         """Return the table of a run, with the columns `columns`."""
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Yield the pictures of some tables.
+        """Yield the charts of some tables.
 
         Args:
             tables: by label, the rows of one or more runs, with a column ``run``.
@@ -87,26 +85,24 @@ def rows_of_last_round(table: pd.DataFrame) -> pd.DataFrame:
 def draw_lines(
     tables: Tables, value: str, index: str, title: str, ylabel: str
 ) -> Iterator[Drawing]:
-    """Draw one line per table: a column against another, mean over runs.
+    """Yield a chart with one curve per table: a column against another, mean over runs.
 
-    Draws nothing if all tables are empty.
+    Yields nothing if all tables are empty.
 
     Args:
         tables: by label.
         value: the column on the y axis.
         index: the column of integers on the x axis.
-        title: the title of the picture.
+        title: the title of the chart.
         ylabel: the label of the y axis.
     """
-    figure, axes = empty_figure()
-    for label, table in tables.items():
+    series = []
+    for style, (label, table) in enumerate(tables.items()):
         wide = table.pivot_table(value, "run", index).dropna(axis=1)
         if wide.size:
-            draw_line(axes, wide.columns.to_numpy(), wide.to_numpy(), label, list(tables))
-    axes.set(xlabel=index, ylabel=ylabel)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if finish(axes):
-        yield Drawing(title, figure)
+            series.append(mean_series(label, style, wide.columns.tolist(), wide.to_numpy()))
+    if series:
+        yield Drawing(title, Plot(index, ylabel, series, whole_x=True))
 
 
 def format_values(values: "pd.Series[float]", form: str) -> str:

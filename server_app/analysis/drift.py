@@ -47,7 +47,7 @@ class ClientDrift(Measure):
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Draw cosine and distance over the rounds."""
+        """Yield cosine and distance over the rounds."""
         for column, label in SHOWN.items():
             yield from draw_lines(tables, column, "round", label, label)
 

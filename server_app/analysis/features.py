@@ -8,7 +8,7 @@ import torch
 from server_app.aggregation.weights import Readable
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables
-from server_app.report.canvas import COLOURS, MARKERS, clipped, empty_figure, finish
+from server_app.report.charts.base import Plot, Series
 from server_app.runs.round_models import load_models
 from task.seeding import derived_seed
 from task.training.evaluation import outputs
@@ -68,7 +68,7 @@ class Features(Measure):
         return table.assign(x=points[:, 0], y=points[:, 1])
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Draw the map coloured by client, by class and by domain, each if there are several.
+        """Yield the map by client, by class and by domain, each if there are several.
 
         At most `MOST_NAMES` values are shown, since more colours cannot be distinguished.
         """
@@ -78,20 +78,18 @@ class Features(Measure):
                 names = every[:MOST_NAMES]
                 if len(names) < 2:
                     continue
-                figure, axes = empty_figure()
-                for place, name in enumerate(names):
-                    part = table[table[column] == name]
-                    colour = COLOURS[place % len(COLOURS)]
-                    axes.scatter(
-                        part["x"], part["y"], s=9, label=clipped(str(name)), edgecolors=colour,
-                        facecolors=colour if place < len(COLOURS) else "none",
-                        marker=MARKERS[place % len(MARKERS)],
-                    )  # fmt: skip
-                finish(axes)
-                axes.grid(False)
-                axes.set(xticks=[], yticks=[])
+                groups = [
+                    Series(named(column, name), place, part["x"].tolist(), part["y"].tolist())
+                    for place, name in enumerate(names)
+                    for part in [table[table[column] == name]]
+                ]
                 which = "" if names == every else f", the first {MOST_NAMES} of {len(every)}"
-                yield Drawing(f"by {column}{which}", figure)
+                yield Drawing(f"by {column}{which}", Plot("", "", groups, dots=True))
+
+
+def named(column: str, name: object) -> str:
+    """Return a value as a name in a legend: a client is a number, and gets its noun."""
+    return f"client {name}" if column == "client" else str(name)
 
 
 def last_client_models(analysed: AnalysedRun) -> Mapping[int, Readable]:

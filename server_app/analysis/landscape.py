@@ -7,11 +7,11 @@ import pandas as pd
 
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables
-from server_app.report.canvas import empty_figure
+from server_app.report.charts.base import Cells
 from task.analysis.landscape import losses_around
 
 STEPS = tuple(np.linspace(-1, 1, 15).round(4).tolist())
-LEVELS = 12
+LEAST_LOSS = 1e-6
 
 
 class Landscape(Measure):
@@ -20,9 +20,9 @@ class Landscape(Measure):
     name = "landscape"
     title = "Loss landscape"
     note = (
-        "Cross-entropy on training images around the final global model (the cross), along the "
+        "Cross-entropy on training images around the final global model (the middle), along the "
         "two top eigenvectors of its Hessian. Each client is weighted by its number of images. "
-        "Colours can be compared within a picture, not between pictures."
+        "Colours can be compared within a chart, not between charts."
     )
     columns = ("first", "second", "loss")
     compares_runs = False
@@ -40,15 +40,11 @@ class Landscape(Measure):
         return pd.DataFrame(points, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Draw a contour map of the loss."""
+        """Yield a map of the loss."""
         for table in tables.values():
             grid = table.pivot_table("loss", "second", "first")
-            figure, axes = empty_figure()
-            values = np.log10(np.maximum(grid.to_numpy(), 1e-6))
-            contours = axes.contourf(grid.columns, grid.index, values, LEVELS, cmap="cividis")
-            axes.plot(0, 0, "+", color="white", markersize=10)
-            axes.set(
-                xlabel="along the first eigenvector", ylabel="along the second", aspect="equal"
-            )
-            figure.colorbar(contours, label="log10 of the loss")
-            yield Drawing("", figure)
+            rows = [f"{place:g}" for place in grid.index[::-1]]  # the largest is at the top
+            columns = [f"{place:g}" for place in grid.columns]
+            values = np.maximum(grid.to_numpy()[::-1], LEAST_LOSS)
+            axes = ("along the second eigenvector", "along the first eigenvector")
+            yield Drawing("", Cells("loss", *axes, rows, columns, values, log=True))

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import LogLocator, NullLocator
 
 from server_app.aggregation.weights import Readable
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables, rows_of_last_round
-from server_app.report.canvas import draw_line, empty_figure, finish
+from server_app.report.charts.base import Plot, mean_series
 
 CLASSIFIER, GLOBAL = "classifier.weight", "global"
-NARROW_RANGE = 0.4
 
 
 class SingularValues(Measure):
@@ -43,10 +41,10 @@ class SingularValues(Measure):
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Draw the values of the last round: one picture of global and one of clients' models."""
+        """Yield the values of the last round: one chart of global and one of clients' models."""
         for title, of_clients in (("global model", False), ("clients' models", True)):
-            figure, axes = empty_figure()
-            for label, table in tables.items():
+            series = []
+            for style, (label, table) in enumerate(tables.items()):
                 part = table[(table["model"] != GLOBAL) == of_clients]
                 if not len(part):
                     continue
@@ -54,15 +52,10 @@ class SingularValues(Measure):
                 shares = wide.to_numpy() / wide.to_numpy()[:, :1]
                 by_run = pd.DataFrame(shares).groupby(wide.index.get_level_values("run")).mean()
                 index = np.arange(1, shares.shape[1] + 1)
-                draw_line(axes, index, by_run.to_numpy(), label, list(tables))
-            axes.set(xlabel="singular value", ylabel="share of the largest", yscale="log")
-            narrow = axes.get_ylim()[0] > NARROW_RANGE  # then there is room for a tick at each 0.1
-            ticks = range(1, 10) if narrow else (1, 2, 3, 5, 7)
-            axes.yaxis.set_major_locator(LogLocator(subs=ticks))
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_locator(NullLocator())
-            if finish(axes):
-                yield Drawing(title, figure)
+                series.append(mean_series(label, style, index.tolist(), by_run.to_numpy()))
+            if series:
+                axes = ("singular value", "share of the largest")
+                yield Drawing(title, Plot(*axes, series, log_y=True, whole_x=True))
 
 
 def singular_values(weights: Readable) -> list[float]:

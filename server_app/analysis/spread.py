@@ -65,7 +65,7 @@ class Spread(Measure):
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Draw each measure over the rounds, for the clients' and for the global models."""
+        """Yield each measure over the rounds, for the clients' and for the global models."""
         for measure in (VARIANCE, UNIFORMITY):
             for model, whose in ((TRAINED, "clients' models"), (AGGREGATED, "global model")):
                 parts = {

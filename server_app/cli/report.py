@@ -1,4 +1,4 @@
-"""``univarfl report``: tables and pictures of runs."""
+"""``univarfl report``: a page and tables of runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from server_app.cli.arguments import latest_or_directory
 from task.errors import ConfigError
 
-REPORT_HELP = """Write tables, pictures and a page about the runs in a directory.
+REPORT_HELP = """Write a page and tables about the runs in a directory.
 
 \b
   univarfl report runs
@@ -16,9 +16,10 @@ REPORT_HELP = """Write tables, pictures and a page about the runs in a directory
 \b
 From the records alone, it computes accuracy as mean ± standard deviation over seeds (last round,
 mean of the last five, best by validation), the papers' numbers for the same settings, other
-metrics, rounds to a target, and paired differences on the same seeds. It writes CSV, Markdown and
-LaTeX, pictures as PNG and SVG, and an index.html with everything, which needs no network. Records
-that cannot be read and runs without a result are named and left out.
+metrics, rounds to a target, and paired differences on the same seeds. It writes a page with
+everything, index.html, which needs no network, and the tables as CSV, Markdown and LaTeX. With
+--pictures it also writes the charts as PNG and SVG, half a second for each. Records that cannot be
+read and runs without a result are named and left out.
 """
 
 
@@ -51,6 +52,9 @@ def report(
         str | None,
         typer.Option(help="The method to compare with; without it, fedavg.", show_default=False),
     ] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Write the charts as PNG and SVG too.")
+    ] = False,
 ) -> None:
     """Report on runs."""
     from server_app.report.write import report as write_report  # noqa: PLC0415
@@ -60,4 +64,4 @@ def report(
         if not 0 < accuracy <= 1:
             raise ConfigError("--target", accuracy, "must be above 0 and at most 1, as 0.9")
     show_progress()
-    write_report(directory, to or directory / "report", target or [], baseline)
+    write_report(directory, to or directory / "report", target or [], baseline, pictures)

@@ -1,13 +1,14 @@
-"""The tables and pictures of ``univarfl analyse``, of all runs together."""
+"""The tables and charts of ``univarfl analyse``, of all runs together."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
-from server_app.analysis.analyse import MEASURES, SAMPLE, draw_pictures, read_table
+from server_app.analysis.analyse import MEASURES, SAMPLE, charts_of, read_table
 from server_app.analysis.base import Measure
-from server_app.report.canvas import Picture
+from server_app.report.charts.base import Chart, Plot
 from server_app.report.statistics import CONFIDENCE, difference
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
@@ -49,7 +50,7 @@ class Analyses:
             elif found:
                 self._found[measure] = found
                 most = f" Uses at most {sizes[0]} images of each client and of the test set."
-                first = " Each picture shows one run: the first seed of a method."
+                first = " Each chart shows one run: the first seed of a method."
                 self.notes[measure.title] = (
                     measure.note
                     + (most if measure.uses_images else "")
@@ -107,15 +108,25 @@ class Analyses:
                     values = pairs.apply(difference, form=f"+{measure.number_format}")
                     yield {**head, "pairs": len(pairs), **values}
 
-    def pictures(self) -> Iterator[Picture]:
-        """Yield every measure's pictures: methods of one setting, and settings of one method."""
+    def charts(self) -> Iterator[Chart]:
+        """Yield every measure's charts: methods of one setting, and settings of one method."""
+        methods = list(dict.fromkeys(method for _, method in self._summary.counted))
         for measure, tables in self._found.items():
             for setting, of in by_setting(tables).items():
-                yield from draw_pictures(measure, setting, of)
-            methods = by_method(tables)
-            for method, of in methods.items():
+                for chart in charts_of(measure, setting, of):
+                    yield restyled(chart, methods)
+            for method, of in by_method(tables).items():
                 if measure.compares_runs and len(of) > 1:
-                    yield from draw_pictures(measure, f"{method}, by setting", of)
+                    yield from charts_of(measure, f"{method}, by setting", of)
+
+
+def restyled(chart: Chart, methods: Sequence[str]) -> Chart:
+    """Return a chart in which a method has the same style as in the other charts of a report."""
+    figure = chart.figure
+    if not isinstance(figure, Plot) or not {one.name for one in figure.series} <= set(methods):
+        return chart
+    series = [replace(one, style=methods.index(one.name)) for one in figure.series]
+    return replace(chart, figure=replace(figure, series=series))
 
 
 def by_setting(tables: Mapping[Label, pd.DataFrame]) -> dict[str, dict[str, pd.DataFrame]]:

@@ -12,8 +12,9 @@ from scipy import stats
 
 from server_app.config.differences import deciding
 from server_app.config.override_text import as_typed
-from server_app.report.canvas import STYLE, empty_figure
-from server_app.report.pictures import draw_accuracy
+from server_app.report.charts.draw import STYLE, drawn
+from server_app.report.charts.of_runs import accuracy_plot
+from server_app.report.labels import label_of
 from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
 from server_app.report.summary import LAST, READINGS, readings
 from server_app.runs.records.reader import Run, read_runs
@@ -43,8 +44,7 @@ class Comparison:
         if not rows or len(rows) > 3:
             return self.first[0].directory.name, self.second[0].directory.name
         one, other = (
-            ", ".join(f"{row[0].removesuffix('.name')} {row[place]}" for row in rows)
-            for place in (1, 2)
+            ", ".join(setting_in_words(row[0], row[place]) for row in rows) for place in (1, 2)
         )
         return one, other
 
@@ -89,8 +89,9 @@ class Comparison:
         if one == other:
             other = f"{other} (second)"
         with mpl.rc_context(STYLE):
-            figure, axes = empty_figure()
-            draw_accuracy(axes, {one: list(self.first), other: list(self.second)}, [one, other])
+            figure = drawn(
+                accuracy_plot({one: self.first, other: self.second}, methods=[one, other])
+            )
             with draft_of(path) as draft:
                 figure.savefig(draft, dpi=160, format="png")
 
@@ -121,6 +122,13 @@ def with_other_seeds(directory: Path) -> list[Run]:
     }
     by_seed.pop(named.config[SEED], None)
     return [named, *by_seed.values()]
+
+
+def setting_in_words(key: str, value: str) -> str:
+    """Return a setting as words: the label of a component, or the key and its value."""
+    group = key.removesuffix(".name")
+    label = label_of(group, value)
+    return label if label != value else f"{group} {value}"
 
 
 def settings_of(run: Run) -> Settings:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from server_app.config.override_text import flat
+from server_app.report.labels import label_of
 from server_app.runs.records.reader import Run
 
 # Settings that are compared elsewhere, or do not affect a result.
@@ -43,7 +44,7 @@ def varied_settings(runs: Sequence[Run]) -> list[Setting]:
         if now > groups:
             kept.append(key)
             groups = now
-    return [tuple((short(key), values.get(key)) for key in kept) for values in flats]
+    return [tuple((short(key), labelled(key, values.get(key))) for key in kept) for values in flats]
 
 
 def with_alpha_of_split(config: dict[str, Any]) -> dict[str, Any]:
@@ -65,13 +66,18 @@ def is_folder(run: Run) -> bool:
     return bool(run.config.get("data", {}).get("name") == "folder")
 
 
+def labelled(key: str, value: Any) -> Any:
+    """Return a setting's value; a component's label for its name."""
+    return label_of(short(key), value) if key.endswith(".name") and value else value
+
+
 def short(key: str) -> str:
     """Return a key as people say it: ``data`` for ``data.name``."""
     return key.removesuffix(".name")
 
 
 def method_labels(runs: Sequence[Run]) -> list[str]:
-    """Return, for each run, its method and the method's settings in which the runs differ.
+    """Return, for each run, its method's label and the settings of it in which the runs differ.
 
     Settings that are null are left out; the method then chooses the value.
     """
@@ -83,7 +89,8 @@ def method_labels(runs: Sequence[Run]) -> list[str]:
             key for key in own if len({other.get(key) for other in same}) > 1 and key != "name"
         ]
         inner = ", ".join(f"{key}={own[key]}" for key in differing if own[key] is not None)
-        labels.append(f"{own['name']} ({inner})" if inner else str(own["name"]))
+        label = label_of("method", str(own["name"]))
+        labels.append(f"{label} ({inner})" if inner else label)
     return labels
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
@@ -33,5 +33,5 @@ def all_equal(values: "pd.Series[float]") -> bool:
 def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
     """Return Student's confidence interval of the mean of two values or more."""
     count = len(differences)
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * differences.std(ddof=1) / np.sqrt(count)
+    half = stdtrit(count - 1, (1 + CONFIDENCE) / 2) * differences.std(ddof=1) / np.sqrt(count)
     return f"{differences.mean() - half:{form}} to {differences.mean() + half:{form}}"

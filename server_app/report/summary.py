@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from server_app.config.published import published_numbers
+from server_app.report.labels import label_of
 from server_app.report.settings import (
     IMAGES,
     Setting,
@@ -31,7 +32,8 @@ TITLES = {
     "calibration_error": "calibration error",
 }  # fmt: skip
 WINDOW = 5
-BASELINE = "fedavg"
+BASELINE = label_of("method", "fedavg")
+MOST_COLUMNS = 6  # of the first table; with more settings they are its rows
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class Summary:
     def _settings(self) -> list[Setting]:
         return varied_settings(self.runs)
 
+    @cached_property
+    def _parts(self) -> dict[tuple[str, str], pd.DataFrame]:
+        groups = self.frame.groupby(["setting", "method"], sort=False)
+        return {(str(setting), str(method)): part for (setting, method), part in groups}
+
     @property
     def data_differ(self) -> bool:
         """Whether runs of otherwise equal settings were trained on different images."""
@@ -93,11 +100,18 @@ class Summary:
         return len(self.runs) - len(self.frame)
 
     def glance(self) -> pd.DataFrame:
-        """Return the last accuracy in %: one row per method, one column per setting."""
+        """Return the last accuracy in %: one row per method, one column per setting.
+
+        Many settings are the rows, and the methods the columns.
+        """
+        settings = {setting for setting, _ in self.counted}
+        across = len(settings) > max(MOST_COLUMNS, len({method for _, method in self.counted}))
         rows: dict[str, dict[str, str]] = {}
         for setting, method in self.counted:
+            row, column = (setting, method) if across else (method, setting)
+            head = {"setting" if across else "method": row}
             values = 100 * self._part(setting, method)[LAST]
-            rows.setdefault(method, {"method": method})[setting] = mean_and_sd(values)
+            rows.setdefault(row, head)[column] = mean_and_sd(values)
         return pd.DataFrame(rows.values()).fillna("")
 
     def accuracies(self) -> pd.DataFrame:
@@ -193,8 +207,7 @@ class Summary:
         return float(self._part(setting, self.baseline(setting))[LAST].mean())
 
     def _part(self, setting: str, method: str) -> pd.DataFrame:
-        frame = self.frame
-        return frame[(frame["setting"] == setting) & (frame["method"] == method)]
+        return self._parts.get((setting, method), self.frame[:0])
 
     def _head(self, part: pd.DataFrame) -> dict[str, object]:
         return {key: format_value(part.iloc[0][key]) for key in [*self.keys, "method"]}

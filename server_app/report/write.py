@@ -1,37 +1,51 @@
-"""The files of a report: tables, pictures, and one page with all of them."""
+"""The files of a report: one page with everything, tables, and pictures if wanted."""
 
-import base64
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import matplotlib as mpl
 import pandas as pd
 from rich.progress import track
 
-from server_app.report.analyses import Analyses
 from server_app.report.by_class.tables import ByClass
-from server_app.report.canvas import STYLE, Picture
+from server_app.report.charts.base import Chart
+from server_app.report.charts.of_runs import charts
+from server_app.report.labels import name_of
 from server_app.report.page.render import GLANCE, Content, page
-from server_app.report.pictures import pictures
 from server_app.report.privacy import privacy_table, studies_without_protection
 from server_app.report.summary import Summary
 from server_app.runs.records.csv_files import frame_as_csv
 from server_app.runs.records.reader import read_runs
+from server_app.runs.records.tables import ANALYSIS
 from server_app.sweep.ledger import SWEEPS, unmet_cells
 from task.errors import ConfigError, RunError, system_reason
 from task.files import write_whole
 
 TITLE = "<title>univarfl report</title>"
+MOST_PRINTED = 30  # rows
 SUFFIXES = (".csv", ".md", ".tex", ".png", ".svg")
+
+
+class Analysed(NamedTuple):
+    """What the report shows of ``univarfl analyse``: tables and notes by title, and charts."""
+
+    tables: dict[str, pd.DataFrame]
+    charts: Sequence[Chart]
+    notes: Mapping[str, str]
+    problems: Sequence[str]
+
 
 logger = logging.getLogger("univarfl")
 
 
 def report(
-    directory: Path, to: Path, targets: Sequence[float] = (), baseline: str | None = None
+    directory: Path,
+    to: Path,
+    targets: Sequence[float] = (),
+    baseline: str | None = None,
+    pictures: bool = False,
 ) -> None:
     """Write a report of the runs in a directory, and print its first table.
 
@@ -40,6 +54,7 @@ def report(
         to: the directory of the report.
         targets: accuracies from 0 to 1 for the table of rounds to a target.
         baseline: the method to subtract; None for FedAvg or else the first method.
+        pictures: whether to write the charts as PNG and SVG too.
 
     Raises:
         ConfigError: there are no runs, none has the baseline's method, or the report cannot be
@@ -55,11 +70,13 @@ def report(
     summary = Summary(found.runs)
     if baseline is not None:
         methods = sorted({method for _, method in summary.counted})
-        if baseline not in methods:
+        label = baseline if baseline in methods else name_of("method", baseline)
+        if label not in methods:
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
-    analyses = Analyses(summary)
+        baseline = label
+    analysed = analyses_of(summary, baseline)
     by_class = ByClass(summary)
-    left_out = [*analyses.problems, *by_class.problems]
+    left_out = [*analysed.problems, *by_class.problems]
     for problem in left_out:
         logger.warning("left out: %s", problem)
     problems += left_out
@@ -67,19 +84,35 @@ def report(
     for warning in warnings:
         logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline)
-    tables |= by_class.tables() | analyses.tables() | analyses.differences(baseline)
+    tables |= by_class.tables() | analysed.tables
     try:
         clear(to)
         write_tables(to / "tables", tables)
         write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
-        drawn = draw([pictures(summary), analyses.pictures()], to / "pictures")
-        content = Content(summary, tables, drawn, problems, warnings, analyses.notes, baseline)
+        every = [*charts(summary), *analysed.charts]
+        if pictures:
+            draw(every, to / "pictures")
+        content = Content(summary, tables, every, problems, warnings, analysed.notes, baseline)
         write_whole(to / "index.html", page(content, to).encode())
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
-    print(markdown(tables[GLANCE]))
+    print(markdown(tables[GLANCE][:MOST_PRINTED]))
+    if len(tables[GLANCE]) > MOST_PRINTED:
+        print(f"\nand {len(tables[GLANCE]) - MOST_PRINTED} more rows on the page")
     count = f"{len(summary.frame)} run{'' if len(summary.frame) == 1 else 's'}"
-    logger.info("\n%s; tables, pictures and %s", count, to / "index.html")
+    logger.info("\n%s: %s", count, to / "index.html")
+
+
+def analyses_of(summary: Summary, baseline: str | None) -> Analysed:
+    """Return what the report shows of ``univarfl analyse``; empty if no run was analysed."""
+    runs = [run for group in summary.counted.values() for run in group]
+    if not any((run.directory / ANALYSIS).is_dir() for run in runs):
+        return Analysed({}, [], {}, [])
+    from server_app.report.analyses import Analyses  # noqa: PLC0415  (imports PyTorch)
+
+    analyses = Analyses(summary)
+    tables = analyses.tables() | analyses.differences(baseline)
+    return Analysed(tables, list(analyses.charts()), analyses.notes, analyses.problems)
 
 
 def tables_of(
@@ -99,18 +132,13 @@ def tables_of(
     return {title: table for title, table in tables.items() if len(table)}
 
 
-def draw(pictures: Iterable[Iterator[Picture]], place: Path) -> dict[str, dict[str, str]]:
-    """Draw every picture into a directory; return ``img`` sources by section and title."""
+def draw(every: Sequence[Chart], place: Path) -> None:
+    """Write every chart as a picture into a directory."""
+    from server_app.report.charts.draw import save  # noqa: PLC0415  (imports Matplotlib)
+
     place.mkdir(exist_ok=True)
-    sections: dict[str, dict[str, str]] = {}
-    with mpl.rc_context(STYLE):
-        every = list(chain.from_iterable(pictures))
-        for picture in track(every, "drawing", disable=not sys.stdout.isatty()):
-            picture.save(place)
-            svg = (place / f"{picture.name}.svg").read_bytes()
-            source = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-            sections.setdefault(picture.section, {})[picture.title] = source
-    return sections
+    for chart in track(every, "drawing", disable=not sys.stdout.isatty()):
+        save(chart, place)
 
 
 def write_tables(place: Path, tables: dict[str, pd.DataFrame]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import KEY, WEIGHTS_HASH
-from server_app.runs.checkpoint import load_checkpoint
 from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
 from server_app.runs.lock import hold
 from server_app.runs.records.record import FORMAT, read_record
@@ -55,6 +54,9 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
         ConfigError: it is completed or another process runs it; its settings, code or data have
             changed; or its checkpoint cannot be read.
     """
+    # Imported here because it imports PyTorch, and most commands that need this file do not.
+    from server_app.runs.checkpoint import load_checkpoint  # noqa: PLC0415
+
     hold(directory).release()
     load_checkpoint(directory)
     record = read_record(directory)

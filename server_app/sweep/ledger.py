@@ -6,8 +6,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from server_app.runs.checkpoint import DIRECTORY as CHECKPOINTS
-from server_app.runs.checkpoint import checkpoints
 from server_app.runs.identity import data_version, identity_of, recorded_code
 from server_app.runs.lock import is_held
 from server_app.runs.records.csv_files import read_rows, rows_as_csv
@@ -51,8 +49,11 @@ class ExistingRuns:
 
     def unfinished(self, cell: Cell) -> Path | None:
         """Return the run of a cell that can be resumed; of several, that with the most rounds."""
+        # Imported here because it imports PyTorch, and a report reads the ledger alone.
+        from server_app.runs.checkpoint import DIRECTORY, checkpoints  # noqa: PLC0415
+
         found: list[tuple[str, Path]] = []
-        for place in self.runs.glob(f"*/{CHECKPOINTS}"):
+        for place in self.runs.glob(f"*/{DIRECTORY}"):
             run = place.parent
             try:
                 record = read_record(run)

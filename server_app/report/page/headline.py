@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from server_app.report.labels import label_of
 from server_app.report.statistics import CONFIDENCE, all_equal, interval
 from server_app.report.summary import LAST, LAST_FIVE, Summary
 
@@ -11,7 +12,7 @@ LEAST_SEEDS = 5  # an interval from fewer seeds is too wide for a headline
 MOST_LINES = 4
 # Both are always given: choosing the reading with the larger difference would bias the result.
 HEADLINED = {LAST: "last round", LAST_FIVE: "mean of the last five rounds"}
-OWN = "univarfl"  # the method of the headline if several were compared
+OWN = label_of("method", "univarfl")  # the method of the headline if several were compared
 NUMBERS = ("five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 

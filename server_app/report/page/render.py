@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from server_app.config.override_text import flat
-from server_app.report.page.charts import charts
+from server_app.report.charts.as_json import sections_of
+from server_app.report.charts.base import Chart
 from server_app.report.page.headline import headlines
 from server_app.report.statistics import CONFIDENCE
 from server_app.report.summary import BASELINE, READINGS, TITLES, Summary
@@ -24,7 +25,9 @@ from server_app.runs.records.record import RUN_JSON
 
 WEB = Path(__file__).parent.parent / "web"
 STYLES = ("uplot.css", "pages.css")
-SCRIPTS = ("theme.js", "uplot.js", "tables.js", "curves.js", "report.js")
+SCRIPTS = (
+    "theme.js", "uplot.js", "tables.js", "markers.js", "curves.js", "bars.js", "report.js"
+)  # fmt: skip
 GLANCE = "Last round"
 SETTINGS = "Settings"
 UNSHOWN = ("published", "watch.mlflow")  # the address may contain a password
@@ -38,7 +41,7 @@ NOTES = {
     "Loss over the rounds": f"Training cross-entropy of the participants: {BAND}.",
     "Accuracy over time": "Seconds are those of the rounds as recorded. Runs that shared a machine "
     "took longer.",
-    "Recall by class": "After the last round, mean over seeds. Bright is 100 %.",
+    "Recall by class": "After the last round, mean over seeds, in %.",
     "Accuracy against alpha": SPREAD,
     "Accuracy against rho": SPREAD,
     "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model. "Best '
@@ -63,7 +66,6 @@ NOTES = {
     "better, and above 10 it promises little. Each run.json says what epsilon does not cover.",
     "Runs": "One row for each run, with a link to its record. Seconds are those of the rounds.",
 }
-BARS = "Accuracy by method"
 RUNS = "Runs"
 RUN = "run"  # the column with the name of a run's directory
 
@@ -75,7 +77,7 @@ class Content:
     Attributes:
         summary: the runs.
         tables: by title.
-        pictures: ``img`` sources by section and title.
+        charts: what the page draws.
         problems: what was left out.
         warnings: what makes the runs hard to compare.
         notes: explanations by title, besides `NOTES`.
@@ -84,7 +86,7 @@ class Content:
 
     summary: Summary
     tables: Mapping[str, pd.DataFrame]
-    pictures: Mapping[str, Mapping[str, str]]
+    charts: Sequence[Chart]
     problems: Sequence[str]
     warnings: Sequence[str]
     notes: Mapping[str, str]
@@ -104,19 +106,13 @@ def page(content: Content, to: Path) -> str:
     )  # fmt: skip
     summary = content.summary
     counted = [run for runs in summary.counted.values() for run in runs]
-    curves = charts(summary)
+    charts = sections_of(content.charts)
     tables = {title: shown_table(table) for title, table in content.tables.items()}
-    pictures = {
-        title: of
-        for title, of in content.pictures.items()
-        if title not in curves and (title != BARS or len(counted) > 1)
-    }
-    sections = [title for title in content.pictures if title in curves or title in pictures]
     styles, scripts = ([(WEB / name).read_text() for name in names] for names in (STYLES, SCRIPTS))
     return environment.get_template("page.html.j2").render(
-        tables=tables, pictures=pictures, charts=curves, problems=content.problems, runs=counted,
+        tables=tables, charts=charts, problems=content.problems, runs=counted,
         notes={**NOTES, **content.notes}, headlines=headlines(summary, content.baseline),
-        order=[GLANCE, *sections, *(title for title in tables if title != GLANCE), SETTINGS],
+        order=list(dict.fromkeys([GLANCE, *charts, *tables, SETTINGS])),
         links={run.directory.name: link_to(run, to) for run in counted},
         run_column=RUN, runs_title=RUNS,
         commons=in_common(counted), config=config_of,
@@ -130,7 +126,7 @@ def page(content: Content, to: Path) -> str:
 def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
     """Return the content security policy: only these styles and scripts, and nothing is loaded."""
     return (
-        f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"style-src {hashes(styles)}; script-src {hashes(scripts)}"
     )
 

@@ -2,23 +2,10 @@
 "use strict";
 
 const Curves = (() => {
-  const DASHES = [[], [10, 5], [3, 4], [12, 4, 3, 4], [2, 8]];
-  const COLOURS = 8;
   const HEIGHT = 300;
-  const SVG = "http://www.w3.org/2000/svg";
+  const NEAR = 24; // pixels from the mouse within which a dot is named
+  const { brief, colourOf, dashOf, shapesOf, swatch } = Markers;
   const drawn = new Set();
-
-  const colourOf = (place) => Theme.colour(`--curve-${place % COLOURS}`);
-  const dashOf = (place) => DASHES[place % DASHES.length];
-
-  // Return a number as short text.
-  function brief(value) {
-    if (value === null || value === undefined) return "no value";
-    if (value === 0 || (Math.abs(value) >= 0.001 && Math.abs(value) < 1e6)) {
-      return String(Number(value.toPrecision(4)));
-    }
-    return value.toExponential(2);
-  }
 
   // Return the series over all their x values, as uPlot wants them: mean, then low and high.
   function joined(series) {
@@ -34,22 +21,21 @@ const Curves = (() => {
     return [xs, ...columns];
   }
 
-  function swatch(style) {
-    const picture = document.createElementNS(SVG, "svg");
-    picture.setAttribute("width", "34");
-    picture.setAttribute("height", "10");
-    picture.setAttribute("aria-hidden", "true");
-    const line = document.createElementNS(SVG, "line");
-    for (const [name, value] of Object.entries({ x1: 1, x2: 33, y1: 5, y2: 5 })) line.setAttribute(name, value);
-    line.setAttribute("stroke-width", "3");
-    line.setAttribute("stroke-dasharray", dashOf(style).join(" "));
-    line.style.stroke = `var(--curve-${style % COLOURS})`;
-    picture.append(line);
-    return picture;
+  // Return groups of dots as uPlot wants them: each point has a column entry of its own.
+  function scattered(series) {
+    const points = series.flatMap((one, place) => one.x.map((x, at) => [x, one.y[at], place]));
+    points.sort((one, other) => one[0] - other[0]);
+    const columns = series.map((_, place) => points.map((point) => (point[2] === place ? point[1] : null)));
+    return [points.map((point) => point[0]), ...columns];
+  }
+
+  // Return the places of a logarithmic axis that are labelled: few and equal to those of points.
+  function placesOf(xs) {
+    return xs.length <= 8 ? xs : xs.filter((_, at) => at % Math.ceil(xs.length / 8) === 0);
   }
 
   // Return a chart in a container: `update` draws a specification of
-  // {title, x, y, log, series: [{name, style, x, y, low, high}]}.
+  // {title, x, y, log, logX, dots, series: [{name, style, x, y, low, high}]}.
   function chart(container) {
     const hidden = new Set();
     let plot = null;
@@ -77,7 +63,27 @@ const Curves = (() => {
       return null;
     }
 
+    // Name the dot nearest to the cursor; without one, say how many each group has.
+    function showDot(at) {
+      const { left, top } = plot?.cursor ?? {};
+      let best = null;
+      if (at !== null && at !== undefined && left >= 0) {
+        data[0].forEach((x, index) => spec.series.forEach((one, place) => {
+          const y = data[1 + place][index];
+          if (y === null || hidden.has(one.name)) return;
+          const away = Math.hypot(plot.valToPos(x, "x") - left, plot.valToPos(y, "y") - top);
+          if (away < NEAR && away < (best?.away ?? Infinity)) best = { away, name: one.name };
+        }));
+      }
+      readout.textContent = best?.name ?? "";
+      values.forEach((value, place) => { value.textContent = `${spec.series[place].x.length} images`; });
+    }
+
     function show(at) {
+      if (spec.dots) {
+        showDot(at);
+        return;
+      }
       const here = at === null || at === undefined ? null : data[0][at];
       readout.textContent = here === null ? "" : `${spec.x} ${brief(here)}`;
       values.forEach((value, place) => {
@@ -90,6 +96,11 @@ const Curves = (() => {
       const series = [{ label: spec.x }];
       const bands = [];
       for (const one of spec.series) {
+        if (spec.dots) {
+          const points = { show: true, fill: () => colourOf(one.style), paths: shapesOf(one.style, 3) };
+          series.push({ label: one.name, show: !hidden.has(one.name), paths: () => null, points });
+          continue;
+        }
         const line = { width: 2, dash: dashOf(one.style), stroke: () => colourOf(one.style) };
         const show_ = !hidden.has(one.name);
         const points = { size: 5, fill: () => colourOf(one.style), show: one.x.length < 40 };
@@ -109,16 +120,20 @@ const Curves = (() => {
         width: Math.max(box.clientWidth, 200),
         height: HEIGHT,
         legend: { show: false },
-        cursor: { y: false, drag: { x: true, y: false } },
-        scales: { x: { time: false }, y: { distr: spec.log ? 3 : 1 } },
-        axes: [
-          { ...axis, label: spec.x, values: (_, ticks) => ticks.map((tick) => tick === null ? "" : brief(tick)) },
-          { ...axis, label: spec.y, size: 58, values: (_, ticks) => ticks.map((tick) => tick === null ? "" : brief(tick)) },
+        cursor: { y: Boolean(spec.dots), points: { show: !spec.dots }, drag: { x: true, y: false } },
+        scales: { x: { time: false, distr: spec.logX ? 3 : 1 }, y: { distr: spec.log ? 3 : 1 } },
+        axes: spec.dots ? [{ show: false }, { show: false }] : [
+          { ...axis, label: spec.x, values: texts, ...(spec.logX && { splits: () => placesOf(data[0]) }) },
+          { ...axis, label: spec.y, size: 58, values: texts },
         ],
         series,
         bands,
         hooks: { setCursor: [(of) => show(of.cursor.idx)] },
       };
+    }
+
+    function texts(_, ticks) {
+      return ticks.map((tick) => (tick === null ? "" : brief(tick)));
     }
 
     function toggle(place, button) {
@@ -143,7 +158,7 @@ const Curves = (() => {
         const value = document.createElement("span");
         value.className = "value";
         values.push(value);
-        button.append(swatch(one.style), name, value);
+        button.append(swatch(one.style, spec.dots), name, value);
         button.addEventListener("click", () => toggle(place, button));
         const item = document.createElement("li");
         item.append(button);
@@ -153,6 +168,10 @@ const Curves = (() => {
 
     function describe() {
       const ends = spec.series.map((one, place) => `${one.name} ${brief(last(place))}`).join("; ");
+      if (spec.dots) {
+        box.setAttribute("aria-label", `${spec.title}. A map of dots in ${spec.series.length} groups.`);
+        return;
+      }
       box.setAttribute("aria-label", `${spec.title}. Last values: ${ends || "none"}. Arrow keys read single values.`);
     }
 
@@ -160,7 +179,7 @@ const Curves = (() => {
       spec = next;
       // A logarithm needs positive numbers.
       const positive = (column) => column.map((value) => (value === null || value > 0 ? value : null));
-      data = joined(spec.series);
+      data = spec.dots ? scattered(spec.series) : joined(spec.series);
       if (spec.log) data = [data[0], ...data.slice(1).map(positive)];
       const now = JSON.stringify([spec.x, spec.y, spec.log, spec.series.map((one) => [one.name, one.style, Boolean(one.low), one.x.length < 40])]);
       if (plot && now === shape) {
@@ -178,7 +197,7 @@ const Curves = (() => {
 
     box.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!step || !plot) return;
+      if (!step || !plot || spec.dots) return;
       event.preventDefault();
       const before = plot.cursor.idx ?? (step > 0 ? -1 : data[0].length);
       const at = Math.min(Math.max(before + step, 0), data[0].length - 1);
@@ -192,5 +211,5 @@ const Curves = (() => {
   }
 
   Theme.onChange(() => drawn.forEach((redraw) => redraw()));
-  return { brief, chart };
+  return { chart };
 })();

@@ -21,36 +21,71 @@ const Tables = (() => {
     return direction * collator.compare(one, other);
   }
 
+  // Put a bar before a box that filters its items by words, and shows only the first at first.
+  // Returns `refresh` for items that have changed, and `showAll`.
+  function filtered(box, itemsOf, label, first, noun) {
+    let limit = first;
+    const bar = document.createElement("div");
+    bar.className = "filter";
+    const wrapper = document.createElement("label");
+    const input = document.createElement("input");
+    input.type = "search";
+    input.placeholder = `words of a ${noun}`;
+    input.setAttribute("aria-label", label);
+    wrapper.append("Filter ", input);
+    const count = document.createElement("span");
+    count.className = "soft";
+    count.setAttribute("role", "status");
+    const more = document.createElement("button");
+    more.type = "button";
+    more.textContent = "Show all";
+    bar.append(wrapper, count, more);
+    box.before(bar);
+
+    function refresh() {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const items = itemsOf();
+      let found = 0;
+      for (const item of items) {
+        const text = words.length ? textOf(item) : "";
+        const matches = words.every((word) => text.includes(word));
+        found += matches ? 1 : 0;
+        item.hidden = !matches || found > limit;
+      }
+      more.hidden = found <= limit;
+      const part = found === items.length ? "" : `${found} of `;
+      const cut = found > limit ? `, the first ${limit} shown` : "";
+      const text = `${part}${items.length} ${noun}${items.length === 1 ? "" : "s"}${cut}`;
+      if (count.textContent !== text) count.textContent = text;
+    }
+
+    function showAll() {
+      limit = Infinity;
+      refresh();
+    }
+
+    input.addEventListener("input", refresh);
+    more.addEventListener("click", showAll);
+    refresh();
+    return { refresh, showAll };
+  }
+
+  // Return the words by which an item is found: the cells of a row, or the caption of a chart.
+  function textOf(item) {
+    const parts = item.cells ? [...item.cells] : [item.querySelector("figcaption")];
+    return parts.map((part) => part.textContent).join(" ").toLowerCase();
+  }
+
   // Make a table sortable, and filterable if it has a label for the filter.
   function enhance(table, label) {
     let column = -1;
     let direction = 1;
-    let input = null;
-    let count = null;
-    let more = null;
-    let limit = FIRST;
+    let filter = null;
 
     if (label) {
-      const bar = document.createElement("div");
-      bar.className = "filter";
-      const wrapper = document.createElement("label");
-      input = document.createElement("input");
-      input.type = "search";
-      input.placeholder = "words of a row";
-      input.setAttribute("aria-label", `Filter the table ${label}`);
-      wrapper.append("Filter ", input);
-      count = document.createElement("span");
-      count.className = "soft";
-      count.setAttribute("role", "status");
-      more = document.createElement("button");
-      more.type = "button";
-      more.textContent = "Show all";
-      more.addEventListener("click", showAll);
-      addEventListener("beforeprint", showAll);
-      bar.append(wrapper, count, more);
       const box = table.closest(".wide, .bounded") || table;
-      box.before(bar);
-      input.addEventListener("input", filter);
+      filter = filtered(box, () => [...table.tBodies[0].rows], `Filter the table ${label}`, FIRST, "row");
+      addEventListener("beforeprint", filter.showAll);
     }
 
     function headings() {
@@ -92,33 +127,10 @@ const Tables = (() => {
       }
     }
 
-    function filter() {
-      if (!input) return;
-      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const rows = [...table.tBodies[0].rows];
-      let found = 0;
-      for (const row of rows) {
-        const text = words.length ? [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase() : "";
-        const matches = words.every((word) => text.includes(word));
-        found += matches ? 1 : 0;
-        row.hidden = !matches || found > limit;
-      }
-      more.hidden = found <= limit;
-      const part = found === rows.length ? "" : `${found} of `;
-      const cut = found > limit ? `, the first ${limit} shown` : "";
-      const text = `${part}${rows.length} row${rows.length === 1 ? "" : "s"}${cut}`;
-      if (count.textContent !== text) count.textContent = text;
-    }
-
-    function showAll() {
-      limit = Infinity;
-      filter();
-    }
-
     function refresh() {
       prepare();
       sort();
-      filter();
+      filter?.refresh();
     }
 
     refresh();
@@ -143,5 +155,5 @@ const Tables = (() => {
     return table;
   }
 
-  return { build, enhance };
+  return { build, enhance, filtered };
 })();

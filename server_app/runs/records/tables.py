@@ -1,12 +1,11 @@
 """The CSV tables of a run's record: their columns, how rows are added, and the reader."""
 
-import csv
 import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from server_app.runs.records.bounded import LARGEST_TABLE, read_end
 from server_app.runs.records.csv_files import read_rows, rows_as_csv
@@ -14,6 +13,7 @@ from task.errors import system_reason
 from task.files import write_whole
 
 ROUNDS, CLASSES, CLIENTS, EVENTS = "rounds.csv", "classes.csv", "clients.csv", "events.csv"
+ANALYSIS = "analysis"  # the directory of the tables of ``univarfl analyse``
 ROUND_COLUMNS = ("round", "split", "metric", "value")
 CLASS_COLUMNS = ("round", "class", "examples", "recall")
 CLIENT_COLUMNS = (
@@ -29,6 +29,16 @@ SHARES = (  # from 0 to 1
 MAY_DIVERGE = ("loss", "calibration_error")  # not finite if the model's outputs are not
 
 Series = Mapping[tuple[str, str], Mapping[int, float]]
+
+
+class Line(NamedTuple):
+    """A line of a table; its text is made only for an error, since there are many lines."""
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.number}"
 
 
 class RecordError(ValueError):
@@ -72,9 +82,8 @@ def read_series(path: Path) -> Series:
         RecordError: the file is missing, or a line is wrong.
     """
     series: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for line, row in read_lines(path, ROUND_COLUMNS):
-        split, metric = row["split"], row["metric"]
-        at, value = parse_count(row["round"], line), parse_number(row["value"], metric, line)
+    for line, (number, split, metric, text) in read_lines(path, ROUND_COLUMNS):
+        at, value = parse_count(number, line), parse_number(text, metric, line)
         if split not in SPLITS:
             raise RecordError(f"{line}: unknown split {split!r}")
         if split != "train" and metric not in (*SHARES, *MAY_DIVERGE, "clients"):
@@ -92,14 +101,14 @@ def read_recall(path: Path) -> dict[int, tuple[int, float]]:
         RecordError: the file is missing, or a line is wrong.
     """
     by_round: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
-    for line, row in read_lines(path, CLASS_COLUMNS):
-        counted = parse_count(row["examples"], line), parse_number(row["recall"], "recall", line)
-        by_round[parse_count(row["round"], line)][parse_count(row["class"], line)] = counted
+    for line, (number, label, examples, recall) in read_lines(path, CLASS_COLUMNS):
+        counted = parse_count(examples, line), parse_number(recall, "recall", line)
+        by_round[parse_count(number, line)][parse_count(label, line)] = counted
     return by_round[max(by_round)] if by_round else {}
 
 
-def read_lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the rows of a table of numbers, each with its line for error messages.
+def read_lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
+    """Yield the rows of a table of numbers, each with its place for error messages.
 
     Raises:
         RecordError: the file is missing, has other columns, or a row is cut short.
@@ -110,19 +119,20 @@ def read_lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
     except UnicodeDecodeError:
         raise RecordError(f"{path.name} is not text") from None
-    reader = csv.DictReader(text.splitlines(), quoting=csv.QUOTE_NONE)
-    if tuple(reader.fieldnames or ()) != columns:
+    header, *lines = text.splitlines() or [""]
+    if tuple(header.split(",")) != columns:
         raise RecordError(f"{path.name} does not have the columns {', '.join(columns)}")
-    for row in reader:
-        line = f"{path.name}, line {reader.line_num}"
-        if None in row or None in row.values():
-            raise RecordError(f"{line} is cut short")
-        yield line, row
+    for number, content in enumerate(lines, 2):
+        if content:
+            line, row = Line(path.name, number), content.split(",")  # numbers are not quoted
+            if len(row) != len(columns):
+                raise RecordError(f"{line} is cut short")
+            yield line, row
     if not text.endswith("\n"):
         raise RecordError(f"{path.name} is cut short in its last line")
 
 
-def parse_count(text: str, line: str) -> int:
+def parse_count(text: str, line: Line | str) -> int:
     """Return a whole number, 0 or more.
 
     Raises:
@@ -133,7 +143,7 @@ def parse_count(text: str, line: str) -> int:
     return int(text)
 
 
-def parse_number(text: str, metric: str, line: str) -> float:
+def parse_number(text: str, metric: str, line: Line | str) -> float:
     """Return a metric's value: finite, and from 0 to 1 if the metric is a share.
 
     Raises:

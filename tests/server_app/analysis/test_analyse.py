@@ -152,7 +152,7 @@ def test_the_report_shows_methods_beside_each_other(runs: Path) -> None:
     for measure in MEASURES:
         assert f">{measure.title}</h2>" in page
     curvature = pd.read_csv(runs / "report" / "tables" / "curvature.csv")
-    assert curvature["method"].tolist() == ["fedavg", "univarfl"]
+    assert curvature["method"].tolist() == ["FedAvg", "UniVarFL"]
     assert (runs / "report" / "tables" / "cost.tex").exists()
 
 
@@ -170,10 +170,10 @@ def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> N
     report(tmp_path / "runs", tmp_path / "report")
     tables = tmp_path / "report" / "tables"
     levels = pd.read_csv(tables / "client_drift.csv").set_index("method")
-    assert levels["length"].to_dict() == {"fedavg": "2.333 ± 1.528", "univarfl": "4.500 ± 3.189"}
+    assert levels["length"].to_dict() == {"FedAvg": "2.333 ± 1.528", "UniVarFL": "4.500 ± 3.189"}
     (row,) = read_frame(tables / "paired_differences_in_client_drift.csv").to_dict("records")
     low, high = ttest_1samp([1.0, 0.5, 0.5], 0).confidence_interval(0.95)
-    assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 3)
+    assert (row["method"], row["minus"], row["pairs"]) == ("UniVarFL", "FedAvg", 3)
     assert row["length"] == f"+0.667 ({low:+.3f} to {high:+.3f})"
     assert not str(row["cosine"]).endswith(")")
 

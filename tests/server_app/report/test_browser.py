@@ -158,7 +158,7 @@ def test_the_report_sorts_filters_and_reads_curves(browser: "Browser", runs: Pat
     address = (runs.parent / "report" / "index.html").as_uri()
     with opened(browser, address) as page:
         headline = page.locator(".headline").first.inner_text()
-        assert headline.startswith("univarfl +20.0 points over fedavg")
+        assert headline.startswith("UniVarFL +20.0 points over FedAvg")
         sort_filter_and_read(
             page, 'table[data-title="Runs"]', 3, "figure[data-chart*='Accuracy over the rounds']"
         )

@@ -33,10 +33,10 @@ def test_the_headline_is_the_paired_difference_in_words(tmp_path: Path) -> None:
     recorded(tmp_path, "fedavg", (0.0,) * 5)
     recorded(tmp_path, "univarfl", GAINS)
     assert headlines_of(tmp_path) == [
-        "univarfl +15.0 points over fedavg, 95 % +8.8 to +21.2, five seeds (last round)"
+        "UniVarFL +15.0 points over FedAvg, 95 % +8.8 to +21.2, five seeds (last round)"
     ]
-    assert headlines_of(tmp_path, "univarfl") == [
-        "fedavg -15.0 points over univarfl, 95 % -21.2 to -8.8, five seeds (last round)"
+    assert headlines_of(tmp_path, "UniVarFL") == [
+        "FedAvg -15.0 points over UniVarFL, 95 % -21.2 to -8.8, five seeds (last round)"
     ]
     recorded(tmp_path, "fedprox", (-0.1, 0.1, 0.0, 0.1, 0.0))
     (line,) = headlines_of(tmp_path)
@@ -47,7 +47,7 @@ def test_a_headline_says_when_the_interval_includes_0(tmp_path: Path) -> None:
     recorded(tmp_path, "fedavg", (0.0,) * 5)
     recorded(tmp_path, "moon", (-0.1, 0.1, 0.0, 0.1, 0.0))
     assert headlines_of(tmp_path) == [
-        "moon +2.0 points over fedavg, 95 % -8.4 to +12.4, five seeds, not significant (last round)"
+        "MOON +2.0 points over FedAvg, 95 % -8.4 to +12.4, five seeds, not significant (last round)"
     ]
 
 

@@ -30,7 +30,7 @@ def test_seeds_become_means_and_deviations_of_the_sample(tmp_path: Path) -> None
     for seed, accuracy in enumerate((0.5, 0.6, 0.7)):
         record(tmp_path, f"s{seed}", [f"seed={seed}"], [0.1, accuracy])
     (row,) = summary(tmp_path).accuracies().to_dict("records")
-    assert row["method"] == "univarfl"
+    assert row["method"] == "UniVarFL"
     assert row["seeds"] == 3
     assert row[LAST] == "60.0 ± 10.0"
     assert "published" not in row
@@ -74,8 +74,8 @@ def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
     record(tmp_path, "c", ["method=univarfl"], [0.1, 0.7])
     record(tmp_path, "d", ["method=univarfl", "method.variance_weight=0"], [0.1, 0.7])
     assert sorted(summary(tmp_path).accuracies()["method"]) == [
-        "fedprox (proximal_weight=0.01)", "fedprox (proximal_weight=0.5)",
-        "univarfl", "univarfl (variance_weight=0)",
+        "FedProx (proximal_weight=0.01)", "FedProx (proximal_weight=0.5)",
+        "UniVarFL", "UniVarFL (variance_weight=0)",
     ]  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
         for seed, accuracy in seeds.items():
             record(tmp_path, f"{method}{seed}", [f"method={method}", f"seed={seed}"], [0, accuracy])
     (row,) = summary(tmp_path).differences().to_dict("records")
-    assert (row["method"], row["minus"], row["pairs"]) == ("univarfl", "fedavg", 2)
+    assert (row["method"], row["minus"], row["pairs"]) == ("UniVarFL", "FedAvg", 2)
     assert row["last round"] == "+15.0 (-48.5 to +78.5)"
     assert row["mean of the last five"] == ""  # of fewer than five rounds
 
@@ -120,7 +120,7 @@ def test_published_numbers_stand_beside_their_very_settings_only(tmp_path: Path)
     beside = table[table["published"] != ""]
     assert len(table) == 7
     assert beside[["method", "rho", "model.norm", "published"]].to_numpy().tolist() == [
-        ["fedavg", "1", "batch", "28.1 ± 1.3 (T1)"]
+        ["FedAvg", "1", "batch", "28.1 ± 1.3 (T1)"]
     ]
 
 
@@ -130,7 +130,7 @@ def test_published_numbers_are_of_the_methods_own_coefficients(tmp_path: Path) -
     record(tmp_path, "b", [paper, "method=fedprox", "method.proximal_weight=1"], [0.1, 0.5])
     table = summary(tmp_path).accuracies().set_index("method")["published"]
     assert table.to_dict() == {
-        "fedprox (proximal_weight=0.01)": "28.1 (T1)", "fedprox (proximal_weight=1)": "",
+        "FedProx (proximal_weight=0.01)": "28.1 (T1)", "FedProx (proximal_weight=1)": "",
     }  # fmt: skip
 
 

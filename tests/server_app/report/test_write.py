@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / SWEEPS / "20260101.csv").write_text(
         "cell,status,reason,run\nmethod=krum,refused,method=krum: choose one of ...,\n"
     )
-    report(place, place / "report")
+    report(place, place / "report", baseline="fedavg", pictures=True)
     return place
 
 
@@ -39,7 +39,7 @@ def test_tables_come_as_csv_markdown_and_latex(runs: Path) -> None:
     tables = runs / "report" / "tables"
     frame = pd.read_csv(tables / "accuracy.csv")
     assert frame[["alpha", "method", "seeds"]].values.tolist() == [
-        [0.05, "fedavg", 2], [0.05, "univarfl", 2], [1.0, "fedavg", 2], [1.0, "univarfl", 2]
+        [0.05, "FedAvg", 2], [0.05, "UniVarFL", 2], [1.0, "FedAvg", 2], [1.0, "UniVarFL", 2]
     ]  # fmt: skip
     assert frame["last round"][0] == "41.5 ± 1.4"
     assert pd.read_csv(tables / "tidy.csv")["mean"].dtype == float
@@ -69,9 +69,7 @@ def test_pictures_come_as_png_and_svg(runs: Path) -> None:
 
 def test_the_page_holds_all_of_it_and_fetches_nothing(runs: Path) -> None:
     page = (runs / "report" / "index.html").read_text()
-    sources = re.findall(r'<(?:img|script|link)[^>]*(?:src|href)="([^"]{0,40})', page)
-    assert len(sources) == 5  # bars and recall of two settings, and accuracy against alpha
-    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
+    assert re.findall(r"<(?:img|script|link)[^>]*(?:src|href)=", page) == []
     anchors = set(re.findall(r'href="#([^"]+)"', page))
     assert anchors <= set(re.findall(r'id="([^"]+)"', page))
     for text in ("41.5 ± 1.4", "broken: run.json is cut short", "cell method=krum: refused"):
@@ -94,7 +92,7 @@ def test_classes_may_have_any_name_and_equal_records_give_equal_pictures(tmp_pat
         text = text.replace(old, new)
     (run / "run.json").write_text(text)
     for place in ("one", "two"):
-        report(run, tmp_path / place)
+        report(run, tmp_path / place, pictures=True)
     (one,), (two,) = ((tmp_path / at / "pictures").glob("recall*.svg") for at in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
 
@@ -126,7 +124,7 @@ def test_a_directory_without_results_is_an_error(tmp_path: Path) -> None:
 
 def test_a_baseline_that_was_not_run_is_refused(tmp_path: Path) -> None:
     record(tmp_path, "only", [], [0.1, 0.5])
-    with pytest.raises(ConfigError, match="--baseline=fedavg: choose one of univarfl"):
+    with pytest.raises(ConfigError, match="--baseline=fedavg: choose one of UniVarFL"):
         report(tmp_path, tmp_path / "report", baseline="fedavg")
 
 
@@ -136,8 +134,8 @@ def test_many_classes_long_names_and_a_swept_rho(tmp_path: Path) -> None:
     classes = [f"{name} {place}" for place in range(30)]
     for rho in (0.1, 0.5):
         record(tmp_path, f"rho-{rho}", [f"rho={rho}"], [0.1, rho], classes=classes)
-    report(tmp_path, tmp_path / "report", [0.3])
-    report(tmp_path, tmp_path / "report")  # writes over its own
+    report(tmp_path, tmp_path / "report", [0.3], pictures=True)
+    report(tmp_path, tmp_path / "report", pictures=True)  # writes over its own
     stems = {path.stem for path in (tmp_path / "report" / "pictures").glob("*.png")}
     assert {stem.split("-")[0] for stem in stems} >= {"rho", "recall"}
     page = (tmp_path / "report" / "index.html").read_text()

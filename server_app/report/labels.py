@@ -1,0 +1,44 @@
+"""The names of components as people write them: ``FedAvg`` for ``fedavg``."""
+
+LABELS = {
+    "method": {
+        "fedalign": "FedAlign", "fedavg": "FedAvg", "feddyn": "FedDyn", "fedprox": "FedProx",
+        "feduv": "FedUV", "freeze": "Freeze", "gradaug": "GradAug", "mixup": "Mixup",
+        "moon": "MOON", "scaffold": "SCAFFOLD", "stochdepth": "StochDepth",
+        "univarfl": "UniVarFL",
+    },
+    "strategy": {
+        "bulyan": "Bulyan", "dp_adaptive": "DP, adaptive clipping",
+        "dp_client_fixed": "DP, clipping by clients", "dp_fixed": "DP, fixed clipping",
+        "fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedavg": "FedAvg",
+        "fedavgm": "FedAvgM", "fedmedian": "FedMedian", "fedtrimmedavg": "FedTrimmedAvg",
+        "fedyogi": "FedYogi", "krum": "Krum", "multikrum": "Multi-Krum",
+    },
+    "data": {
+        "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "ham10000": "HAM10000",
+        "imagenet200": "ImageNet-200", "office_home": "Office-Home", "pacs": "PACS",
+        "stl10": "STL-10", "tiny_imagenet": "Tiny ImageNet",
+    },
+    "model": {
+        "cnn": "CNN", "resnet18": "ResNet-18", "resnet50": "ResNet-50", "resnet56": "ResNet-56",
+    },
+}  # fmt: skip
+JOINT = "+"  # between methods that are combined
+
+
+def label_of(group: str, name: str) -> str:
+    """Return the label of a component; that of another package is its name.
+
+    Args:
+        group: its group of the configuration, such as "method".
+        name: its name there; methods may be joined, as in "fedprox+moon".
+    """
+    known = LABELS.get(group, {})
+    return JOINT.join(known.get(part, part) for part in name.split(JOINT))
+
+
+def name_of(group: str, label: str) -> str:
+    """Return the label that a typed word stands for: a name or a label, in any case."""
+    labels = {text.lower(): text for text in LABELS.get(group, {}).values()}
+    parts = (label_of(group, part.lower()) for part in label.split(JOINT))
+    return JOINT.join(labels.get(part.lower(), part) for part in parts)
