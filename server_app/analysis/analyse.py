@@ -142,7 +142,8 @@ def charts_of(
     for title, group in groups.items():
         for drawing in measure.draw(group):
             full_title = ": ".join(filter(None, (title, drawing.title)))
-            name = slug("-".join(filter(None, (measure.name, drawing.title, heading and title))))
+            of = title if heading or len(groups) > 1 else ""
+            name = slug("-".join(filter(None, (measure.name, drawing.title, of))))
             yield Chart(measure.title, full_title, name, drawing.figure)
 
 

@@ -1,1 +1,1 @@
-"""What do the records of runs show, as tables, pictures and a page?"""
+"""What do the records of runs show, as tables, charts and a page?"""

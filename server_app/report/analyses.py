@@ -9,6 +9,7 @@ import pandas as pd
 from server_app.analysis.analyse import MEASURES, SAMPLE, charts_of, read_table
 from server_app.analysis.base import Measure
 from server_app.report.charts.base import Chart, Plot
+from server_app.report.settings import ALL
 from server_app.report.statistics import CONFIDENCE, difference
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
@@ -113,7 +114,7 @@ class Analyses:
         methods = list(dict.fromkeys(method for _, method in self._summary.counted))
         for measure, tables in self._found.items():
             for setting, of in by_setting(tables).items():
-                for chart in charts_of(measure, setting, of):
+                for chart in charts_of(measure, "" if setting == ALL else setting, of):
                     yield restyled(chart, methods)
             for method, of in by_method(tables).items():
                 if measure.compares_runs and len(of) > 1:

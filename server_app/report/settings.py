@@ -13,6 +13,7 @@ IGNORED = (
     "evaluate_every", "watch",
 )  # fmt: skip
 NAME_FIRST = ("data.name", "partition.name", "model.name", "strategy.name", "alpha", "rho")
+ALL = "all runs"  # the heading if there is one setting
 IMAGES = "images"  # the version of the data set's images
 VERSION_LENGTH = 8
 
@@ -96,7 +97,7 @@ def method_labels(runs: Sequence[Run]) -> list[str]:
 
 def heading_of(setting: Setting) -> str:
     """Return a setting as a heading, such as "alpha 0.1, rho 0.5"."""
-    return ", ".join(f"{key} {format_value(value)}" for key, value in setting) or "all runs"
+    return ", ".join(f"{key} {format_value(value)}" for key, value in setting) or ALL
 
 
 def format_value(value: Any) -> str:

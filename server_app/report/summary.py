@@ -11,6 +11,7 @@ import pandas as pd
 from server_app.config.published import published_numbers
 from server_app.report.labels import label_of
 from server_app.report.settings import (
+    ALL,
     IMAGES,
     Setting,
     format_value,
@@ -31,6 +32,7 @@ TITLES = {
     "auroc": "AUROC", "average_precision": "average precision",
     "calibration_error": "calibration error",
 }  # fmt: skip
+ACCURACY = "accuracy, %"
 WINDOW = 5
 BASELINE = label_of("method", "fedavg")
 MOST_COLUMNS = 6  # of the first table; with more settings they are its rows
@@ -108,7 +110,8 @@ class Summary:
         across = len(settings) > max(MOST_COLUMNS, len({method for _, method in self.counted}))
         rows: dict[str, dict[str, str]] = {}
         for setting, method in self.counted:
-            row, column = (setting, method) if across else (method, setting)
+            shown = ACCURACY if setting == ALL else setting
+            row, column = (shown, method) if across else (method, shown)
             head = {"setting" if across else "method": row}
             values = 100 * self._part(setting, method)[LAST]
             rows.setdefault(row, head)[column] = mean_and_sd(values)

@@ -125,7 +125,7 @@ class Chart:
 
     Attributes:
         section: the heading of its section.
-        title: what it shows.
+        title: what it shows of the section; empty if it shows all.
         name: the name of its files without suffix.
         figure: the numbers.
     """

@@ -17,7 +17,7 @@ from server_app.report.charts.base import (
     mean_series,
     slug,
 )
-from server_app.report.settings import heading_of
+from server_app.report.settings import ALL, heading_of
 from server_app.report.summary import LAST, Summary
 from server_app.runs.records.reader import Run
 
@@ -43,7 +43,8 @@ def charts(summary: Summary) -> Iterator[Chart]:
         for setting, of in settings.items():
             figure = figure_of(of, methods)
             if figure and not (alone and section == BARS):
-                yield Chart(section, setting, f"{name}-{slug(setting)}", figure)
+                title = "" if setting == ALL else setting
+                yield Chart(section, title, f"{name}-{slug(setting)}", figure)
     for key, label in SWEPT.items():
         if key in summary.keys:
             yield from swept(summary.frame, summary.keys, key, label, methods)
@@ -125,11 +126,12 @@ def swept(
             swept_series(str(method), methods.index(str(method)), of.groupby(key)[LAST])
             for method, of in part.groupby("method", sort=False)
         ]
-        title = heading_of(tuple(zip(others, values, strict=True)))
+        setting = heading_of(tuple(zip(others, values, strict=True)))
+        title = "" if setting == ALL else setting
         figure: Figure = Plot(
             label, "accuracy after the last round, %", series, log_x=key == "alpha"
         )
-        yield Chart(f"Accuracy against {key}", title, f"{key}-{slug(title)}", figure)
+        yield Chart(f"Accuracy against {key}", title, f"{key}-{slug(setting)}", figure)
 
 
 def swept_series(name: str, style: int, accuracies: "pd.api.typing.SeriesGroupBy") -> Series:

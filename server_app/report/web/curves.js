@@ -76,7 +76,10 @@ const Curves = (() => {
         }));
       }
       readout.textContent = best?.name ?? "";
-      values.forEach((value, place) => { value.textContent = `${spec.series[place].x.length} images`; });
+      values.forEach((value, place) => {
+        const count = spec.series[place].x.length;
+        value.textContent = `${count} image${count === 1 ? "" : "s"}`;
+      });
     }
 
     function show(at) {
@@ -121,15 +124,23 @@ const Curves = (() => {
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: Boolean(spec.dots), points: { show: !spec.dots }, drag: { x: true, y: false } },
-        scales: { x: { time: false, distr: spec.logX ? 3 : 1 }, y: { distr: spec.log ? 3 : 1 } },
+        scales: { x: { time: false, distr: spec.logX ? 3 : 1, ...(spec.dots && { range: padded }) }, y: { distr: spec.log ? 3 : 1 } },
         axes: spec.dots ? [{ show: false }, { show: false }] : [
-          { ...axis, label: spec.x, values: texts, ...(spec.logX && { splits: () => placesOf(data[0]) }) },
+          { ...axis, label: spec.x, size: 36, labelSize: 24, values: texts, ...(spec.logX && {
+            splits: () => placesOf(data[0]), filter: (_, ticks) => ticks,
+          }) },
           { ...axis, label: spec.y, size: 58, values: texts },
         ],
         series,
         bands,
         hooks: { setCursor: [(of) => show(of.cursor.idx)] },
       };
+    }
+
+    // Return limits that leave room for the shapes of the outermost dots.
+    function padded(_, low, high) {
+      const room = 0.03 * (high - low || 1);
+      return [low - room, high + room];
     }
 
     function texts(_, ticks) {

@@ -3,7 +3,7 @@
 
 (() => {
   const MANY = 8; // rows from which a filter helps
-  const FIRST = 12; // charts of a section that are shown at first
+  const FIRST = 6; // charts of a section that are shown at first
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const waiting = new Map();
 
@@ -30,10 +30,11 @@
 
   function figureOf(section, spec) {
     const figure = document.createElement("figure");
-    figure.dataset.chart = `${section}, ${spec.title}`;
+    figure.dataset.chart = spec.title ? `${section}, ${spec.title}` : section;
     figure.className = spec.kind;
     const caption = document.createElement("figcaption");
     caption.textContent = spec.title;
+    caption.hidden = !spec.title;
     figure.append(caption, document.createElement("div"));
     waiting.set(figure, { ...spec, title: figure.dataset.chart });
     seen.observe(figure);

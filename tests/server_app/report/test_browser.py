@@ -10,12 +10,12 @@ import pytest
 
 from server_app.report.write import report
 from server_app.runs.lock import hold
-from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, EVENTS, ROUNDS
+from server_app.runs.records.tables import ANALYSIS, CLIENT_COLUMNS, CLIENTS, EVENTS, ROUNDS
 from tests.browser import dashboard, needs_browser, opened, started_browser
 from tests.server_app.runs.recorded import record
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = [pytest.mark.slow, needs_browser]
 ATTACK = "<img src=x onerror=document.title='attacked'>"
@@ -43,8 +43,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             config = json.loads((run / "run.json").read_text())["config"] | {"seed": seed}
             results = {"test": {"accuracy": accuracy}}
             change(run, config=config, results=results, reply_bytes=1_000_000)
+    analysed(place / "fedavg-0" / ANALYSIS)
     report(place, place.parent / "report")
     return place
+
+
+def analysed(place: Path) -> None:
+    """Write tables as ``univarfl analyse`` does: a map of three images, and a loss landscape."""
+    place.mkdir()
+    points = ["0,cat,,0.0,0.0,5", "0,dog,,1.0,1.0,5", "1,cat,,2.0,2.0,5"]
+    (place / "features.csv").write_text(
+        "\n".join(["client,class,domain,x,y,most images", *points, ""])
+    )
+    grid = [f"{first},{second},{1 + first * first + second},5" for first in range(15)
+            for second in range(15)]  # fmt: skip
+    (place / "landscape.csv").write_text("\n".join(["first,second,loss,most images", *grid, ""]))
 
 
 def change(run: Path, **entries: object) -> None:
@@ -162,6 +175,7 @@ def test_the_report_sorts_filters_and_reads_curves(browser: "Browser", runs: Pat
         sort_filter_and_read(
             page, 'table[data-title="Runs"]', 3, "figure[data-chart*='Accuracy over the rounds']"
         )
+        read_bars_cells_and_dots(page)
         page.evaluate(
             """() => {
               const rows = Array.from({ length: 250 }, (_, place) => [place]);
@@ -176,6 +190,53 @@ def test_the_report_sorts_filters_and_reads_curves(browser: "Browser", runs: Pat
         assert column(page, "#long", 1)[-1] == "249"
         link = page.locator('table[data-title="Runs"] a').first.get_attribute("href")
         assert (runs.parent / "report" / str(link)).resolve().is_file()
+
+
+def read_bars_cells_and_dots(page: "Page") -> None:
+    """Point at a bar, at cells and at a dot, and reach a cell by keyboard."""
+    bars = shown(page, "figure.bars")
+    bars.locator("tbody tr").first.hover()
+    assert "FedAvg: seed 0 50, seed 1 51" in bars.locator(".readout").inner_text()
+    recall = shown(page, "figure[data-chart^='Recall']")
+    recall.locator("td").nth(2).hover()
+    assert recall.locator(".readout").inner_text() == "FedAvg, digit 2: 52"
+    grid = shown(page, "figure[data-chart^='Loss landscape']")
+    page.mouse.move(0, 0)
+    grid.get_by_role("region").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert grid.locator(".readout").inner_text() == "13, 1: 15"
+    dots = shown(page, "figure[data-chart$='by client']")
+    dots.locator(".u-over").hover()
+    assert dots.locator(".readout").inner_text() == "client 0"
+    assert dots.locator(".legend .value").all_inner_texts() == ["2 images", "1 image"]
+
+
+def shown(page: "Page", selector: str) -> "Locator":
+    """Return an element that the screen shows; charts are drawn once they are seen."""
+    found = page.locator(selector)
+    found.scroll_into_view_if_needed()
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_can_be_read_with_a_screen_reader(
+    browser: "Browser", runs: Path, scheme: str
+) -> None:
+    """Names, roles, structure and contrast, as far as axe-core can tell."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    report_page = (runs.parent / "report" / "index.html").as_uri()
+    with dashboard(runs) as (address, _):
+        for place in (report_page, address):
+            with opened(browser, place, scheme=scheme) as page:
+                page.set_viewport_size({"width": 1280, "height": 8000})  # all charts are drawn
+                if place == address:
+                    page.locator("#runs button.link").first.click()
+                    page.wait_for_selector("#details-tables table:visible")
+                page.wait_for_selector(".plot canvas")
+                found = Axe().run(page)
+                assert found.violations_count == 0, found.generate_report()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

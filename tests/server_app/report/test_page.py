@@ -7,11 +7,12 @@ import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from server_app.report.page.headline import headlines
+from server_app.report.page.headline import Difference, counts_in_words, headlines
 from server_app.report.page.render import link_to
-from server_app.report.summary import Summary
+from server_app.report.summary import LAST, Summary
 from server_app.report.write import report
 from server_app.runs.records.reader import Run, read_runs
 from tests.server_app.runs.recorded import record
@@ -49,6 +50,18 @@ def test_a_headline_says_when_the_interval_includes_0(tmp_path: Path) -> None:
     assert headlines_of(tmp_path) == [
         "MOON +2.0 points over FedAvg, 95 % -8.4 to +12.4, five seeds, not significant (last round)"
     ]
+
+
+def test_many_settings_are_counted() -> None:
+    pairs = [(10, 20, 10, 20, 15), (-10, 10, 0, 10, 0), (1, 1, 1, 1, 1), (-1, -2, -1, -2, -1)]
+    found = [
+        Difference(f"alpha {place}", LAST, "UniVarFL", "FedAvg", 1, pd.Series(values, dtype=float))
+        for place, values in enumerate(pairs)
+    ]
+    assert counts_in_words(found) == (
+        "UniVarFL compared with FedAvg in 4 settings: above in 2, below in 1, not significant in 1 "
+        "(last round, 95 % intervals)"
+    )
 
 
 def test_too_few_seeds_or_methods_give_no_headline(tmp_path: Path) -> None:
