@@ -67,7 +67,7 @@ def _(plot: Plot, axes: Axes) -> None:
     if plot.log_y:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
-        subs = range(1, 10) if low > NARROW_RANGE * high else (1, 2, 5)
+        subs = range(1, 10) if low > NARROW_RANGE * high else (1, 2, 3, 5, 7)
         axes.yaxis.set_major_locator(LogLocator(subs=subs))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_locator(NullLocator())
