@@ -7,8 +7,9 @@ import pandas as pd
 
 from server_app.config.composition import compose_experiment
 from server_app.config.override_text import flat
+from server_app.report.readings import BEST
 from server_app.report.statistics import mean_and_sd
-from server_app.report.summary import BEST, Summary
+from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
 
 CHOSEN = (

@@ -15,8 +15,8 @@ from server_app.config.override_text import as_typed
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import accuracy_plot
 from server_app.report.labels import label_of
+from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
-from server_app.report.summary import LAST, READINGS, readings
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.trained import completed_run
 from task.files import draft_of

@@ -1,6 +1,5 @@
 """The tables of a report: runs, means over seeds, rounds to targets, paired differences."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ import pandas as pd
 
 from server_app.config.published import published_numbers
 from server_app.report.labels import label_of
+from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.settings import (
     ALL,
     IMAGES,
@@ -22,8 +22,6 @@ from server_app.report.settings import (
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.runs.records.reader import Run, tables_of
 
-LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
-READINGS = (LAST, LAST_FIVE, BEST)
 FURTHER = (
     "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error",
 )  # fmt: skip
@@ -33,7 +31,6 @@ TITLES = {
     "calibration_error": "calibration error",
 }  # fmt: skip
 ACCURACY = "accuracy, %"
-WINDOW = 5
 BASELINE = label_of("method", "fedavg")
 MOST_COLUMNS = 6  # of the first table; with more settings they are its rows
 
@@ -214,25 +211,6 @@ class Summary:
 
     def _head(self, part: pd.DataFrame) -> dict[str, object]:
         return {key: format_value(part.iloc[0][key]) for key in [*self.keys, "method"]}
-
-
-def readings(run: Run) -> dict[str, float]:
-    """Return a run's accuracy in the three ways that papers report it; NaN if not available.
-
-    "Last round" is the final model. The mean of the last five rounds needs all five to be
-    evaluated. The best round is the one with the best validation accuracy, the earliest of equals;
-    choosing it by test accuracy would bias the result.
-    """
-    scored = run.series[run.split, "accuracy"]
-    validated = run.series.get(("validation", "accuracy"), {})
-    last = max(scored)
-    window = [value for at, value in scored.items() if at > last - WINDOW and at > 0]
-    rounds = [at for at in sorted(scored) if at in validated] if run.split == "test" else []
-    return {
-        LAST: scored[last],
-        LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
-        BEST: scored[max(rounds, key=lambda at: validated[at])] if rounds else math.nan,
-    }
 
 
 def last_of(run: Run, metric: str) -> float:

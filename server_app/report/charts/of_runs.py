@@ -17,8 +17,9 @@ from server_app.report.charts.base import (
     mean_series,
     slug,
 )
+from server_app.report.readings import LAST
 from server_app.report.settings import ALL, heading_of
-from server_app.report.summary import LAST, Summary
+from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
 
 BARS = "Accuracy by method"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from server_app.report.labels import label_of
+from server_app.report.readings import LAST, LAST_FIVE
 from server_app.report.statistics import CONFIDENCE, all_equal, interval
-from server_app.report.summary import LAST, LAST_FIVE, Summary
+from server_app.report.summary import Summary
 
 LEAST_SEEDS = 5  # an interval from fewer seeds is too wide for a headline
 MOST_LINES = 4

@@ -18,8 +18,9 @@ from server_app.config.override_text import flat
 from server_app.report.charts.as_json import sections_of
 from server_app.report.charts.base import Chart
 from server_app.report.page.headline import headlines
+from server_app.report.readings import READINGS
 from server_app.report.statistics import CONFIDENCE
-from server_app.report.summary import BASELINE, READINGS, TITLES, Summary
+from server_app.report.summary import BASELINE, TITLES, Summary
 from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
 

@@ -12,7 +12,8 @@ import pytest
 
 from server_app.report.page.headline import Difference, counts_in_words, headlines
 from server_app.report.page.render import link_to
-from server_app.report.summary import LAST, Summary
+from server_app.report.readings import LAST
+from server_app.report.summary import Summary
 from server_app.report.write import report
 from server_app.runs.records.reader import Run, read_runs
 from tests.server_app.runs.recorded import record

@@ -5,8 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from server_app.report.readings import BEST, LAST, LAST_FIVE, readings
 from server_app.report.statistics import difference
-from server_app.report.summary import BEST, LAST, LAST_FIVE, Summary, readings
+from server_app.report.summary import Summary
 from server_app.runs.records.reader import read_runs
 from tests.server_app.runs.recorded import record
 

@@ -1,0 +1,30 @@
+"""The three ways in which papers report the accuracy of a run."""
+
+import math
+
+import numpy as np
+
+from server_app.runs.records.reader import Run
+
+LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
+READINGS = (LAST, LAST_FIVE, BEST)
+WINDOW = 5
+
+
+def readings(run: Run) -> dict[str, float]:
+    """Return a run's accuracy in the three ways that papers report it; NaN if not available.
+
+    "Last round" is the final model. The mean of the last five rounds needs all five to be
+    evaluated. The best round is the one with the best validation accuracy, the earliest of equals;
+    choosing it by test accuracy would bias the result.
+    """
+    scored = run.series[run.split, "accuracy"]
+    validated = run.series.get(("validation", "accuracy"), {})
+    last = max(scored)
+    window = [value for at, value in scored.items() if at > last - WINDOW and at > 0]
+    rounds = [at for at in sorted(scored) if at in validated] if run.split == "test" else []
+    return {
+        LAST: scored[last],
+        LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
+        BEST: scored[max(rounds, key=lambda at: validated[at])] if rounds else math.nan,
+    }
