@@ -224,7 +224,7 @@ def test_the_pages_can_be_read_with_a_screen_reader(
     browser: "Browser", runs: Path, scheme: str
 ) -> None:
     """Names, roles, structure and contrast, as far as axe-core can tell."""
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
     report_page = (runs.parent / "report" / "index.html").as_uri()
     with dashboard(runs) as (address, _):
