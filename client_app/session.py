@@ -84,6 +84,15 @@ class Session(Generic[Asked]):
                 )
         return worker
 
+    def refuse_if_masked(self, what: str) -> None:
+        """Refuse to send something of one client in an experiment with masked rounds.
+
+        Raises:
+            ProtocolError: the experiment has secure=masked.
+        """
+        if read_local_config(self.request.experiment).secure.masked:
+            raise ProtocolError(f"secure=masked: {what} of one client is not sent")
+
     def check_clients(self, clients: Sequence[int]) -> None:
         """Refuse a list of clients if this is a site, which has one client.
 

@@ -6,6 +6,7 @@ A client that fails is reported in its own row; the other clients of the unit co
 import logging
 import time
 from functools import partial
+from typing import Any
 
 from client_app.client_state import ClientState
 from client_app.mods.error_redaction import reason_for_server
@@ -36,6 +37,7 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
         ProtocolError: the request does not fit this worker.
     """
     request = session.request
+    session.refuse_if_masked("an update")
     session.check_clients(request.clients)
     weights, broadcast = session.tensors(request.weights), request.broadcast.unpack()
     check_tensors(broadcast, session.worker.broadcast())
@@ -126,7 +128,7 @@ def packed_sum(total: ExactSum) -> dict[str, PackedTensors]:
 
 
 def train_client(
-    session: Session[TrainRequest],
+    session: Session[Any],
     client: int,
     accepted: int,
     weights: Tensors,
@@ -159,6 +161,7 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
         ProtocolError: the request does not fit this worker.
     """
     request = session.request
+    session.refuse_if_masked("a score")
     session.check_clients(request.clients)
     scores = session.worker.validate(session.tensors(request.weights), request.clients)
     rows = []

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from task import registry
 from task.errors import ConfigError
 from task.extensions import PLUS
+from task.privacy.settings import Privacy
+from task.secure.settings import Secure
 
 # The components bring PyTorch, which takes seconds to import. The methods below import what they
 # build, so that a wrong number is refused without it.
@@ -53,12 +55,6 @@ class Runtime(Strict):
     compiled: bool
 
 
-class Privacy(Strict):
-    """Where the noise of differential privacy comes from."""
-
-    reproducible: bool
-
-
 class LocalConfig(Strict):
     """The settings of local training.
 
@@ -79,6 +75,7 @@ class LocalConfig(Strict):
     optim: Sgd
     runtime: Runtime
     privacy: Privacy
+    secure: Secure = Secure()
 
     @model_validator(mode="after")
     def _check_components(self) -> "LocalConfig":

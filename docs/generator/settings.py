@@ -8,7 +8,9 @@ from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
 from server_app.config.experiment import Experiment, FederationConfig, Watch
-from task.config import Privacy, Runtime, Sgd
+from task.config import Runtime, Sgd
+from task.privacy.settings import Privacy
+from task.secure.settings import Secure
 
 INTRODUCTION = """# Settings
 
@@ -51,6 +53,7 @@ def sections() -> dict[str, list[Setting]]:
         "Optimizer": group("optim", "sgd", Sgd),
         "Runtime": group("runtime", "eager", Runtime),
         "Privacy": group("privacy", "none", Privacy),
+        "Secure aggregation": group("secure", "masked", Secure),
     }
 
 
@@ -62,6 +65,8 @@ def page() -> str:
         "Optimizer": read_file(CONF / "optim" / "sgd.yaml").about,
         "Privacy": read_file(CONF / "privacy" / "none.yaml").about,
         "Runtime": "`runtime=eager` is the default; `runtime=compiled` sets `compiled: true`.",
+        "Secure aggregation": "`secure=none` is the default; `secure=masked` has these keys. See "
+        "[Secure aggregation](../explanation/secure-aggregation.md).",
     }
     parts = [INTRODUCTION.strip()]
     for title, found in sections().items():

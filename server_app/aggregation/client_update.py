@@ -16,6 +16,7 @@ class ClientUpdate:
         examples: the number of images it was trained on.
         seconds: the duration of its training.
         losses: the mean of each loss term, unweighted.
+        given_up: whether it does not count because too few others did, and nothing was wrong here.
     """
 
     client: int
@@ -25,6 +26,7 @@ class ClientUpdate:
     examples: int = 0
     seconds: float = 0.0
     losses: Mapping[str, float] = field(default_factory=dict)
+    given_up: bool = False
 
     @property
     def accepted(self) -> bool:

@@ -89,7 +89,14 @@ class Experiment(LocalConfig):
         elif self.privacy.reproducible:
             allowed = "there is no noise to reproduce; choose strategy=dp_fixed, or leave it out"
             raise ConfigError("privacy.reproducible", True, allowed)
+        if self.secure.masked:
+            self._check_masked()
         return self
+
+    def _check_masked(self) -> None:
+        from server_app.config.masking import check_masked  # noqa: PLC0415
+
+        check_masked(self)
 
     def _check_kept_models(self) -> None:
         every = self.watch.models_every or 0
@@ -136,6 +143,16 @@ class Experiment(LocalConfig):
         from server_app.aggregation.guards.base import Guard  # noqa: PLC0415
 
         return self._component("guard", "server_app.aggregation.guards", Guard)
+
+    def secure_threshold(self, clients: int) -> int:
+        """Return how many participants a masked sum needs.
+
+        Args:
+            clients: how many are asked.
+        """
+        from task.secure.rules.threshold import threshold_of  # noqa: PLC0415
+
+        return threshold_of(clients, self.secure.colluding)
 
     def local(self) -> LocalConfig:
         """Return the settings of local training, which are sent to the clients."""

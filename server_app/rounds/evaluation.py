@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import Failure, Letter
 from server_app.rounds.context import RoundContext
+from server_app.rounds.masked.scoring import masked_scores
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import EVALUATE, EvaluateReply, EvaluateRequest, EvaluateRow
 from task.training.evaluation import Metrics, Score
@@ -22,30 +23,40 @@ def score_model(
         Accuracy and loss over the clients' validation images, with the number of clients that
         answered; and every metric on the test set, after the last round by class, too.
     """
-    model, nodes = context.model, context.nodes.connected()
+    nodes = context.nodes.connected()
     here = served_clients(clients, nodes)
     units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
-    letters = [
+    last = server_round == context.experiment.rounds
+    if context.experiment.secure.masked:
+        metrics = context.worker.test(context.model.weights, by_class=last)
+        total, count, failures = masked_scores(context, server_round, units)
+    else:
+        exchange = context.exchange(EVALUATE, evaluation_letters(context, server_round, units))
+        metrics = context.worker.test(context.model.weights, by_class=last)
+        scores, failures = read_scores(units, exchange.replies(), context.sizes.validation)
+        context.late_replies.expect(exchange, units, f"validation of round {server_round}")
+        total, count = sum(scores.values(), start=Score(0, 0, 0.0)), len(scores)
+    for failure in failures:
+        logger.warning("round %d, %s", server_round, failure)
+    return {**total.means(), "clients": count}, metrics
+
+
+def evaluation_letters(
+    context: RoundContext, server_round: int, units: Sequence[WorkUnit]
+) -> list[Letter[EvaluateRequest]]:
+    """Return the request for each work unit."""
+    return [
         Letter(
             unit.node.node_id,
             EvaluateRequest(
                 **context.request_fields(server_round),
                 clients=unit.clients,
-                weights=model.packed_weights,
+                weights=context.model.packed_weights,
             ),
             unit.node.public_key,
         )
         for unit in units
     ]
-    exchange = context.exchange(EVALUATE, letters)
-    last = server_round == context.experiment.rounds
-    metrics = context.worker.test(model.weights, by_class=last)
-    scores, failures = read_scores(units, exchange.replies(), context.sizes.validation)
-    context.late_replies.expect(exchange, units, f"validation of round {server_round}")
-    for failure in failures:
-        logger.warning("round %d, %s", server_round, failure)
-    total = sum(scores.values(), start=Score(0, 0, 0.0))
-    return {**total.means(), "clients": len(scores)}, metrics
 
 
 def read_scores(

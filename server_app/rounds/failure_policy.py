@@ -44,7 +44,7 @@ class FailurePolicy(Callback):
             self._empty_rounds = 0
             return
         self._empty_rounds += 1
-        self._failed |= {update.client for update in failed}
+        self._failed |= {update.client for update in failed if not update.given_up}
         if len(self._failed) == self._num_clients or self._empty_rounds == EMPTY_ROUNDS:
             times = "" if self._empty_rounds == 1 else f", {self._empty_rounds} rounds in a row"
             what = f"only {accepted} of {self._min_updates}" if accepted else "no"

@@ -23,6 +23,7 @@ from server_app.rounds.callbacks import (
 )
 from server_app.rounds.context import RoundContext
 from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.masked.description import described
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
@@ -75,6 +76,8 @@ class Federation:
         self._describe_data()
         model = GlobalModel(self.experiment, self._worker, self._sizes.train)
         self.recorder.update(reply_bytes=model.reply_bytes)
+        if self.experiment.secure.masked:
+            self.recorder.update(secure=described(self.experiment))
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
         callbacks: list[Callback] = [

@@ -12,6 +12,7 @@ from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.evaluation import score_model
+from server_app.rounds.masked.training import MaskedTraining
 from server_app.rounds.memory_check import check_memory
 from server_app.rounds.result import RoundModels, RoundResult
 from server_app.rounds.sampling import quorum_count, sample_clients
@@ -36,52 +37,23 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         WorkerLostError: a simulated worker has died.
     """
     started = time.perf_counter()
-    experiment, model, settings = context.experiment, context.model, context.experiment.federation
+    experiment, model = context.experiment, context.model
     check_memory(server_round, model.bytes_per_round)
     context.late_replies.drop_arrived()
 
     # Sample.
     sampled = sample_clients(experiment.num_clients, experiment.rho, experiment.seed, server_round)
-    quorum = quorum_count(settings.quorum, len(sampled))
+    quorum = quorum_count(experiment.federation.quorum, len(sampled))
     keep_every = experiment.watch.models_every
     keep = keep_every is not None and server_round % keep_every == 0
     received = model.weights
 
-    # Train, in several attempts if fewer clients than the quorum succeed.
-    accumulator = empty_accumulator(context, sampled, keep)
-    for attempt in range(1, settings.attempts + 1):
-        nodes = context.nodes.wait_for_clients(sampled, quorum)
-        context.sizes.update(nodes)
-        if not accumulator.accepted:  # sites may have come whose sizes were not known before
-            accumulator = empty_accumulator(context, sampled, keep, accumulator)
-        missing = [c for c in accumulator.shares if c not in accumulator.accepted]
-        units = assign_clients(
-            missing, context.sizes.train, nodes, clients_per_message(context, accumulator)
-        )
-        letters = train_letters(context, server_round, attempt, units, accumulator)
-        exchange = context.exchange(TRAIN, letters)
-        for place, reply in exchange.arrivals():
-            unit = units[place]
-            add_reply(unit, reply, accumulator, sends_sum(accumulator, unit.node))
-        for scaled in accumulator.apply_filter():
-            context.note(
-                "", f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}"
-            )
-        context.late_replies.expect(exchange, units, f"model of round {server_round}")
-        if (accepted := len(accumulator.accepted)) >= quorum:
-            break
-        too_few = f"{accepted} of {len(sampled)} clients, and the quorum is {quorum}"
-        context.note("", f"below the quorum: {too_few} (attempt {attempt} of {settings.attempts})")
-    else:
-        raise RunFailedError(
-            f"round {server_round}: {too_few} (federation.quorum) after {settings.attempts} "
-            "attempts"
-        )
+    accumulator, losses = train_round(context, server_round, sampled, quorum, keep)
 
     # Aggregate.
     model.update(server_round, accumulator, context.grid)
     updates = [accumulator.updates[client] for client in sampled]
-    train = mean_losses(updates)
+    train = {**losses, **mean_losses(updates)}
     privacy = experiment.privacy_spent(server_round)
     if isinstance(privacy.get("epsilon"), float):
         train["epsilon"] = privacy["epsilon"]
@@ -100,6 +72,69 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         RoundModels(received, accumulator.models, model.weights) if keep else None,
         context.seconds(),
     )  # fmt: skip
+
+
+def train_round(
+    context: RoundContext, server_round: int, sampled: Sequence[int], quorum: int, keep: bool
+) -> tuple[UpdateAccumulator, dict[str, float]]:
+    """Train the sampled clients, in several attempts if fewer than the quorum succeed.
+
+    If updates are masked, every attempt asks all clients anew: the sums of two attempts would
+    differ by the updates that one of them has in addition.
+
+    Returns:
+        The updates, and the mean losses if those are part of the masked sum.
+
+    Raises:
+        RunFailedError: too few clients succeeded in every attempt.
+        WorkerLostError: a simulated worker has died.
+    """
+    experiment, settings = context.experiment, context.experiment.federation
+    masked = experiment.secure.masked
+    wanted = max(quorum, experiment.secure_threshold(len(sampled))) if masked else quorum
+    accumulator = empty_accumulator(context, sampled, keep)
+    losses: dict[str, float] = {}
+    for attempt in range(1, settings.attempts + 1):
+        nodes = context.nodes.wait_for_clients(sampled, wanted)
+        context.sizes.update(nodes)
+        if masked or not accumulator.accepted:  # sites may have come whose sizes were not known
+            accumulator = empty_accumulator(context, sampled, keep, accumulator)
+        missing = [c for c in accumulator.shares if c not in accumulator.accepted]
+        units = assign_clients(
+            missing, context.sizes.train, nodes, clients_per_message(context, accumulator)
+        )
+        if masked:
+            trial = MaskedTraining(context, server_round, attempt, units, accumulator, wanted)
+            losses = trial.run()
+        else:
+            train_units(context, server_round, attempt, units, accumulator)
+        if (accepted := len(accumulator.accepted)) >= wanted:
+            return accumulator, losses
+        too_few = f"{accepted} of {len(sampled)} clients, and the quorum is {wanted}"
+        context.note("", f"below the quorum: {too_few} (attempt {attempt} of {settings.attempts})")
+    if masked and accepted >= quorum:  # the model stays
+        return accumulator, losses
+    raise RunFailedError(
+        f"round {server_round}: {too_few} (federation.quorum) after {settings.attempts} attempts"
+    )
+
+
+def train_units(
+    context: RoundContext,
+    server_round: int,
+    attempt: int,
+    units: Sequence[WorkUnit],
+    accumulator: UpdateAccumulator,
+) -> None:
+    """Have each unit's clients trained, and add their updates."""
+    letters = train_letters(context, server_round, attempt, units, accumulator)
+    exchange = context.exchange(TRAIN, letters)
+    for place, reply in exchange.arrivals():
+        unit = units[place]
+        add_reply(unit, reply, accumulator, sends_sum(accumulator, unit.node))
+    for scaled in accumulator.apply_filter():
+        context.note("", f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}")
+    context.late_replies.expect(exchange, units, f"model of round {server_round}")
 
 
 def empty_accumulator(

@@ -40,6 +40,7 @@ SHARED = (
     "task.privacy",
     "task.protocol",
     "task.registry",
+    "task.secure",
     "task.seeding",
     "task.training",
     "task.update_norm",

@@ -1,7 +1,7 @@
 """The messages: what the server asks a worker, and what the worker answers.
 
 A new kind of message is two classes and one `Kind`. A kind whose message type has an action, such
-as ``train.unmask``, adds another exchange to a round. The weights that are sent may be a part of
+as ``train.report``, adds another exchange to a round. The weights that are sent may be a part of
 the model: a reply must hold the tensors that its request held, and no others.
 """
 
@@ -9,19 +9,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from task.protocol.envelope import Reply, Request
+from task.protocol.envelope import Reply, Request, TableReply
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
+from task.protocol.masking.messages import (
+    AgreeRequest,
+    KeysRequest,
+    ReportReply,
+    ReportRequest,
+    ScoreReply,
+    ScoreRequest,
+    SharesRequest,
+    UnmaskRequest,
+)
 from task.protocol.registration import RegistrationReply, RegistrationRequest
 from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
 
 __all__ = [
+    "AGREE",
     "EVALUATE",
     "FORGET",
     "IN_PROCESS",
+    "KEYS",
     "KINDS",
     "REGISTER",
+    "REPORT",
+    "SCORE",
+    "SHARES",
     "SUM",
     "TRAIN",
+    "UNMASK",
     "EvaluateReply",
     "EvaluateRequest",
     "EvaluateRow",
@@ -71,4 +87,13 @@ REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
 TRAIN = Kind("train", TrainRequest, TrainReply)
 EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
 FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
-KINDS: Sequence[Kind[Any, Any]] = (REGISTER, TRAIN, EVALUATE, FORGET)
+# The stages of a masked round, in their order.
+KEYS = Kind("query.keys", KeysRequest, TableReply)
+SHARES = Kind("query.shares", SharesRequest, TableReply)
+REPORT = Kind("train.report", ReportRequest, ReportReply)
+SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply)
+AGREE = Kind("query.agree", AgreeRequest, TableReply)
+UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)
+KINDS: Sequence[Kind[Any, Any]] = (
+    REGISTER, TRAIN, EVALUATE, FORGET, KEYS, SHARES, REPORT, SCORE, AGREE, UNMASK,
+)  # fmt: skip

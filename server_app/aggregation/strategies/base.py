@@ -50,6 +50,10 @@ class StrategySettings(ABC):
         """Return the weight of a client with `examples` training images; only ratios matter."""
         return 1.0
 
+    def weighs_alike(self) -> bool:
+        """Return whether all clients have the same weight, whatever their number of images."""
+        return self.weight(1) == self.weight(2)
+
     def min_updates(self) -> int:
         """Return the smallest number of accepted updates with which a round changes the model."""
         return 1

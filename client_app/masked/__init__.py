@@ -1,0 +1,1 @@
+"""How does a worker answer the stages of a masked round?"""

@@ -1,0 +1,96 @@
+"""The stage report: clients are trained or score the model, and the sum of it is masked."""
+
+import logging
+import time
+
+import torch
+from flwr.app import Context
+from torch import Tensor
+
+from client_app.masked.masked_sum import MaskedSum
+from client_app.masked.party import continued
+from client_app.masked.stages import answered
+from client_app.mods.error_redaction import reason_for_server
+from client_app.norm_clipping import clip_result
+from client_app.session import Session
+from client_app.work_unit import train_client
+from task.protocol.errors import ProtocolError
+from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
+from task.protocol.masking.rows import ScoreRow
+from task.protocol.messages import TrainRow
+from task.protocol.tensors import PackedTensors
+from task.secure.transcript import model_hash
+from task.secure.vectors.score_vector import pack_score
+from task.secure.vectors.update_vector import UpdateVector, counters
+from task.training.loop import LocalResult
+
+logger = logging.getLogger("univarfl.client")
+
+
+def report(session: Session[ReportRequest], context: Context) -> ReportReply:
+    """Train each client of the unit, and return the sum of their masked updates.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+    """
+    request = session.request
+    session.check_clients(request.clients)
+    if request.shares or request.broadcast.data:
+        raise ProtocolError("it sends weights of clients, or has a server half")
+    start = session.tensors(request.weights)
+    layout = UpdateVector(start, session.worker.method.reported_terms())
+    most: dict[str, Tensor] = {}
+    rows = []
+    with continued(session, context) as party:
+        total = MaskedSum(
+            party, request.members, request.boxes, model_hash(request.weights.data),
+            request.max_norm,
+        )  # fmt: skip
+
+        def train(client: int, accepted: int) -> LocalResult:
+            share = total.open(client, accepted)
+            result = train_client(session, client, accepted, start, {})
+            result = clip_result(result, start, session.max_norm(request.max_norm))
+            total.add(client, layout.pack(result.weights, result.losses, share))
+            for name, value in counters(result.weights).items():
+                most[name] = torch.maximum(most[name], value) if name in most else value
+            return result
+
+        for client, accepted in zip(request.clients, request.accepted, strict=True):
+            started, device = time.perf_counter(), session.worker.device.type
+            try:
+                examples = train(client, accepted).examples
+            except Exception as error:
+                logger.exception("client %d failed in round %d", client, request.round)
+                reason = reason_for_server(error, session.node_config) or "no reason given"
+                row = TrainRow(client=client, device=device, reason=reason)
+            else:
+                seconds = time.perf_counter() - started
+                row = TrainRow(client=client, device=device, examples=examples, seconds=seconds)
+            rows.append(row.model_dump())
+    return ReportReply.to(
+        request, rows=rows, masked=total.packed(), counters=PackedTensors.of(most)
+    )
+
+
+def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
+    """Score the global weights on each client's validation images; return the masked sum.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+    """
+    request = session.request
+    session.check_clients(request.clients)
+    weights = session.tensors(request.weights)
+    with continued(session, context) as party:
+        model = model_hash(request.weights.data)
+        total = MaskedSum(party, request.members, request.boxes, model)
+
+        def row(client: int) -> ScoreRow:
+            total.open(client)
+            (found,) = session.worker.validate(weights, [client])
+            total.add(client, pack_score(found))
+            return ScoreRow(client=client)
+
+        rows = answered(session, row)
+    return ScoreReply.to(request, rows=rows, masked=total.packed())

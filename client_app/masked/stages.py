@@ -1,0 +1,124 @@
+"""The answers to the stages of a masked round.
+
+A participant that refuses a stage says why in its own row; the others of its worker continue.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from flwr.app import Context
+from pydantic import BaseModel
+
+from client_app.masked.party import Party, continued, forget, new_party
+from client_app.mods.error_redaction import reason_for_server
+from client_app.session import Session
+from task.protocol.envelope import TableReply, TableRequest
+from task.protocol.errors import ProtocolError
+from task.protocol.masking.messages import AgreeRequest, KeysRequest, SharesRequest, UnmaskRequest
+from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
+from task.secure.transcript import Setup
+
+logger = logging.getLogger("univarfl.client")
+
+Asked = TypeVar("Asked", bound=TableRequest)
+
+
+def keys(session: Session[KeysRequest], context: Context) -> TableReply:
+    """Make new keys for an attempt at a round; those of an earlier one are forgotten."""
+    forget(context)
+    session.check_clients(session.request.clients)
+    party = new_party(session, session.request.clients)
+    data = session.worker.data
+
+    def row(client: int) -> KeysRow:
+        if client not in data.clients:
+            raise ProtocolError(f"client {client} is not trained here")
+        split = data.clients[client]
+        examples = len(split.train if party.scope.purpose == "train" else split.validation)
+        advert = party.participant(client).keys(party.scope, examples)
+        return KeysRow(client=client, advert=advert)
+
+    rows = answered(session, row)
+    party.save(context)
+    return TableReply.to(session.request, rows=rows)
+
+
+def shares(session: Session[SharesRequest], context: Context) -> TableReply:
+    """Share the secrets of each participant among all others."""
+    request = session.request
+
+    with continued(session, context) as party:
+        setup = setup_of(party, request)
+
+        def row(client: int) -> SharesRow:
+            boxes = party.participant(client).share(setup)
+            return SharesRow(client=client, boxes=to_hex(boxes))
+
+        return TableReply.to(session.request, rows=answered(session, row))
+
+
+def agree(session: Session[AgreeRequest], context: Context) -> TableReply:
+    """Sign the survivors, after writing them down."""
+    survivors = tuple(session.request.survivors)
+
+    with continued(session, context) as party:
+
+        def row(client: int) -> AgreeRow:
+            signature = party.participant(client).agree(survivors, party.ledger(client))
+            return AgreeRow(client=client, signature=signature.hex())
+
+        return TableReply.to(session.request, rows=answered(session, row))
+
+
+def unmask(session: Session[UnmaskRequest], context: Context) -> TableReply:
+    """Reveal the shares that unmask the sum; then every secret is forgotten."""
+    signatures = from_hex(session.request.signatures)
+
+    try:
+        with continued(session, context) as party:
+
+            def row(client: int) -> UnmaskRow:
+                revealed = party.participant(client).unmask(signatures)
+                return UnmaskRow(
+                    client=client,
+                    seeds=to_hex(revealed.seeds),
+                    mask_keys=to_hex(revealed.mask_keys),
+                )
+
+            return TableReply.to(session.request, rows=answered(session, row))
+    finally:
+        forget(context)
+
+
+def setup_of(party: Party, request: SharesRequest) -> Setup:
+    """Return what a request says of who takes part.
+
+    Raises:
+        ProtocolError: it names a participant twice.
+    """
+    adverts = {advert.client: advert for advert in request.adverts}
+    if len(adverts) < len(request.adverts):
+        raise ProtocolError("it names a participant twice")
+    return Setup(
+        party.scope,
+        request.threshold,
+        request.uniform,
+        adverts,
+        {int(client): count for client, count in request.absent.items()},
+        {int(client): number for client, number in request.last_accepted.items()},
+    )
+
+
+def answered(session: Session[Asked], row: Callable[[int], BaseModel]) -> list[dict[str, Any]]:
+    """Return a row for each client of a request, with the reason where there is no answer."""
+    rows: list[dict[str, Any]] = []
+    clients: Sequence[int] = session.request.clients
+    for client in clients:
+        try:
+            rows.append(row(client).model_dump())
+        except Exception as error:
+            logger.warning("client %d takes no part: %s", client, error)
+            reason = reason_for_server(error, session.node_config) or "no reason given"
+            rows.append({"client": client, "reason": reason})
+    return rows

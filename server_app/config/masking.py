@@ -1,0 +1,62 @@
+"""Which settings do not fit masked rounds, and how many participants those need."""
+
+from typing import TYPE_CHECKING
+
+from task.errors import ConfigError
+from task.protocol.masking.rows import MAX_PARTICIPANTS
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+ONLY_THE_SUM = "reads each client's update, and with secure=masked the server knows their sum only"
+
+
+def check_masked(experiment: "Experiment") -> None:
+    """Refuse settings that do not fit masked rounds.
+
+    Raises:
+        ConfigError: there is one; the text names what to choose instead.
+    """
+    if experiment.aggregation().needs_each_update:
+        instead = "choose strategy=fedavg, fedavgm, fedadam, fedyogi or fedadagrad"
+        raise ConfigError("strategy", experiment.strategy["name"], f"{ONLY_THE_SUM}; {instead}")
+    if experiment.update_guard().needs_each_update:
+        raise ConfigError("guard", experiment.guard["name"], f"{ONLY_THE_SUM}; add guard=none")
+    members = experiment.local_method().members()
+    for member, name in zip(members, experiment.methods(), strict=True):
+        if member.server_update:
+            allowed = (
+                "has a server half, to which clients send more than an update, without a mask; "
+                "choose another method, or secure=none"
+            )
+            raise ConfigError("method", name, allowed)
+    if experiment.watch.models_every:
+        allowed = "keeps each client's model, which secure=masked hides; leave it out"
+        raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
+    if experiment.partitioner().sites:
+        allowed = (
+            "masks the updates of simulated clients only so far: real sites cannot use it yet; "
+            "choose secure=none"
+        )
+        raise ConfigError("secure", "masked", allowed)
+    check_count(experiment)
+
+
+def check_count(experiment: "Experiment") -> None:
+    """Refuse too few participants in a round, or too many clients.
+
+    Raises:
+        ConfigError: it is so.
+    """
+    if experiment.num_clients > MAX_PARTICIPANTS:
+        allowed = (
+            f"is for at most {MAX_PARTICIPANTS} clients, and there are {experiment.num_clients}; "
+            "lower num_clients"
+        )
+        raise ConfigError("secure", "masked", allowed)
+    try:
+        for count in (experiment.participants, experiment.num_clients):
+            experiment.secure_threshold(count)
+    except ValueError as error:
+        allowed = f"{error}; raise num_clients or rho, or lower secure.colluding"
+        raise ConfigError("secure", "masked", allowed) from None

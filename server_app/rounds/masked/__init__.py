@@ -1,0 +1,1 @@
+"""What does the server ask in a masked round, stage by stage?"""

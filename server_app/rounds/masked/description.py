@@ -1,0 +1,30 @@
+"""What the record says of masked rounds."""
+
+from typing import Any
+
+from server_app.config.experiment import Experiment
+from task.secure.rules.threshold import default_colluding
+
+LEARNS = (
+    "the sum of the updates, of the losses and of the validation scores of each round",
+    "which clients took part in each round, on how many images and for how long",
+    "batch norm's counters of training steps",
+)
+SIMULATED = (
+    "all keys are on one machine, so that this run protects nobody: it shows the protocol, its cost"
+    " and its results"
+)
+
+
+def described(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of masked rounds, what the coordinator learns, and where the keys are."""
+    count, secure = experiment.participants, experiment.secure
+    colluding = secure.colluding
+    return {
+        "threshold": experiment.secure_threshold(count),
+        "colluding": default_colluding(count) if colluding is None else colluding,
+        "max_share": secure.max_share,
+        "max_norm": secure.max_norm,
+        "coordinator_learns": list(LEARNS),
+        "keys": SIMULATED,
+    }

@@ -1,0 +1,76 @@
+"""Validation in a masked round: the server gets the sum of the clients' scores."""
+
+from collections.abc import Sequence
+
+from server_app.nodes.assignment import WorkUnit
+from server_app.rounds.context import RoundContext
+from server_app.rounds.masked.summing import MaskedSumming
+from task.protocol.errors import ProtocolError
+from task.protocol.masking.messages import ScoreReply
+from task.protocol.masking.rows import ScoreRow
+from task.protocol.messages import SCORE
+from task.secure.coordinator import Coordinator, TooFewError
+from task.secure.transcript import Scope
+from task.secure.vectors.score_vector import LENGTH, unpack_scores
+from task.training.evaluation import Score
+
+ATTEMPT = 1
+VALIDATE = "validate"
+
+
+def masked_scores(
+    context: RoundContext, server_round: int, units: Sequence[WorkUnit]
+) -> tuple[Score, int, list[str]]:
+    """Return the sum of the clients' scores, how many it holds, and why others are not in it.
+
+    Args:
+        context: the run.
+        server_round: the round.
+        units: which worker has which clients.
+    """
+    clients = sorted(client for unit in units for client in unit.clients)
+    sizes = {client: context.sizes.validation[client] for client in clients}
+    nothing = Score(0, 0, 0.0)
+    scope = Scope(context.run.id, server_round, ATTEMPT, context.run.experiment, VALIDATE)
+    try:
+        threshold = context.experiment.secure_threshold(len(clients))
+    except ValueError as error:
+        return nothing, 0, [f"validation: {error}"]
+    coordinator = Coordinator(scope, threshold, True, sizes, dict.fromkeys(clients, 0), {})
+    summing = MaskedSumming(context, scope, units, coordinator, threshold, LENGTH)
+    try:
+        view = summing.prepare()
+        for unit, reply in summing.stages.replies(
+            SCORE, view.members, lambda asked: summing.fields(view, asked)
+        ):
+            try:
+                summing.add(scored_clients(unit, reply, summing.stages.reasons), reply.masked)
+            except ProtocolError as error:
+                summing.stages.reasons |= dict.fromkeys(unit.clients, str(error))
+        examples = sum(sizes[client] for client in summing.survivors)
+        score = unpack_scores(summing.unmask(view), examples)
+        if not (0 <= score.correct <= examples and score.loss >= 0):
+            raise ProtocolError("no valid scores can have this sum")
+    except (TooFewError, ProtocolError) as error:
+        return nothing, 0, [f"validation: {error}"]
+    reasons = sorted(summing.stages.reasons.items())
+    failures = [f"validation of client {client}: {reason}" for client, reason in reasons]
+    return score, len(summing.survivors), failures
+
+
+def scored_clients(unit: WorkUnit, reply: ScoreReply, reasons: dict[int, str]) -> list[int]:
+    """Return the clients whose scores a worker's sum holds; note the reasons of the others.
+
+    Raises:
+        ProtocolError: a row cannot be used, or no client was scored.
+    """
+    scored = []
+    for client in unit.clients:
+        row = ScoreRow.checked(reply.fields_of(client))
+        if row.reason:
+            reasons[client] = row.reason
+        else:
+            scored.append(client)
+    if not scored:
+        raise ProtocolError("none of its clients was scored")
+    return scored

@@ -1,0 +1,150 @@
+"""One masked sum, stage by stage, after which the server knows the sum alone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from server_app.nodes.assignment import WorkUnit
+from server_app.rounds.context import RoundContext
+from server_app.rounds.masked.asking import Stages
+from task.protocol.errors import ProtocolError
+from task.protocol.masking.messages import VECTOR
+from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
+from task.protocol.messages import AGREE, KEYS, SHARES, UNMASK
+from task.protocol.tensors import PackedTensors, check_tensors
+from task.secure.coordinator import Coordinator, TooFewError
+from task.secure.participant import Revealed
+from task.secure.primitives.mask_stream import Vector
+from task.secure.transcript import Scope, View, model_hash
+
+
+class MaskedSumming:
+    """One attempt at a masked sum.
+
+    The caller asks for the reports, between `prepare` and `unmask`.
+
+    Args:
+        context: the run.
+        scope: the attempt.
+        units: which worker has which participants.
+        coordinator: knows the participants' counts and weights.
+        least: how many participants the sum must hold, at least the threshold.
+        length: of the sum, in numbers.
+
+    Attributes:
+        stages: asks the workers.
+        survivors: the participants that the sum holds so far.
+    """
+
+    def __init__(
+        self,
+        context: RoundContext,
+        scope: Scope,
+        units: Sequence[WorkUnit],
+        coordinator: Coordinator,
+        least: int,
+        length: int,
+    ) -> None:
+        self._context, self._units, self._least = context, units, least
+        self._coordinator, self._purpose = coordinator, {"purpose": scope.purpose}
+        self.stages = Stages(context, scope.round, scope.attempt, units)
+        self.survivors: set[int] = set()
+        self._total = np.zeros(length, np.int64)
+
+    def prepare(self, max_norm: float = 0.0) -> View:
+        """Collect keys and sealed shares; return what all participants are then shown.
+
+        Args:
+            max_norm: the largest update norm; 0 for any.
+
+        Raises:
+            TooFewError: fewer than the threshold have sent them.
+        """
+        coordinator = self._coordinator
+
+        def take_keys(client: int, row: KeysRow) -> None:
+            if row.advert is None or row.advert.client != client:
+                raise ProtocolError("it sends no keys, or another client's")
+            coordinator.add_advert(row.advert)
+
+        def take_boxes(client: int, row: SharesRow) -> None:
+            coordinator.add_boxes(client, from_hex(row.boxes))
+
+        everyone = [client for unit in self._units for client in unit.clients]
+        self.stages.rows(KEYS, everyone, lambda _: self._purpose, KeysRow, take_keys)
+        setup = coordinator.setup()
+        fields = {
+            **self._purpose,
+            "threshold": setup.threshold,
+            "uniform": setup.uniform,
+            "adverts": [setup.adverts[client] for client in sorted(setup.adverts)],
+            "absent": by_text(setup.absent),
+            "last_accepted": by_text(setup.accepted),
+        }
+        self.stages.rows(SHARES, setup.adverts, lambda _: fields, SharesRow, take_boxes)
+        packed = self._context.model.packed_weights
+        return coordinator.view(setup, model_hash(packed.data), max_norm)
+
+    def fields(self, view: View, clients: Sequence[int]) -> dict[str, Any]:
+        """Return the fields that a request for reports has in any case."""
+        boxes = {str(client): to_hex(self._coordinator.boxes_for(client)) for client in clients}
+        return {
+            **self._purpose,
+            "weights": self._context.model.packed_weights,
+            "members": list(view.members),
+            "boxes": boxes,
+        }
+
+    def add(self, clients: Sequence[int], masked: PackedTensors) -> None:
+        """Add a worker's masked sum.
+
+        Args:
+            clients: those of the worker's participants whose reports it holds.
+            masked: the sum.
+
+        Raises:
+            ProtocolError: it has another form; nothing was added.
+        """
+        found = masked.unpack()
+        check_tensors(found, {VECTOR: torch.from_numpy(self._total)}, summed=True)
+        np.add(self._total, found[VECTOR].numpy(), out=self._total)
+        self.survivors |= set(clients)
+
+    def unmask(self, view: View) -> Vector:
+        """Have the survivors sign who they are and reveal their shares; return the sum.
+
+        Raises:
+            TooFewError: too few participants are left.
+            ProtocolError: the shares cannot be used.
+        """
+        coordinator, survivors = self._coordinator, sorted(self.survivors)
+        if len(survivors) < self._least:
+            raise TooFewError(
+                f"{len(survivors)} participants have reported, and {self._least} are needed"
+            )
+
+        def take_signature(client: int, row: AgreeRow) -> None:
+            if row.signature is None:
+                raise ProtocolError("it does not sign")
+            signature = bytes.fromhex(row.signature)
+            coordinator.add_signature(view, survivors, client, signature)
+
+        def take_shares(client: int, row: UnmaskRow) -> None:
+            revealed = Revealed(from_hex(row.seeds), from_hex(row.mask_keys))
+            coordinator.add_revealed(view, survivors, client, revealed)
+
+        agreed = {**self._purpose, "survivors": survivors}
+        self.stages.rows(AGREE, survivors, lambda _: agreed, AgreeRow, take_signature)
+        signatures = coordinator.signatures()
+        signed = {"signatures": to_hex(signatures), "members": len(view.members)}
+        fields = {**self._purpose, **signed}
+        self.stages.rows(UNMASK, signatures, lambda _: fields, UnmaskRow, take_shares)
+        coordinator.unmask(view, survivors, self._total)
+        return self._total
+
+
+def by_text(numbers: Mapping[int, int]) -> dict[str, int]:
+    """Return numbers by client as JSON has them."""
+    return {str(client): number for client, number in numbers.items()}

@@ -1,0 +1,172 @@
+"""The requests of the stages of a masked sum, and the replies that hold more than rows."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from task.protocol.base import Count, RoundNumber
+from task.protocol.envelope import Client, TableReply, TableRequest
+from task.protocol.errors import ProtocolError
+from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
+from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
+from task.protocol.tensors import PackedTensors
+from task.protocol.training import TrainRequest, TrainRow
+
+KEYS_BYTES, BOX_BYTES, SHARE_BYTES = 2_000, 500, 200  # of a row, and of each entry of its tables
+VECTOR = "vector"  # the tensor of a masked sum
+ROW_BYTES = 4_000  # a row without a table: a reason of 1,000 characters
+
+Participants = Annotated[list[Client], Field(max_length=MAX_PARTICIPANTS)]
+Purpose = Literal["train", "validate"]
+Least = Annotated[int, Field(ge=1, le=MAX_PARTICIPANTS)]
+Boxes = Annotated[
+    dict[Number, Annotated[dict[Number, Box], Field(max_length=MAX_PARTICIPANTS)]],
+    Field(max_length=MAX_PARTICIPANTS),
+]
+
+
+class MaskedRequest(TableRequest):
+    """What the requests of a masked sum hold.
+
+    Attributes:
+        purpose: what is added up: updates, or scores of the global model.
+    """
+
+    purpose: Purpose
+
+
+class KeysRequest(MaskedRequest):
+    """Asks participants for new keys."""
+
+    def reply_limits(self) -> ReplyLimits:
+        return ReplyLimits(SHORT_HEADER + (KEYS_BYTES + ROW_BYTES) * len(self.clients))
+
+
+class SharesRequest(MaskedRequest):
+    """Tells participants of each other, and asks for shares of their secrets.
+
+    Attributes:
+        threshold: how many participants the round needs.
+        uniform: whether all updates weigh the same.
+        adverts: of everyone who takes part.
+        absent: the image counts of the round's other clients, who have no advert; they count in the
+            weights only.
+        last_accepted: for each client of the round, the round of its last accepted update.
+    """
+
+    threshold: Least
+    uniform: bool
+    adverts: Annotated[list[Advert], Field(max_length=MAX_PARTICIPANTS)]
+    absent: Annotated[dict[Number, Count], Field(max_length=MAX_PARTICIPANTS)]
+    last_accepted: Annotated[dict[Number, RoundNumber], Field(max_length=MAX_PARTICIPANTS)]
+
+    def reply_limits(self) -> ReplyLimits:
+        row = ROW_BYTES + BOX_BYTES * len(self.adverts)
+        return ReplyLimits(SHORT_HEADER + row * len(self.clients))
+
+
+class ReportRequest(TrainRequest):
+    """Asks participants for a masked update.
+
+    `shares` is empty: participants compute their weights themselves.
+
+    Attributes:
+        members: everyone whose shares have been sent on.
+        boxes: for each client of the request, by sender, the shares that are sealed for it.
+    """
+
+    purpose: Literal["train"] = "train"
+    members: Participants
+    boxes: Boxes
+
+    def reply_limits(self) -> ReplyLimits:
+        arrays = {
+            "masked": same_tensors(self.weights, summed=True),
+            "counters": same_tensors(self.weights, summed=True),
+        }
+        return ReplyLimits(SHORT_HEADER + ROW_BYTES * len(self.clients), arrays)
+
+
+class ReportReply(TableReply):
+    """The sum of a worker's masked updates.
+
+    Attributes:
+        rows: a `TrainRow` for each client, without losses.
+        masked: one tensor, `VECTOR`, int64: the sum modulo 2^64; empty if every client failed.
+        counters: the largest of the clients' integer buffers, such as batch norm's counters.
+    """
+
+    masked: PackedTensors
+    counters: PackedTensors
+
+    def row(self, client: int) -> TrainRow:
+        """Return a client's row.
+
+        Raises:
+            ProtocolError: it is missing, a field is out of bounds, or it tells a loss.
+        """
+        row = TrainRow.checked(self.fields_of(client))
+        if row.losses:
+            raise ProtocolError("it tells its losses outside the masked sum")
+        return row
+
+    def reports_failure(self, client: int) -> bool:
+        """Return whether the worker says that a client's training failed, or does not name it."""
+        return client not in self._by_client or bool(self._by_client[client].get("reason"))
+
+
+class ScoreRequest(MaskedRequest):
+    """Asks participants to score the global weights on their validation images, masked.
+
+    Attributes:
+        weights: the global weights.
+        members: everyone whose shares have been sent on.
+        boxes: for each client of the request, by sender, the shares that are sealed for it.
+    """
+
+    weights: PackedTensors
+    members: Participants
+    boxes: Boxes
+
+    def reply_limits(self) -> ReplyLimits:
+        header = SHORT_HEADER + ROW_BYTES * len(self.clients)
+        return ReplyLimits(header, {"masked": SHORT_HEADER})
+
+
+class ScoreReply(TableReply):
+    """The sum of a worker's masked scores.
+
+    Attributes:
+        rows: a `ScoreRow` for each client.
+        masked: one tensor, `VECTOR`, int64: the sum modulo 2^64; empty if every client failed.
+    """
+
+    masked: PackedTensors
+
+
+class AgreeRequest(MaskedRequest):
+    """Tells participants who has reported, and asks for their signatures.
+
+    Attributes:
+        survivors: the participants whose updates are in the sum.
+    """
+
+    survivors: Participants
+
+    def reply_limits(self) -> ReplyLimits:
+        return ReplyLimits(SHORT_HEADER + ROW_BYTES * len(self.clients))
+
+
+class UnmaskRequest(MaskedRequest):
+    """Asks participants for shares of the others' secrets.
+
+    Attributes:
+        signatures: by survivor, its signature of the survivors.
+    """
+
+    signatures: Annotated[dict[Number, Signature], Field(max_length=MAX_PARTICIPANTS)]
+    members: Least
+
+    def reply_limits(self) -> ReplyLimits:
+        row = ROW_BYTES + SHARE_BYTES * self.members
+        return ReplyLimits(SHORT_HEADER + row * len(self.clients))

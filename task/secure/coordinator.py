@@ -1,0 +1,194 @@
+"""The coordinator of a masked round: it collects what participants send, and unmasks the sum."""
+
+from collections.abc import Collection, Mapping
+from itertools import islice
+
+from task.protocol.errors import ProtocolError
+from task.protocol.masking.rows import Advert
+from task.secure.mask_secrets import commitment, place_of, remove_masks
+from task.secure.participant import Revealed
+from task.secure.primitives.key_agreement import KeyPair
+from task.secure.primitives.mask_stream import Vector
+from task.secure.primitives.shamir import combine
+from task.secure.primitives.signing import check_signature
+from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
+
+
+class TooFewError(RuntimeError):
+    """Fewer participants than the threshold are left; the text says in which stage."""
+
+
+class Coordinator:
+    """The coordinator's part of one attempt at a round.
+
+    Args:
+        scope: the attempt.
+        threshold: how many participants the round needs.
+        uniform: whether all updates weigh the same.
+        counts: the image counts of the round's clients, by client.
+        accepted: by client, the round of its last accepted update.
+        keys: each site's public key in DER, by client; empty in a simulation.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        threshold: int,
+        uniform: bool,
+        counts: Mapping[int, int],
+        accepted: Mapping[int, int],
+        keys: Mapping[int, bytes],
+    ) -> None:
+        self._scope, self._threshold, self._uniform = scope, threshold, uniform
+        self._counts, self._accepted, self._keys = counts, accepted, keys
+        self._adverts: dict[int, Advert] = {}
+        self._boxes: dict[int, Mapping[int, bytes]] = {}
+        self._signatures: dict[int, bytes] = {}
+        self._revealed: dict[int, Revealed] = {}
+
+    def add_advert(self, advert: Advert) -> None:
+        """Take a participant's keys.
+
+        Raises:
+            ProtocolError: they are not signed, or it has another number of images.
+        """
+        client = advert.client
+        if advert.examples != self._counts[client]:
+            raise ProtocolError(
+                f"it signs {advert.examples} training images and has {self._counts[client]}"
+            )
+        adverts = self._adverts.values()
+        taken = {key for each in adverts for key in (each.mask_key, each.sealing_key)}
+        if {advert.mask_key, advert.sealing_key} & taken:
+            raise ProtocolError("it uses the key of another participant")
+        self._check(advert, advert_statement(self._scope, advert), bytes.fromhex(advert.signature))
+        self._adverts[client] = advert
+
+    def setup(self) -> Setup:
+        """Return who takes part.
+
+        Raises:
+            TooFewError: fewer than the threshold have sent keys.
+        """
+        self._require(self._adverts, "sent keys")
+        absent = {c: n for c, n in self._counts.items() if c not in self._adverts}
+        return Setup(
+            self._scope, self._threshold, self._uniform, dict(self._adverts), absent,
+            dict(self._accepted),
+        )  # fmt: skip
+
+    def add_boxes(self, client: int, boxes: Mapping[int, bytes]) -> None:
+        """Take the shares that a participant has sealed for the others.
+
+        Raises:
+            ProtocolError: they are not for all others.
+        """
+        if boxes.keys() != self._adverts.keys() - {client}:
+            raise ProtocolError("it must seal shares for each other participant, and no more")
+        self._boxes[client] = boxes
+
+    def view(self, setup: Setup, model: bytes, max_norm: float) -> View:
+        """Return what everyone is shown before training.
+
+        Raises:
+            TooFewError: fewer than the threshold have sent shares.
+        """
+        self._require(self._boxes, "sent shares")
+        return View(setup, sorted(self._boxes), model, max_norm)
+
+    def boxes_for(self, client: int) -> dict[int, bytes]:
+        """Return the shares that are sealed for a member, by sender."""
+        return {sender: boxes[client] for sender, boxes in self._boxes.items() if sender != client}
+
+    def add_signature(
+        self, view: View, survivors: Collection[int], client: int, signature: bytes
+    ) -> None:
+        """Take a survivor's signature.
+
+        Raises:
+            ProtocolError: it has signed something else.
+        """
+        statement = agreement_statement(view, survivors)
+        self._check(self._adverts[client], statement, signature)
+        self._signatures[client] = signature
+
+    def signatures(self) -> dict[int, bytes]:
+        """Return the signatures, by survivor.
+
+        Raises:
+            TooFewError: they are fewer than the threshold.
+        """
+        self._require(self._signatures, "signed the survivors")
+        return dict(self._signatures)
+
+    def add_revealed(
+        self, view: View, survivors: Collection[int], client: int, revealed: Revealed
+    ) -> None:
+        """Take what a participant reveals.
+
+        Raises:
+            ProtocolError: it reveals something else than it was asked for.
+        """
+        dropped = set(view.members) - set(survivors)
+        if revealed.seeds.keys() != set(survivors) or revealed.mask_keys.keys() != dropped:
+            raise ProtocolError("it reveals other shares than it was asked for")
+        self._revealed[client] = revealed
+
+    def unmask(self, view: View, survivors: Collection[int], total: Vector) -> None:
+        """Remove the masks from the sum of the survivors' masked updates, in place.
+
+        Raises:
+            TooFewError: fewer than the threshold have revealed shares.
+            ProtocolError: shares are wrong; the sum is unchanged.
+        """
+        self._require(self._revealed, "revealed shares")
+        seeds = {client: self._seed(client) for client in sorted(survivors)}
+        dropped = sorted(set(view.members) - set(survivors))
+        mask_keys = {client: self._mask_key(client) for client in dropped}
+        remove_masks(total, view, seeds, mask_keys)
+
+    def _seed(self, client: int) -> bytes:
+        """Return a survivor's seed.
+
+        Raises:
+            ProtocolError: shares of it are wrong.
+        """
+        seed = self._combined({c: each.seeds[client] for c, each in self._revealed.items()}, client)
+        if commitment(seed).hex() != self._adverts[client].commitment:
+            raise wrong_shares(client)
+        return seed
+
+    def _mask_key(self, client: int) -> KeyPair:
+        """Return the mask keys of a member that did not survive.
+
+        Raises:
+            ProtocolError: shares of them are wrong.
+        """
+        shares = {c: each.mask_keys[client] for c, each in self._revealed.items()}
+        pair = KeyPair(self._combined(shares, client))
+        if pair.public.hex() != self._adverts[client].mask_key:
+            raise wrong_shares(client)
+        return pair
+
+    def _combined(self, shares: Mapping[int, bytes], client: int) -> bytes:
+        enough = islice(sorted(shares.items()), self._threshold)
+        try:
+            return combine({place_of(giver): share for giver, share in enough})
+        except ValueError:
+            raise wrong_shares(client) from None
+
+    def _check(self, advert: Advert, statement: bytes, signature: bytes) -> None:
+        key = self._keys.get(advert.client) or bytes.fromhex(advert.signer)
+        check_signature(key, statement, signature, f"participant {advert.client}")
+
+    def _require(self, found: Collection[int], have: str) -> None:
+        if len(found) < self._threshold:
+            raise TooFewError(
+                f"{len(found)} of {len(self._counts)} participants have {have}, and the threshold "
+                f"of secure aggregation is {self._threshold}"
+            )
+
+
+def wrong_shares(client: int) -> ProtocolError:
+    """Return the error of a secret that its shares do not give."""
+    return ProtocolError(f"the shares of participant {client}'s secret do not give it")

@@ -1,0 +1,1 @@
+"""Which cryptographic operations does secure aggregation use?"""

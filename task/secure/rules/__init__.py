@@ -1,0 +1,1 @@
+"""What does a participant accept, and what does it never sign twice?"""

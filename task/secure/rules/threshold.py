@@ -1,0 +1,64 @@
+"""How many participants a round needs, and how much each may weigh."""
+
+import math
+from collections.abc import Mapping
+
+from task.exact_sum import normalise_weights
+from task.protocol.errors import ProtocolError
+
+LEAST_HONEST = 2  # updates of honest participants in every sum
+
+
+def default_colluding(count: int) -> int:
+    """Return the largest number below a third of the participants."""
+    return (count - 1) // 3
+
+
+def threshold_of(count: int, colluding: int | None) -> int:
+    """Return how many participants a round needs.
+
+    Two sets of this size, signed by different participants, have an honest one in common. So a
+    coordinator gets signatures for one set of survivors only.
+
+    Args:
+        count: the number of participants.
+        colluding: how many of them may work together with the coordinator; None for
+            `default_colluding`.
+
+    Raises:
+        ValueError: a sum could hold fewer than `LEAST_HONEST` honest updates, or no round could be
+            completed.
+    """
+    colluders = default_colluding(count) if colluding is None else colluding
+    needed = (count + colluders) // 2 + 1
+    if needed > count or needed - colluders < LEAST_HONEST:
+        raise ValueError(
+            f"{count} participants of which {colluders} may collude are too few: a sum must hold "
+            f"at least {LEAST_HONEST} honest updates"
+        )
+    return needed
+
+
+def shares_of(counts: Mapping[int, int], uniform: bool, max_share: float) -> dict[int, float]:
+    """Return each participant's weight in the mean, computed from the image counts.
+
+    Args:
+        counts: by participant.
+        uniform: whether all weigh the same.
+        max_share: the largest share that is accepted.
+
+    Raises:
+        ProtocolError: one is larger, or all counts are 0.
+    """
+    shares = normalise_weights(
+        {client: 1.0 if uniform else float(count) for client, count in counts.items()}
+    )
+    largest = max(shares, key=shares.__getitem__)
+    if not 0 < shares[largest] <= max_share:
+        raise ProtocolError(
+            f"participant {largest} has {shares[largest]:.3g} of all weight, and "
+            f"secure.max_share={max_share:g}: its update would show in the sum"
+        )
+    if not math.isclose(math.fsum(shares.values()), 1.0, rel_tol=1e-9):
+        raise ProtocolError("the weights do not add up to 1")
+    return shares

@@ -1,0 +1,1 @@
+"""How does an update or a score become a vector of integers that can be masked?"""
