@@ -106,6 +106,17 @@ def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
 
 
 @pytest.mark.slow
+def test_masked_rounds_over_ray_give_the_same_bits(
+    superlink: SuperLink, runs: Path, train: Train
+) -> None:
+    """The secrets follow a SuperNode, whichever of Ray's processes answers its messages."""
+    _, directory = run_app(superlink, runs, [*TINY, "rounds=2", "method=moon", "secure=masked"])
+    assert read_record(directory)["secure"]["threshold"] == 3
+    assert [row["ce"] for row in rows(directory, "clients.csv")] == [""] * 8
+    assert sha256(directory) == sha256(train("rounds=2", "method=moon"))
+
+
+@pytest.mark.slow
 def test_client_state_follows_the_clients_between_rays_workers(
     superlink: SuperLink, runs: Path, train: Train
 ) -> None:

@@ -51,7 +51,8 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
             share = total.open(client, accepted)
             result = train_client(session, client, accepted, start, {})
             result = clip_result(result, start, session.max_norm(request.max_norm))
-            total.add(client, layout.pack(result.weights, result.losses, share))
+            parts = layout.fixed(result.weights, share)
+            total.add(client, layout.pack(parts, result.losses, share))
             for name, value in counters(result.weights).items():
                 most[name] = torch.maximum(most[name], value) if name in most else value
             return result

@@ -34,23 +34,33 @@ class UpdateVector:
         self._sum = ExactSum(start)
         self.length = sum(start[name].numel() for name in self._names) + len(self._terms)
 
-    def pack(self, weights: Tensors, losses: Mapping[str, float], share: float) -> Vector:
-        """Return share * update.
+    def fixed(self, weights: Tensors, share: float) -> dict[str, Tensor]:
+        """Return share * update in fixed point, int64, by name. Noise is added to this.
 
         Args:
             weights: a trained model.
-            losses: the mean of each of its loss terms; a missing one counts as 0.
             share: its weight in the mean.
 
         Raises:
             TrainingError: a number is too large or not finite.
         """
-        floats = {name: weights[name] for name in self._names}
-        parts = self._sum.to_fixed_point(floats, share)
+        return self._sum.to_fixed_point({name: weights[name] for name in self._names}, share)
+
+    def pack(self, parts: Tensors, losses: Mapping[str, float], share: float) -> Vector:
+        """Return an update and its losses as a vector.
+
+        Args:
+            parts: the update in fixed point, by name.
+            losses: the mean of each of its loss terms; a missing one counts as 0.
+            share: its weight in the mean.
+
+        Raises:
+            TrainingError: a loss is NaN.
+        """
         vector = np.empty(self.length, np.int64)
         start = 0
         for name in self._names:
-            flat = parts.pop(name).numpy().reshape(-1)
+            flat = parts[name].numpy().reshape(-1)
             vector[start : start + len(flat)] = flat
             start += len(flat)
         vector[start:] = [in_units(losses.get(term, 0.0), share) for term in self._terms]
