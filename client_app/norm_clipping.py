@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from task.methods.base import Tensors
 from task.training.loop import LocalResult
-from task.update_norm import scale_update, update_norm
+from task.training.update_norm import scale_update, update_norm
 
 
 def clip_result(result: LocalResult, start: Tensors, max_norm: float) -> LocalResult:

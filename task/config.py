@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class Sgd(Strict):
 class Runtime(Strict):
     """How a training step is computed; see `task.training.forward`."""
 
-    precision: Literal["float32", "bfloat16"]
+    precision: Precision
     compiled: bool
 
 

@@ -1,8 +1,7 @@
 """Does the product run on the device, with equal bits, and in which precision?
 
 Two experiments of two rounds, each with one and with two workers: their hashes must be equal. Then
-convolutions, matrix products and the default experiment with TF32 forbidden and allowed, beside
-what ``runtime.precision=float32`` computes when nothing is set.
+convolutions, matrix products and the default experiment in float32 and in TF32.
 """
 
 import tempfile
@@ -14,7 +13,6 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 
-from benchmarks.gpu.chip import allow_tf32
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
@@ -23,11 +21,11 @@ from server_app.runs.records.record import read_record
 
 PART = "bits"
 EXPERIMENTS, WORKERS = ("default", "pacs"), (1, 2)
-TF32 = ("as set by PyTorch", "forbidden", "allowed")
+PRECISIONS = ("float32", "tf32")
 
 
 def units() -> list[Unit]:
-    """Return a unit for each experiment and number of workers, and one for TF32."""
+    """Return a unit for each experiment and number of workers, and one for each precision."""
     runs = [
         Unit(PART, f"bits-{name}-{workers}", partial(hashed, name, workers), name == "pacs")
         for name in EXPERIMENTS
@@ -35,7 +33,7 @@ def units() -> list[Unit]:
     ]
     return [
         *runs,
-        *(Unit(PART, f"bits-tf32-{n}", partial(tf32, way)) for n, way in enumerate(TF32)),
+        *(Unit(PART, f"bits-{name}", partial(rounded, name)) for name in PRECISIONS),
     ]
 
 
@@ -59,15 +57,13 @@ def trained(words: list[str], settings: Settings) -> Result:
     }
 
 
-def tf32(way: str, settings: Settings) -> Result:
-    """Return errors against float64, and the default experiment's hash, with TF32 set one way."""
-    if way != TF32[0]:
-        allow_tf32(way == "allowed")
-    words = ["local_epochs=1"] if settings.quick else []
+def rounded(precision: str, settings: Settings) -> Result:
+    """Return errors against float64, and the default experiment's hash, in one precision."""
+    words = [f"runtime.precision={precision}", *(["local_epochs=1"] if settings.quick else [])]
     run = trained([*words, "rounds=2"], settings)  # sets what the product sets in a process
     device = torch.device(settings.device)
     return {
-        "way": way,
+        "precision": precision,
         "model_sha256": run["model_sha256"],
         "convolutions": torch.backends.cudnn.allow_tf32,
         "matrix_products": torch.backends.cuda.matmul.allow_tf32,
@@ -94,7 +90,7 @@ def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 def report(results: dict[str, Result]) -> str:
-    """Return the hashes by experiment and workers, and the table of TF32."""
+    """Return the hashes by experiment and workers, and the table of precisions."""
     runs, verdicts = [], []
     for name in EXPERIMENTS:
         own = {workers: results.get(f"bits-{name}-{workers}") for workers in WORKERS}
@@ -110,14 +106,14 @@ def report(results: dict[str, Result]) -> str:
         if len(found) == len(WORKERS):
             equal = len({one["model_sha256"] for one in found.values()}) == 1
             verdicts.append(f"{name}: bits are {'equal' if equal else 'NOT EQUAL'}.")
-    ways = [
+    precisions = [
         {
-            "TF32": one["way"], "in convolutions": one["convolutions"],
-            "in matrix products": one["matrix_products"],
+            "runtime.precision": one["precision"], "TF32 in convolutions": one["convolutions"],
+            "TF32 in matrix products": one["matrix_products"],
             "error of a convolution": f"{one['convolution_error']:.1e}",
             "error of a matrix product": f"{one['matrix_product_error']:.1e}",
             "SHA-256 of the default experiment": one["model_sha256"][:16],
         }
-        for one in results.values() if "way" in one
+        for one in results.values() if "convolution_error" in one
     ]  # fmt: skip
-    return "\n\n".join(filter(None, [table(runs), "\n".join(verdicts), table(ways)]))
+    return "\n\n".join(filter(None, [table(runs), "\n".join(verdicts), table(precisions)]))

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 
 from benchmarks.gpu.unit import Result, Settings, Unit
+from task.config import Precision
+from task.training.device import set_precision
 
 PART = "chip"
-PRECISIONS = ("float32", "tf32", "bfloat16")
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
 
 
 class Peak(NamedTuple):
@@ -61,10 +63,10 @@ def measure(settings: Settings) -> Result:
     }
 
 
-def matrix_product(device: torch.device, precision: str, size: int, repeats: int) -> float:
+def matrix_product(device: torch.device, precision: Precision, size: int, repeats: int) -> float:
     """Return 10^12 operations a second of a square matrix product on random data."""
     kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    allow_tf32(precision == "tf32")
+    set_precision(precision, device)
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     a @ b
     synchronize(device)
@@ -73,12 +75,6 @@ def matrix_product(device: torch.device, precision: str, size: int, repeats: int
         a @ b
     synchronize(device)
     return repeats * 2 * size**3 / (time.perf_counter() - started) / 1e12
-
-
-def allow_tf32(allowed: bool) -> None:
-    """Allow or forbid TF32 in this process, in convolutions and in matrix products."""
-    torch.backends.cudnn.allow_tf32 = allowed
-    torch.backends.cuda.matmul.allow_tf32 = allowed
 
 
 def synchronize(device: torch.device) -> None:

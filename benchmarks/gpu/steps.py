@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.gpu.chip import PRECISIONS, allow_tf32, peak, synchronize
+from benchmarks.gpu.chip import PRECISIONS, peak, synchronize
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from benchmarks.steps import runnable, trainer
+from task.config import Precision
 from task.errors import ConfigError
-from task.training.device import prepare_process
+from task.training.device import prepare_process, set_precision
 from task.training.loop import LocalTrainer, LossMeter
 
 MODES = ("eager", "graph", "compiled")
@@ -70,7 +71,9 @@ def units(mode: str) -> list[Unit]:
     ]
 
 
-def measure(mode: str, network: str, batch: int, precision: str, settings: Settings) -> Result:
+def measure(
+    mode: str, network: str, batch: int, precision: Precision, settings: Settings
+) -> Result:
     """Measure every method.
 
     Returns:
@@ -82,12 +85,11 @@ def measure(mode: str, network: str, batch: int, precision: str, settings: Setti
         size, plan = QUICK_SIZES[network], Plan(batch // 16, 1, 1, 1, 1)
     prepare_process()
     device = torch.device(settings.device)
-    allow_tf32(precision == "tf32")
+    set_precision(precision, device)
     x = torch.randn(plan.batch, 3, size, size, device=device)
     x = x.to(memory_format=torch.channels_last)
     y = torch.randint(CLASSES, (plan.batch,), device=device)
-    narrow = "bfloat16" if precision == "bfloat16" else "float32"
-    words = [f"model={network}", f"batch_size={plan.batch}", f"runtime.precision={narrow}"]
+    words = [f"model={network}", f"batch_size={plan.batch}", f"runtime.precision={precision}"]
     words += [f"device={settings.device}", f"runtime.compiled={str(mode == 'compiled').lower()}"]
     few = settings.quick and settings.device == "cpu"
     methods = list(QUICK_METHODS) if few else runnable(network)

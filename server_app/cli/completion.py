@@ -12,7 +12,7 @@ FIXED = {
     "engine": ("flower", "inprocess"),
     "model.norm": ("batch", "group"),
     "strategy.weighting": ("examples", "uniform"),
-    "runtime.precision": ("float32", "bfloat16"),
+    "runtime.precision": ("float32", "tf32", "bfloat16"),
 }
 
 

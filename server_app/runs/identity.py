@@ -43,7 +43,7 @@ SHARED = (
     "task.secure",
     "task.seeding",
     "task.training",
-    "task.update_norm",
+    "task.training.update_norm",
 )
 # The packages of components by their group in the configuration; only the chosen ones count.
 GROUPS = {

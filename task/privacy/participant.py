@@ -11,7 +11,7 @@ from torch import Tensor
 
 from task.privacy.discrete_gaussian import discrete_gaussian
 from task.privacy.randomness import ByteSource, secret_bytes
-from task.update_norm import l2_norm
+from task.training.update_norm import l2_norm
 
 SLACK = 1e-9  # more than the error of a norm in double precision, relative
 

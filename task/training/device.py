@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from task.config import Device
+from task.config import Device, Precision
 from task.errors import DeviceError
 
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # as glibc's malloc.h numbers them
@@ -41,6 +41,17 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_ARENA_MAX, 1)
+
+
+def set_precision(precision: Precision, device: torch.device) -> None:
+    """Set whether this process rounds the factors of convolutions and matrix products to TF32.
+
+    PyTorch allows it in convolutions unless told otherwise, so that float32 is not what its name
+    says on a GPU. A CPU has no TF32 and computes in float32 instead.
+    """
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 
 
 def choose_device(wanted: Device) -> torch.device:

@@ -17,6 +17,7 @@ from task.methods.base import LocalRound, Method, Tensors, Term, trained_paramet
 from task.seeding import torch_generator
 from task.training.forward import Forward
 from task.training.sgd import LocalSgd
+from task.training.transfer import to_cpu, to_device
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class LocalTrainer:
         """
         if len(positions) < 2:
             raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
-        self.model.load_state_dict(weights)
+        device = positions.device
+        self.model.load_state_dict(to_device(weights, device))
         self.optimizer.reset()
         self.model.train()
         key = (self.config.seed, "local", server_round, client)
@@ -94,8 +96,8 @@ class LocalTrainer:
             server_round,
             client,
             torch_generator(*key, "method"),
-            {name: value.to(positions.device) for name, value in state.items()},
-            {name: value.to(positions.device) for name, value in broadcast.items()},
+            to_device(state, device),
+            to_device(broadcast, device),
         )
         self.method.start(self.model, this)
         meter, of_all = LossMeter(), f"of {self.config.local_epochs}"
@@ -201,7 +203,7 @@ def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
         for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
             if not finite:
                 raise TrainingError(f"training diverged: {kind} {name} is no longer finite")
-    return {name: value.to("cpu", copy=True).contiguous() for name, value in values.items()}
+    return to_cpu(values)
 
 
 def weighted_sum(terms: Mapping[str, Term]) -> Tensor:

@@ -16,9 +16,10 @@ from task.errors import ConfigError, SiteError
 from task.methods.base import Tensors, trained_parameters
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
-from task.training.device import choose_device, prepare_process
+from task.training.device import choose_device, prepare_process, set_precision
 from task.training.evaluation import Metrics, Score, compute_metrics, evaluate
 from task.training.loop import LocalResult, LocalTrainer
+from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
 
@@ -44,6 +45,7 @@ class Worker:
         prepare_process()
         self.config = config
         self.device = choose_device(site.device if site else config.device)
+        set_precision(config.runtime.precision, self.device)
         self.data = federate(config) if site is None else federate_site(config, site)
         if site is not None:
             check_model_size(config, self.data.dataset, site)
@@ -110,7 +112,7 @@ class Worker:
 
     def _load(self, weights: Mapping[str, Tensor]) -> None:
         prepare_process()
-        self.model.load_state_dict(weights)
+        self.model.load_state_dict(to_device(weights, self.device))
 
 
 def build_model_for(config: LocalConfig, dataset: ImageDataset) -> nn.Module:

@@ -96,6 +96,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "augment": ("augmentation",),
     "dtype": ("runtime.precision",),
     "amp": ("runtime.precision=bfloat16",),
+    "tf32": ("runtime.precision=tf32",),
     "bf16": ("runtime.precision=bfloat16",),
     "compile": ("runtime=compiled",),
     "output": ("output_dir",),

@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
+from task.training.device import set_precision
 from task.training.loop import LocalResult
 from task.training.worker import Worker
 from tests.conftest import Train, model_for, sha256
@@ -33,6 +35,28 @@ def far(one: LocalResult, other: LocalResult) -> float:
     ours = torch.cat([one.weights[name].flatten() for name in names])
     theirs = torch.cat([other.weights[name].flatten() for name in names])
     return float((ours - theirs).norm() / ours.norm())
+
+
+def tf32_allowed() -> tuple[bool, bool]:
+    return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.fixture
+def _tf32_as_before() -> Iterator[None]:
+    before = tf32_allowed()
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("_tf32_as_before")
+def test_tf32_is_used_on_a_gpu_only_if_it_is_asked_for() -> None:
+    before = tf32_allowed()
+    set_precision("tf32", torch.device("cpu"))
+    assert tf32_allowed() == before
+    set_precision("tf32", torch.device("cuda"))
+    assert tf32_allowed() == (True, True)
+    set_precision("float32", torch.device("cuda"))
+    assert tf32_allowed() == (False, False)
 
 
 @pytest.mark.parametrize("method", METHODS)
