@@ -43,7 +43,6 @@ SHARED = (
     "task.secure",
     "task.seeding",
     "task.training",
-    "task.training.update_norm",
 )
 # The packages of components by their group in the configuration; only the chosen ones count.
 GROUPS = {
