@@ -37,7 +37,7 @@ class Guard:
         """Return the factor in [0, 1] for each client's update: 1 keeps it, 0 rejects it.
 
         Args:
-            norms: the norm of each client's update, by client; see `task.training.update_norm.update_norm`.
+            norms: the norm of each client's update, by client.
         """
         return dict.fromkeys(norms, 1.0)
 
