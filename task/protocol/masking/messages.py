@@ -10,7 +10,7 @@ from task.protocol.errors import ProtocolError
 from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
 from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
 from task.protocol.tensors import PackedTensors
-from task.protocol.training import TrainRequest, TrainRow
+from task.protocol.training import NO_TENSORS, TrainRequest, TrainRow
 
 KEYS_BYTES, BOX_BYTES, SHARE_BYTES = 2_000, 500, 200  # of a row, and of each entry of its tables
 VECTOR = "vector"  # the tensor of a masked sum
@@ -96,8 +96,8 @@ class ReportReply(TableReply):
         counters: the largest of the clients' integer buffers, such as batch norm's counters.
     """
 
-    masked: PackedTensors
-    counters: PackedTensors
+    masked: PackedTensors = NO_TENSORS
+    counters: PackedTensors = NO_TENSORS
 
     def row(self, client: int) -> TrainRow:
         """Return a client's row.
@@ -141,7 +141,7 @@ class ScoreReply(TableReply):
         masked: one tensor, `VECTOR`, int64: the sum modulo 2^64; empty if every client failed.
     """
 
-    masked: PackedTensors
+    masked: PackedTensors = NO_TENSORS
 
 
 class AgreeRequest(MaskedRequest):

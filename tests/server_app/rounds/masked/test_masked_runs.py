@@ -25,7 +25,7 @@ STAGES = [
     pytest.param("query.keys", marks=pytest.mark.slow),
     pytest.param("query.shares", marks=pytest.mark.slow),
     "train.report",
-    "query.agree",
+    pytest.param("query.agree", marks=pytest.mark.slow),
     pytest.param("query.unmask", marks=pytest.mark.slow),
 ]
 
@@ -43,7 +43,10 @@ def values(directory: Path, split: str) -> dict[tuple[str, str], float]:
     [
         pytest.param(["num_clients=3"], id="3 clients"),
         pytest.param(["method=moon", "num_clients=6", "rho=0.5", "rounds=3"], id="moon"),
-        pytest.param(["strategy.weighting=uniform", "num_clients=2"], id="uniform"),
+        pytest.param(
+            ["strategy.weighting=uniform", "num_clients=2"], id="uniform", marks=pytest.mark.slow
+        ),
+        pytest.param(["model.norm=group", "rounds=1"], id="no counters"),
         pytest.param(
             ["num_clients=10", "alpha=1", "partition=dirichlet", "strategy=fedadam"],
             id="10 clients", marks=pytest.mark.slow,
@@ -82,6 +85,7 @@ def test_the_record_says_what_is_learnt_and_that_the_keys_share_a_machine(train:
 
 
 @pytest.mark.usefixtures("parts")
+@pytest.mark.slow
 def test_a_client_that_fails_in_training_costs_its_own_update(train: Train) -> None:
     words = [*faulty([1], [1], "raise"), "rounds=2"]
     plain, masked = train(*words), train(*words, MASKED)
@@ -104,6 +108,7 @@ def test_below_the_threshold_the_round_is_given_up_and_the_model_stays(train: Tr
 
 
 @pytest.mark.usefixtures("parts")
+@pytest.mark.slow
 def test_a_run_whose_rounds_are_all_below_the_threshold_ends_with_the_reason(
     train: Train, tmp_path: Path
 ) -> None:
@@ -114,12 +119,22 @@ def test_a_run_whose_rounds_are_all_below_the_threshold_ends_with_the_reason(
 
 
 @pytest.mark.usefixtures("parts")
+@pytest.mark.slow
 def test_an_update_that_is_not_finite_is_left_out_before_it_is_masked(train: Train) -> None:
     words = [*faulty([2], [1], "nan"), "rounds=1"]
     plain, masked = train(*words), train(*words, MASKED)
     assert sha256(plain) == sha256(masked)
     (failed,) = [row for row in rows(masked, "clients.csv") if row["status"] != "ok"]
     assert "training diverged" in failed["reason"]
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_worker_whose_clients_all_fail_says_why(train: Train) -> None:
+    words = [*faulty([1], [1], "raise"), "rounds=1", "federation.workers=4"]
+    plain, masked = train(*words), train(*words, MASKED)
+    assert sha256(plain) == sha256(masked)
+    (failed,) = [row for row in rows(masked, "clients.csv") if row["status"] != "ok"]
+    assert "scanner offline" in failed["reason"]
 
 
 def failing(kind: str, node: int, rounds: Collection[int]) -> Callable[[Message, Context], Message]:
@@ -154,6 +169,7 @@ def test_a_worker_that_dies_in_any_stage_is_a_drop_out_of_that_stage(
     assert all("the process was killed" in reason for reason in failed)
 
 
+@pytest.mark.slow
 def test_an_attempt_is_repeated_with_new_keys_and_everyone(
     train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +286,7 @@ def test_settings_of_masked_rounds_need_them() -> None:
         compose_experiment(["secure.colluding=1"])
 
 
+@pytest.mark.slow
 def test_max_norm_acts_on_every_update_before_it_is_masked(train: Train) -> None:
     free, bound = train(MASKED, "rounds=1"), train(MASKED, "rounds=1", "secure.max_norm=0.001")
     assert sha256(free) != sha256(bound)
