@@ -109,8 +109,7 @@ def test_a_sum_of_another_form_is_left_out(
 @pytest.mark.slow
 def test_losses_outside_the_sum_are_refused(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def row(**fields: Any) -> TrainRow:
-        told = {"losses": {"ce": 1.0}} if fields["client"] == LIAR else {}
-        return TrainRow(**fields, **told)
+        return TrainRow(**fields, losses={"ce": 1.0} if fields["client"] == LIAR else {})
 
     monkeypatch.setattr(report, "TrainRow", row)
     found = train(*WORDS)
