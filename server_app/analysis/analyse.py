@@ -1,14 +1,11 @@
 """Measure runs, and write and read the tables and pictures of the measures."""
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
-from rich.console import Console
-from rich.progress import track
 from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
 
@@ -26,6 +23,7 @@ from server_app.report.labels import label_of
 from server_app.runs.records.csv_files import frame_as_csv, read_frame
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import ANALYSIS, RecordError
+from server_app.tracking.steps import Begin, steps_on_terminal
 from task.error_messages import describe_error
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from task.files import write_whole
@@ -68,21 +66,27 @@ def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
         if not found.runs:
             raise RunError(f"{place} has no completed run")
         runs += found.runs
-    failed = sum(not measure_run(wanted, AnalysedRun(run, images)) for run in runs)
+    with steps_on_terminal(len(runs) * len(wanted)) as begin:
+        failed = sum(not measure_run(wanted, AnalysedRun(run, images), begin) for run in runs)
     if failed:
         raise RunError(f"some measures failed for {failed} run{'' if failed == 1 else 's'}")
 
 
-def measure_run(wanted: Sequence[Measure], analysed: AnalysedRun) -> bool:
+def measure_run(wanted: Sequence[Measure], analysed: AnalysedRun, begin: Begin) -> bool:
     """Run measures on one run and log their results; return False if one of them failed.
 
     A measure whose requirements the run does not meet is left out, which is not a failure.
+
+    Args:
+        wanted: the measures.
+        analysed: the run.
+        begin: is called with the name of each measure before it is computed.
     """
     name = analysed.run.directory.name
     logger.info("%s", name)
-    quiet, console = not sys.stderr.isatty(), Console(stderr=True)
     failures: set[str] = set()
-    for measure in track(wanted, name[:40], console=console, disable=quiet):
+    for measure in wanted:
+        begin(f"{measure.name} of {name}")
         try:
             unmet = measure.unmet_requirement(analysed)
             result = f"left out: it needs {unmet}" if unmet else run_measure(measure, analysed)

@@ -14,6 +14,7 @@ from torch.export import Dim, ExportedProgram
 
 from server_app.inference.card import agreement, write_card
 from server_app.inference.model import TrainedModel, trained_model
+from server_app.tracking.steps import steps_on_terminal
 from task.errors import ConfigError, RunError, system_reason
 from task.files import write_whole
 from task.inference import Classifier
@@ -50,18 +51,9 @@ def export(directory: Path, to: Path, only: Sequence[str]) -> None:
         raise ConfigError("--only", "onnx", WITHOUT_ONNX)
     model = trained_model(directory, "cpu")
     wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_installed()]
-    written: dict[str, dict[str, object]] = {}
     try:
         to.mkdir(parents=True, exist_ok=True)
-        program = exported(model.classifier)
-        for name in wanted:
-            content, predict = FORMATS[name](program, model)
-            path = to / f"model.{name}"
-            largest = largest_difference(predict, model.classifier)
-            write_whole(path, content)
-            digest = hashlib.sha256(content).hexdigest()
-            written[path.name] = {"sha256": digest, "largest_difference": largest}
-            logger.info("%s: agrees with PyTorch %s", path, agreement(largest))
+        written = write_formats(model, to, wanted)
         for name in set(FORMATS) - set(wanted):
             (to / f"model.{name}").unlink(missing_ok=True)  # of another model; the card names these
         write_card(model, to, written)
@@ -70,6 +62,32 @@ def export(directory: Path, to: Path, only: Sequence[str]) -> None:
     if not only and "onnx" not in wanted:
         logger.info("left out: model.onnx %s", WITHOUT_ONNX)
     logger.info("%s: the model card, with an example of use", to / "model_card.md")
+
+
+def write_formats(
+    model: TrainedModel, to: Path, wanted: Sequence[str]
+) -> dict[str, dict[str, object]]:
+    """Write a model in some formats and test each file; return facts of each file by its name.
+
+    Raises:
+        OSError: a file cannot be written.
+        RunError: a file gives other probabilities than the network.
+    """
+    written: dict[str, dict[str, object]] = {}
+    with steps_on_terminal(1 + 2 * len(wanted)) as begin:
+        begin("tracing the network")
+        program = exported(model.classifier)
+        for name in wanted:
+            path = to / f"model.{name}"
+            begin(f"making {path.name}")
+            content, predict = FORMATS[name](program, model)
+            begin(f"comparing {path.name} with PyTorch")
+            largest = largest_difference(predict, model.classifier)
+            write_whole(path, content)
+            digest = hashlib.sha256(content).hexdigest()
+            written[path.name] = {"sha256": digest, "largest_difference": largest}
+            logger.info("%s: agrees with PyTorch %s", path, agreement(largest))
+    return written
 
 
 def onnx_installed() -> bool:

@@ -24,7 +24,7 @@ from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
 STATUSES = ("completed", "failed", "running")
-RESIZED = ("folder", "hub")  # the data sets with data.resize
+RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
 NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 

@@ -1,0 +1,67 @@
+"""A bar for a command that takes several long steps."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from server_app.tracking.console import shown_by
+
+Begin = Callable[[str], None]
+
+
+class LinesAbove(logging.Handler):
+    """A handler that prints lines above a bar.
+
+    Args:
+        console: where the bar is.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        self._console.print(escape(self.format(record)), highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def steps_on_terminal(total: int) -> Iterator[Begin]:
+    """Show a bar of steps if standard output is a terminal; nothing elsewhere.
+
+    Args:
+        total: the number of steps.
+
+    Yields:
+        The function to call with a step's name when it begins.
+    """
+    if not sys.stdout.isatty():
+        yield lambda _: None
+        return
+    with steps_on(Console(), total) as begin:
+        yield begin
+
+
+@contextmanager
+def steps_on(console: Console, total: int) -> Iterator[Begin]:
+    """Show a bar of steps on a console; see `steps_on_terminal`."""
+    bar = Progress(
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+    )
+    task = bar.add_task("", total=total, completed=-1)
+
+    def begin(step: str) -> None:
+        bar.update(task, advance=1, description=step)
+
+    with bar, shown_by(LinesAbove(console)):
+        yield begin
