@@ -8,7 +8,7 @@ import typer
 from server_app.cli.arguments import find_unless_directory
 from task.errors import ConfigError
 
-ANALYSE_HELP = """Measure the models of runs: curvature, spread, drift, features, cost.
+ANALYSE_HELP = """Measure the models of runs, such as curvature and drift.
 
 \b
   univarfl train method=univarfl watch.models_every=2

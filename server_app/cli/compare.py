@@ -7,7 +7,7 @@ import typer
 
 from server_app.cli.arguments import find
 
-COMPARE_HELP = """Compare two runs: the settings that differ, accuracy, curves, and a paired test.
+COMPARE_HELP = """Compare two runs: settings, accuracy, curves, paired test.
 
 \b
   univarfl compare runs/RUN runs/OTHER

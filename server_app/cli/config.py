@@ -2,7 +2,7 @@
 
 from server_app.cli.arguments import Words
 
-CONFIG_HELP = """Show every setting of an experiment, and where its value comes from.
+CONFIG_HELP = """Show every setting of an experiment, and its source.
 
 \b
   univarfl config

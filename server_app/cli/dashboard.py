@@ -8,7 +8,7 @@ import typer
 from server_app.cli.arguments import runs_argument
 
 PORT = 8600
-DASHBOARD_HELP = """Show runs on a local page that follows them as they go; Ctrl-C ends it.
+DASHBOARD_HELP = """Follow runs on a local page; Ctrl-C ends it.
 
 \b
   univarfl dashboard

@@ -7,7 +7,7 @@ import typer
 
 from task.errors import ConfigError
 
-DOCTOR_HELP = """Check this machine: versions, devices, memory, disk, Flower, Ray, ports. Or a site.
+DOCTOR_HELP = """Check this machine, or a site.
 
 \b
   univarfl doctor

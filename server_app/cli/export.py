@@ -7,7 +7,7 @@ import typer
 
 from server_app.cli.arguments import RunDirectory
 
-EXPORT_HELP = """Write a run's final model as files that do not need univarfl, with a model card.
+EXPORT_HELP = """Write a run's model as files that do not need univarfl.
 
 \b
   univarfl export runs/RUN

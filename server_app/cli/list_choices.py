@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-LIST_HELP = """List methods, strategies, data, models, ..., or all keys.
+LIST_HELP = """List methods, strategies, data, models and all keys.
 
 \b
   univarfl list methods

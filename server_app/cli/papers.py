@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-PAPERS_HELP = """List the tables of the papers: the published numbers, and the cost of a run.
+PAPERS_HELP = """List the published numbers of the papers, and their cost.
 
 \b
   univarfl papers

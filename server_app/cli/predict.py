@@ -8,7 +8,7 @@ import typer
 
 from server_app.cli.arguments import RunDirectory
 
-PREDICT_HELP = """Predict the class of images, and each class's probability, with a run's model.
+PREDICT_HELP = """Predict the classes of images with a run's model.
 
 \b
   univarfl predict runs/RUN scans/ --to scans.csv

@@ -8,7 +8,7 @@ import typer
 from server_app.cli.arguments import runs_argument
 from task.errors import ConfigError
 
-RUNS_HELP = """List runs: status, the settings in which they differ, and accuracy.
+RUNS_HELP = """List runs: status, settings that differ, accuracy.
 
 \b
   univarfl runs

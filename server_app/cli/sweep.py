@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def sweep_help() -> str:
     """Return the help of ``univarfl sweep``, with the tables that ``conf/sweep/`` offers."""
-    return f"""Run an experiment for every combination of values that has no result yet.
+    return f"""Run every combination of values that has no result yet.
 
 \b
 A key may have several values, in the grammar of Hydra's multirun:

@@ -22,7 +22,7 @@ from task.errors import ConfigError, RunError
 deploy = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Train across machines that keep their data: one coordinator, and sites.
+    help="""Train across machines: one coordinator, and sites with data.
 
 \b
 At the coordinator, which the sites can reach as fl.example.org:

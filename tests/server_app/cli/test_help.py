@@ -22,6 +22,12 @@ def test_help_is_plain_text(command: str) -> None:
     assert "\\[" not in shown
 
 
+def test_no_summary_is_cut_short() -> None:
+    shown = CliRunner().invoke(application, ["--help"], prog_name="univarfl").output
+    assert all(f"  {command} " in shown for command in COMMANDS)
+    assert "..." not in shown.partition("Train:")[2]
+
+
 def test_typers_private_switch_for_plain_help_is_still_there() -> None:
     """If this fails, Typer has changed what `server_app.cli.plain_help` sets."""
     assert typer.core.HAS_RICH is False
