@@ -26,6 +26,7 @@ from task.data.sources.base import DatasetIndex
 from task.data.sources.digits import Digits
 from task.methods.base import Method
 from task.registry import component_class
+from tests.extension_package import hospital_package, installed  # noqa: F401  (fixtures)
 
 FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
 DIGITS_SIZES = (8, 32)  # pixels; the sizes that tests train on

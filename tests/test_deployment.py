@@ -42,18 +42,28 @@ def create_images(root: Path, sites: Sequence[str]) -> Path:
     ids=len,
 )  # fmt: skip
 def test_sites_train_as_the_same_domains_do_in_simulation(
-    names: list[str], tmp_path: Path, train: Train
+    names: list[str], tmp_path: Path, train: Train, request: pytest.FixtureRequest
 ) -> None:
+    """Four sites also run a method of a package outside the clone, from given weights."""
     sites = sorted(names)
     images = create_images(tmp_path, sites)
     settings = {"south": "tell-labels = true\n"}
+    more: list[str] = []
+    if len(sites) == 4:
+        package: Path = request.getfixturevalue("installed")
+        request.getfixturevalue("monkeypatch").setenv("PYTHONPATH", str(package))
+        settings = {
+            site: f'{settings.get(site, "")}extensions = ["hospital-extras"]\n' for site in sites
+        }
+        first = train(*WORDS, "data.test_share=0", f"data.root={images / 'together'}")
+        more = ["method=logit_decay", f"model.weights={first}"]
     data = {site: images / site for site in sites}
     with Machines(tmp_path / "machines", data, settings) as machines:
         machines.coordinate()
         for site in sites:
             machines.join(site)
         log = machines.run(
-            *WORDS, "partition=sites", f"partition.names=[{','.join(names)}]",
+            *WORDS, *more, "partition=sites", f"partition.names=[{','.join(names)}]",
             f"data.root={images / 'test'}", "data.test_share=1",
         )  # fmt: skip
         assert machines.ended() == 0, log.read_text()
@@ -67,10 +77,11 @@ def test_sites_train_as_the_same_domains_do_in_simulation(
     trained = [(row["site"], row["status"]) for row in rows(directory, "clients.csv")]
     assert trained == [(site, "ok") for site in sites]
     simulated = train(
-        *WORDS, "partition=domains", f"num_clients={len(sites)}", "data.test_share=0",
+        *WORDS, *more, "partition=domains", f"num_clients={len(sites)}", "data.test_share=0",
         f"data.root={images / 'together'}",
     )  # fmt: skip
     assert sha256(simulated) == sha256(directory)
+    assert ("hospital_extras.logit_decay" in record["components"]) == bool(more)
     analyse([directory, simulated], ["spread", "drift", "curvature"], 8)
     assert spread_on(directory) == {"test"}, "the coordinator has no client's images"
     assert spread_on(simulated) == {"own"}, "there are no test images"

@@ -3,10 +3,8 @@
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,50 +25,13 @@ from task.methods.fedavg import FedAvg
 from task.protocol.messages import RegistrationReply, RegistrationRequest
 from task.site import Site
 from tests.conftest import Train, only_run, sha256
+from tests.extension_package import forget_extensions
 
-PACKAGE = Path(__file__).parent / "hospital_extras"
 WORDS = ("data=stripes", "method=logit_decay", "strategy=half_step")
 SITE_WORDS = (
     "method=logit_decay", "partition=sites", "partition.names=[north]", "data=folder",
     "data.classes=[cat,dog]",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory into which the package is installed, with its entry points."""
-    root = tmp_path_factory.mktemp("extension")
-    source, target = root / "source", root / "target"
-    shutil.copytree(PACKAGE, source)
-    command: list[str | Path] = [
-        "uv",
-        "--quiet",
-        "pip",
-        "install",
-        "--no-deps",
-        "--target",
-        target,
-        source,
-    ]
-    subprocess.run(command, check=True, cwd=root)
-    return target
-
-
-def forget_extensions() -> None:
-    for each in (extensions.extensions, extensions.run_by_clients, identity.component_hash):
-        each.cache_clear()
-    for name in [name for name in sys.modules if name.startswith("hospital_extras")]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def installed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Let this process find the package."""
-    with monkeypatch.context() as patch:
-        patch.syspath_prepend(place)
-        forget_extensions()
-        yield place
-    forget_extensions()
 
 
 def local(*words: str) -> str:
@@ -93,7 +54,9 @@ def test_its_components_train_and_are_in_the_record(train: Train) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_changed_file_is_another_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_another_run(
+    hospital_package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def hashes(*words: str) -> tuple[Any, ...]:
         fingerprint.cache_clear()
         identity.component_hash.cache_clear()
@@ -103,14 +66,14 @@ def test_a_changed_file_is_another_run(place: Path, monkeypatch: pytest.MonkeyPa
         return fingerprint_for(experiment.local().model_dump_json()), whole
 
     before, without = hashes(*WORDS), hashes()
-    (place / "hospital_extras" / "helper.py").write_text("VALUE = 1\n")
+    (hospital_package / "hospital_extras" / "helper.py").write_text("VALUE = 1\n")
     try:
         after = hashes(*WORDS)
         assert after[0] != before[0]
         assert after[1] != before[1]
         assert hashes() == without
     finally:
-        (place / "hospital_extras" / "helper.py").unlink()
+        (hospital_package / "hospital_extras" / "helper.py").unlink()
         fingerprint.cache_clear()
 
 
@@ -209,12 +172,16 @@ def test_extend_offers_what_it_names() -> None:
 
 @pytest.mark.slow
 def test_the_command_trains_with_it_in_this_process_and_through_flower_and_ray(
-    place: Path, tmp_path: Path
+    hospital_package: Path, tmp_path: Path
 ) -> None:
     hashes = []
     for engine in ("inprocess", "flower"):
         own = tmp_path / engine
-        environment = {**os.environ, "PYTHONPATH": str(place), "UNIVARFL_RUNS": str(own / "runs")}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(hospital_package),
+            "UNIVARFL_RUNS": str(own / "runs"),
+        }
         (own / "empty").mkdir(parents=True)
         command = ["-m", "univarfl", "train", *WORDS, f"engine={engine}", "federation.workers=2"]
         ended = subprocess.run(

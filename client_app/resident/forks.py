@@ -62,7 +62,9 @@ class ForkServer:
         self._starts.append(now)
         own, other = socket.socketpair()
         environment = {**os.environ, **ONE_THREAD, **NVML_CHECK}
-        environment["PYTHONPATH"] = str(Path(client_app.__file__).parent.parent)
+        code = str(Path(client_app.__file__).parent.parent)  # before packages that the site added
+        others = os.environ.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{code}{os.pathsep}{others}" if others else code
         with other:
             self._process = subprocess.Popen(  # noqa: S603  (our own arguments, no shell)
                 [sys.executable, "-P", "-m", self._program, str(other.fileno())],
