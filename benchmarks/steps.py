@@ -21,7 +21,8 @@ from server_app.config.composition import compose_experiment
 from task.methods.base import LocalRound
 from task.seeding import torch_generator
 from task.training.device import prepare_process
-from task.training.loop import LocalTrainer, LossMeter
+from task.training.loop import LocalTrainer
+from task.training.losses import LossMeter
 
 CLASSES, ROWS, WARM_UP = 10, 64, 3
 NETWORKS = (("cnn", 32), ("resnet18", 32), ("cnn", 96), ("resnet18", 96))

@@ -15,6 +15,7 @@ from client_app.session import CodeMismatchError, Session
 from task.errors import ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories
 from task.plain_text import one_line
+from task.privacy.settings import UNTOLD_IMAGES
 from task.protocol.messages import RegistrationReply, RegistrationRequest
 from task.site import Site, site_name
 from task.training.worker import Worker
@@ -71,6 +72,14 @@ def describe_site(worker: Worker, site: Site) -> Facts:
         logger.warning("%s", note)
     ((client, split),) = worker.data.clients.items()
     dataset = worker.data.dataset
+    if worker.config.privacy.per_example:
+        return {
+            "index": client,
+            "nodes": worker.config.num_clients,
+            "site": site.name,
+            "train": UNTOLD_IMAGES,
+            "validation": 0,
+        }
     counts = np.bincount(dataset.labels[dataset.train], minlength=len(dataset.classes))
     return {
         "index": client,

@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import Any
 
+from client_app.budget import charge_round
 from client_app.client_state import ClientState
 from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
@@ -59,9 +60,7 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
                 client=client, device=device, examples=result.examples, seconds=seconds,
                 losses=result.losses,
             )  # fmt: skip
-            logger.info(
-                "round %d: trained on %d images in %.1f s", request.round, row.examples, seconds
-            )
+            logger.info("round %d: trained in %.1f s", request.round, seconds)
         rows.append(row.model_dump())
     return TrainReply.to(request, rows=rows, weights=outbox.weights(), extra=outbox.extra())
 
@@ -138,11 +137,13 @@ def train_client(
 
     Raises:
         ProtocolError: this worker does not train that client.
+        SiteError: the site's privacy budget is spent.
         StateLostError, TrainingError: its state is missing, or training failed.
     """
     request, worker = session.request, session.worker
     if client not in worker.data.clients:
         raise ProtocolError(f"client {client} is not trained here")
+    charge_round(session)
     train = partial(worker.train, weights, request.round, client)
     stateful = [member for member in worker.method.members() if member.keeps_state]
     if not stateful:
@@ -163,6 +164,8 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     request = session.request
     session.refuse_if_masked("a score")
     session.check_clients(request.clients)
+    if session.worker.config.privacy.per_example:
+        raise ProtocolError("scores on its images are not sent with privacy.unit=example")
     scores = session.worker.validate(session.tensors(request.weights), request.clients)
     rows = []
     for client, score in zip(request.clients, scores, strict=True):

@@ -81,6 +81,8 @@ class LocalConfig(Strict):
     @model_validator(mode="after")
     def _check_components(self) -> "LocalConfig":
         """Build each component, and refuse those that do not fit together."""
+        from task.privacy.separable import check_separable  # noqa: PLC0415
+
         source = self.source()
         if self.partitioner().sites:
             source.at_site("a site's own directory")
@@ -99,6 +101,8 @@ class LocalConfig(Strict):
                     "be compiled again; leave it out"
                 )
                 raise ConfigError("runtime.compiled", True, allowed)
+        if self.privacy.per_example:
+            check_separable(self)
         return self
 
     def source(self) -> "Source":

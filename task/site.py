@@ -47,6 +47,10 @@ class Site(BaseModel):
         max_batch_size: ``max-batch-size``, the largest batch that it trains on.
         max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
+        max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
+            runs, above 0. The site then trains only with secret noise of its own. None means no
+            limit, and no ledger.
+        delta: ``delta``, the delta of this epsilon, in (0, 1).
         extensions: ``extensions``, the installed packages whose methods and data sources it may
             run, beside those of univarfl. Flower's settings take no lists, so text with spaces
             between the names is read too.
@@ -66,6 +70,8 @@ class Site(BaseModel):
     max_batch_size: Annotated[int, Field(alias="max-batch-size", ge=2)] = 4096
     max_model_megabytes: Annotated[int, Field(alias="max-model-megabytes", ge=1)] = 2000
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
+    max_epsilon: Annotated[float | None, Field(alias="max-epsilon", gt=0)] = None
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     extensions: Annotated[tuple[str, ...], PlainSerializer(" ".join)] = ()
 
     @field_validator("directory", "memory", "key")

@@ -15,6 +15,7 @@ from server_app.nodes.messages import Exchange, Failure, Letter
 from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.fingerprint import fingerprint
+from task.privacy.settings import UNTOLD_IMAGES
 from task.protocol.messages import EVALUATE, IN_PROCESS, REGISTER, TRAIN, Kind, TrainRequest
 from task.protocol.tensors import PackedTensors
 from task.site import Site
@@ -169,6 +170,19 @@ class TestRedaction:
         found = self.ask(clinic, REGISTER)
         assert (found.site, found.index, found.nodes) == ("north", 0, 1)
         assert (found.train, found.validation, found.error) == (18, 2, "")
+
+    def test_under_privacy_of_images_it_tells_neither_counts_nor_losses_nor_scores(
+        self, clinic: tuple[Path, SiteGrid, list[int]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = [*self.words, "privacy=example", "method=fedavg", "model=linear"]
+        monkeypatch.setattr(type(self), "words", words)
+        found = self.ask(clinic, REGISTER)
+        assert (found.train, found.validation, found.labels) == (UNTOLD_IMAGES, 0, [])
+        row = self.ask(clinic, TRAIN).row(0)
+        assert (row.examples, row.losses, row.reason) == (UNTOLD_IMAGES, {}, "")
+        refused = self.ask(clinic, EVALUATE)
+        assert isinstance(refused, Failure)
+        assert "scores on its images are not sent with privacy.unit=example" in refused.reason
 
     @pytest.mark.parametrize("kind", [TRAIN, EVALUATE, REGISTER])
     def test_no_name_of_its_files_leaves_it(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from task.inference import Classifier
+    from task.inference.classifier import Classifier
 
 SPLITS = ("test", "validation")  # accuracy is that of the test set, if there is one
 

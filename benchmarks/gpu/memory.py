@@ -19,7 +19,8 @@ from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
 from server_app.sweep.forking import CONTEXT, warm_up
 from task.errors import TrainingError
-from task.training.loop import LocalTrainer, LossMeter
+from task.training.loop import LocalTrainer
+from task.training.losses import LossMeter
 from task.training.worker import Worker
 
 PART = "memory"

@@ -27,7 +27,8 @@ from benchmarks.steps import runnable, trainer
 from task.config import Precision
 from task.errors import ConfigError
 from task.training.device import prepare_process, set_precision
-from task.training.loop import LocalTrainer, LossMeter
+from task.training.loop import LocalTrainer
+from task.training.losses import LossMeter
 
 MODES = ("eager", "graph", "compiled")
 NETWORKS = {"cnn": 96, "resnet18": 32, "resnet56": 32}  # side of the images, in pixels

@@ -39,7 +39,7 @@ def pages() -> dict[str, str]:
         "methods/index.md": components.index("Methods", METHODS, METHOD),
         "strategies.md": components.page("Strategies", STRATEGIES, STRATEGY),
         "guards.md": components.page("Guards", GUARDS, GUARD),
-        "data.md": components.page("Data sets", DATA_SETS, DATA),
+        "data/index.md": components.index("Data sets", DATA_SETS, DATA),
         "splits-and-models.md": components.page(
             "Splits and networks", SPLITS, PARTITION, AUGMENTATION, MODEL
         ),
@@ -52,5 +52,9 @@ def pages() -> dict[str, str]:
     found |= {
         f"methods/{name}.md": components.component(METHOD, name, "# method={name}") + "\n"
         for name in registry.names(METHOD.package)
+    }
+    found |= {
+        f"data/{name}.md": components.component(DATA, name, "# data={name}") + "\n"
+        for name in registry.names(DATA.package)
     }
     return {f"reference/{place}": text for place, text in found.items()}

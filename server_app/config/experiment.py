@@ -12,6 +12,7 @@ from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
 from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
+from task.privacy.record import example_privacy
 from task.registry import create, first_error
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
@@ -86,8 +87,11 @@ class Experiment(LocalConfig):
                 raise ConfigError("guard", self.guard["name"], allowed)
         if strategy.private:
             self._check_privacy(guard)
-        elif self.privacy.reproducible:
-            allowed = "there is no noise to reproduce; choose strategy=dp_fixed, or leave it out"
+        elif self.privacy.reproducible and not self.privacy.per_example:
+            allowed = (
+                "there is no noise to reproduce; choose privacy=example or strategy=dp_fixed, or "
+                "leave it out"
+            )
             raise ConfigError("privacy.reproducible", True, allowed)
         if self.secure.masked:
             self._check_masked()
@@ -107,6 +111,12 @@ class Experiment(LocalConfig):
     def _check_privacy(self, guard: "Guard") -> None:
         """Refuse what reveals the data although the strategy is differentially private."""
         name = self.strategy["name"]
+        if self.privacy.per_example:
+            allowed = (
+                f"strategy={name} protects whole clients, and privacy.unit=example each image; "
+                "choose one: strategy=fedavg, or privacy=none"
+            )
+            raise ConfigError("privacy.unit", "example", allowed)
         if self.network().norm == "batch":
             allowed = "the statistics of batch norm reveal the data; add model.norm=group"
             raise ConfigError("strategy", name, allowed)
@@ -120,6 +130,8 @@ class Experiment(LocalConfig):
     def privacy_spent(self, rounds: int) -> dict[str, Any]:
         """Return the privacy spent after `rounds` rounds, for the record; empty without noise."""
         spent = self.aggregation().privacy_spent(rounds)
+        if self.privacy.per_example:
+            spent = example_privacy(self.privacy, self.local_epochs, rounds)
         if spent and self.privacy.reproducible:
             return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}
         return {**spent, "noise": FROM_SYSTEM} if spent else {}

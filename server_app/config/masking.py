@@ -33,6 +33,9 @@ def check_masked(experiment: "Experiment") -> None:
     if experiment.watch.models_every:
         allowed = "keeps each client's model, which secure=masked hides; leave it out"
         raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
+    if experiment.privacy.per_example:
+        allowed = "adds noise to each update, and does not fit masks yet; choose secure=none"
+        raise ConfigError("privacy.unit", "example", allowed)
     if experiment.partitioner().sites:
         allowed = (
             "masks the updates of simulated clients only so far: real sites cannot use it yet; "

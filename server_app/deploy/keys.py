@@ -44,6 +44,8 @@ memory-dir = {memory}
 # max-batch-size = 256 # refuse experiments with larger batches
 # max-model-megabytes = 500  # refuse experiments with a larger model
 # tell-labels = true   # send the number of images of each class
+# max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs
+# delta = 1e-5         # the delta of max-epsilon; far below 1 / (number of images)
 # extensions = ["NAME"]  # installed packages whose methods and data sources may run here
 """
 

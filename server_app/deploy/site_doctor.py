@@ -83,8 +83,11 @@ def limits(site: Site) -> Finding:
     norm = "not clipped" if site.max_norm is None else f"clipped to norm {site.max_norm:g}"
     labels = "told" if site.tell_labels else "not told"
     packages = ", ".join(site.extensions) or "none"
+    epsilon = "not counted"
+    if site.max_epsilon is not None:
+        epsilon = f"at most epsilon {site.max_epsilon:g} at delta {site.delta:g}"
     return OK, (
-        f"limits: updates {norm}; at most {site.max_epochs} epochs, batches of "
+        f"limits: updates {norm}; privacy {epsilon}; at most {site.max_epochs} epochs, batches of "
         f"{site.max_batch_size}, models of {site.max_model_megabytes} MB; images per class "
         f"{labels}; other packages that may run: {packages}"
     )

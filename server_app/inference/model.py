@@ -12,7 +12,7 @@ from server_app.runs.records.trained import (
     local_config_of,
 )
 from task.config import Device
-from task.inference import Classifier
+from task.inference.classifier import Classifier
 from task.training.device import choose_device, prepare_process
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from server_app.nodes.registration import NodeInfo
 from task.data.federated import FederatedData
+from task.privacy.settings import UNTOLD_IMAGES
 
 
 class ClientSizes:
@@ -11,15 +12,18 @@ class ClientSizes:
 
     Args:
         data: the server's data set and split; sites' clients are empty in it.
+        told: whether clients report their image counts. If not, all count as equal.
 
     Attributes:
         train: by client, its training images; 0 for a site that has not come yet.
         validation: by client, its validation images, likewise.
     """
 
-    def __init__(self, data: FederatedData) -> None:
+    def __init__(self, data: FederatedData, told: bool = True) -> None:
         splits = [data.clients[client] for client in sorted(data.clients)]
-        self.train = [len(split.train) for split in splits]
+        self.train = [
+            len(split.train) if told or not len(split.train) else UNTOLD_IMAGES for split in splits
+        ]
         self.validation = [len(split.validation) for split in splits]
 
     def update(self, nodes: Sequence[NodeInfo]) -> None:

@@ -29,6 +29,7 @@ from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.tracking.loggers import MetricLoggers
+from task.privacy.description import NOT_TOLD
 from task.protocol.messages import FORGET, ForgetRequest
 from task.training.worker import shared_worker
 
@@ -62,7 +63,7 @@ class Federation:
         self._run = RunIdentity(recorder.summary["key"], experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)
         self._nodes = NodeManager(grid, self._run, experiment, self._note)
-        self._sizes = ClientSizes(self._worker.data)
+        self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.per_example)
 
     def run(self) -> None:
         """Run every round, and keep the model.
@@ -157,6 +158,7 @@ class Federation:
     def _data(self) -> dict[str, Any]:
         """Return the image counts: from the split in a simulation, else from the sites."""
         data = self._worker.data
+        notes = [NOT_TOLD] if self.experiment.privacy.per_example else []
         train, validation = self._sizes.train, self._sizes.validation
         return {
             "classes": list(data.dataset.classes),
@@ -166,12 +168,18 @@ class Federation:
             "test": len(data.dataset.test),
             "clients": list(map(sum, zip(train, validation, strict=True))),
             "skipped": len(data.dataset.skipped),
-            "notes": list(data.notes),
+            "notes": [*data.notes, *notes],
         }
 
     def _describe_data(self) -> None:
         data = self._data()
         self.recorder.update(data=data)
+        if self.experiment.privacy.per_example:
+            logger.info(
+                "%s: %d clients, which do not tell how many images they have, and %d test images",
+                self.experiment.data["name"], self.experiment.num_clients, data["test"],
+            )  # fmt: skip
+            return
         sizes = data["clients"]
         logger.info(
             "%s: %d clients with %d to %d images, %d test images",

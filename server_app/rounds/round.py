@@ -63,7 +63,9 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     validation: dict[str, float] = {}
     test = Metrics({}, {})
     if last or server_round % experiment.evaluate_every == 0:
-        scored = range(experiment.num_clients) if last else sampled
+        scored: Sequence[int] = range(experiment.num_clients) if last else sampled
+        if experiment.privacy.per_example:
+            scored = ()  # scores tell of the images
         validation, test = score_model(context, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from task.config import LocalConfig
 from task.methods.base import LocalRound, Method, Term
 from task.seeding import torch_generator
-from task.training.loop import weighted_sum
+from task.training.losses import weighted_sum
 
 ROWS, DRAWS = (2, 3, 4), 20
 

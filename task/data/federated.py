@@ -72,7 +72,8 @@ def split_of(config: LocalConfig, dataset: ImageDataset) -> Split:
     Raises:
         ConfigError: there are too few images for so many clients.
     """
-    settings = [config.partition, config.num_clients, config.seed, dataset.content]
+    share = validation_share(config)
+    settings = [config.partition, config.num_clients, config.seed, dataset.content, share]
     key = json.dumps(settings, sort_keys=True)
     if key not in _latest_split:
         split = compute_split(config, dataset)
@@ -91,8 +92,9 @@ def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
     pool = TrainingPool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
     generator = numpy_generator(config.seed, "partition")
     result = config.partitioner().partition(pool, config.num_clients, generator)
+    share = validation_share(config)
     clients = {
-        client: hold_out(train[part], config.seed, client)
+        client: hold_out(train[part], config.seed, client, share)
         for client, part in enumerate(result.clients)
     }
     return Split(clients, result.note)
@@ -107,7 +109,7 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     """
     dataset = open_dataset(site_source(config, site))
     client = list(config.partitioner().sites).index(site.name)
-    split = hold_out(dataset.train, config.seed, client)
+    split = hold_out(dataset.train, config.seed, client, validation_share(config))
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
     unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""
@@ -154,6 +156,12 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
             f"site {site.name} trains on batches of at most {site.max_batch_size} images (its "
             f"max-batch-size), but the experiment asks for {config.batch_size}"
         )
+    noisy = config.privacy.per_example and config.privacy.noise_multiplier > 0
+    if site.max_epsilon is not None and (not noisy or config.privacy.reproducible):
+        raise SiteError(
+            f"site {site.name} trains only with secret noise of its own (its max-epsilon); add "
+            "privacy=example, with privacy.noise_multiplier above 0 and privacy.reproducible=false"
+        )
     for member, method in zip(config.local_method().members(), config.methods(), strict=True):
         if site.max_norm is not None and member.server_update:
             raise SiteError(
@@ -162,10 +170,23 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
             )
 
 
-def hold_out(positions: Positions, seed: int, client: int) -> ClientSplit:
-    """Hold out a tenth of a client's images for validation, at least one if there are two."""
+def validation_share(config: LocalConfig) -> float:
+    """Return the share of a client's images that it validates on.
+
+    None if each image is protected: scores are not sent then, and which images are held out would
+    depend on how many there are.
+    """
+    return 0.0 if config.privacy.per_example else VALIDATION_SHARE
+
+
+def hold_out(
+    positions: Positions, seed: int, client: int, share: float = VALIDATION_SHARE
+) -> ClientSplit:
+    """Hold out a share of a client's images for validation, at least one if there are two."""
+    if not share:
+        return ClientSplit(positions, positions[:0])
     generator = numpy_generator(seed, "validation", client)
-    count = int(len(positions) * VALIDATION_SHARE + 0.5)
+    count = int(len(positions) * share + 0.5)
     if len(positions) >= 2:
         count = max(count, 1)
     shuffled = generator.permutation(positions)

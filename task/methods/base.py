@@ -111,6 +111,8 @@ class Method:
         server_update: whether ``server`` returns one; the strategy must then move to a mean.
         varies_network: whether the network's computation changes from batch to batch.
         varies_cost: whether the number of operations changes from batch to batch.
+        separable: whether the loss is a mean over the images of a batch, so that each has a
+            gradient of its own: the condition of DP-SGD. Changes in ``gradients`` need not be.
         bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
             ``gradients`` then runs after all others.
     """
@@ -121,6 +123,7 @@ class Method:
     server_update: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
+    separable: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 

@@ -7,6 +7,7 @@ Hooks: none. Client state: none. Extra upload: none. Extra compute: none.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from task.methods.base import Method
 
@@ -14,3 +15,5 @@ from task.methods.base import Method
 @dataclass
 class FedAvg(Method):
     """Cross-entropy on the client's own images; no settings."""
+
+    separable: ClassVar = True

@@ -13,6 +13,7 @@ Our choices:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,8 @@ class FedProx(Method):
     Attributes:
         proximal_weight: mu, at least 0; 0 gives FedAvg.
     """
+
+    separable: ClassVar = True
 
     proximal_weight: float
 

@@ -13,6 +13,7 @@ Our choices:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -36,6 +37,8 @@ def orthogonal_classifier(classifier: nn.Linear, generator: torch.Generator) -> 
 @dataclass
 class Freeze(Method):
     """Cross-entropy with a frozen orthogonal classifier; no settings."""
+
+    separable: ClassVar = True
 
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         classifier = model.classifier

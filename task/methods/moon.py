@@ -55,6 +55,7 @@ class Moon(Method):
 
     terms: ClassVar = ("l_con",)
     keeps_state: ClassVar = True
+    separable: ClassVar = True
 
     contrastive_weight: float
     temperature: float

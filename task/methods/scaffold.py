@@ -56,6 +56,7 @@ class Scaffold(Method):
 
     keeps_state: ClassVar = True
     server_update: ClassVar = True
+    separable: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         parameters = trained_parameters(model)

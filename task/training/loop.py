@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -16,6 +17,7 @@ from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
 from task.seeding import torch_generator
 from task.training.forward import Forward
+from task.training.losses import LossMeter, weighted_sum
 from task.training.sgd import LocalSgd
 from task.training.transfer import to_cpu, to_device
 
@@ -40,7 +42,13 @@ class LocalResult:
 
 
 class LocalTrainer:
-    """Trains clients one after another in the same model and optimizer, reset for each client."""
+    """Trains clients one after another in the same model and optimizer, reset for each client.
+
+    Attributes:
+        least_images: the smallest number of images of a client that can be trained.
+    """
+
+    least_images: ClassVar[int] = 2
 
     def __init__(self, model: nn.Module, method: Method, config: LocalConfig) -> None:
         self.model = model
@@ -85,7 +93,7 @@ class LocalTrainer:
             TrainingError: the client has fewer than two images, a loss or weight is not finite,
                 the GPU has too little memory, or the deadline has passed.
         """
-        if len(positions) < 2:
+        if len(positions) < self.least_images:
             raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
         device = positions.device
         self.model.load_state_dict(to_device(weights, device))
@@ -100,7 +108,36 @@ class LocalTrainer:
             to_device(broadcast, device),
         )
         self.method.start(self.model, this)
-        meter, of_all = LossMeter(), f"of {self.config.local_epochs}"
+        meter = LossMeter()
+        self.run_epochs(images, positions, key, deadline, meter)
+        outcome = self.method.finish(self.model)
+        examples, losses = self.told(len(positions), meter)
+        return LocalResult(
+            copy_to_cpu("model", self.model.state_dict()),
+            examples,
+            losses,
+            copy_to_cpu("state", outcome.state),
+            copy_to_cpu("upload", outcome.extra),
+        )
+
+    def run_epochs(
+        self,
+        images: DeviceImages,
+        positions: Tensor,
+        key: tuple[int, str, int, int],
+        deadline: float,
+        meter: LossMeter,
+    ) -> None:
+        """Take the steps of all local epochs; see `train`.
+
+        Args:
+            images: the data set.
+            positions: the indices of the client's training images.
+            key: the experiment's seed, and what makes this client and round unique.
+            deadline: the time at which training must be finished.
+            meter: adds up the loss terms.
+        """
+        of_all = f"of {self.config.local_epochs}"
         for epoch in range(self.config.local_epochs):
             batches = epoch_batches(
                 images, positions, self.config.batch_size, self.augmentation, key, epoch
@@ -112,16 +149,12 @@ class LocalTrainer:
                     raise TrainingError(self._advise_batch_size(x, y, shortage))
             if problem := meter.not_finite():
                 raise TrainingError(f"training diverged: {problem} in epoch {epoch + 1} {of_all}")
-        outcome = self.method.finish(self.model)
-        return LocalResult(
-            copy_to_cpu("model", self.model.state_dict()),
-            len(positions),
-            meter.means(),
-            copy_to_cpu("state", outcome.state),
-            copy_to_cpu("upload", outcome.extra),
-        )
 
-    def step(self, x: Tensor, y: Tensor, meter: "LossMeter") -> None:
+    def told(self, examples: int, meter: LossMeter) -> tuple[int, dict[str, float]]:
+        """Return what the server learns of a training: the number of images, and the losses."""
+        return examples, meter.means()
+
+    def step(self, x: Tensor, y: Tensor, meter: LossMeter) -> None:
         """Take one optimizer step on a batch; the method's ``start`` must have been called.
 
         Args:
@@ -140,7 +173,7 @@ class LocalTrainer:
         self.optimizer.step()
         meter.add(terms, rows)
 
-    def _step_or_shortage(self, x: Tensor, y: Tensor, meter: "LossMeter") -> str:
+    def _step_or_shortage(self, x: Tensor, y: Tensor, meter: LossMeter) -> str:
         """Take one step; return why the GPU's memory is too small for it, or "" if it is not.
 
         The text is returned instead of the exception, whose traceback would keep every tensor of
@@ -204,47 +237,3 @@ def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
             if not finite:
                 raise TrainingError(f"training diverged: {kind} {name} is no longer finite")
     return to_cpu(values)
-
-
-def weighted_sum(terms: Mapping[str, Term]) -> Tensor:
-    """Return the sum of weight * value over the terms, a scalar.
-
-    A weight of exactly 1 is not multiplied, so that adding the option of a weight keeps all bits.
-    """
-    parts = [
-        term.value
-        if isinstance(term.weight, float) and term.weight == 1
-        else term.value * term.weight
-        for term in terms.values()
-    ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
-class LossMeter:
-    """Means of loss terms over images, kept on the device so that no step waits for it."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._images = 0
-
-    def add(self, terms: Mapping[str, Term], rows: int) -> None:
-        """Add one batch of `rows` images, whose terms are means over the batch."""
-        self._images += rows
-        for name, term in terms.items():
-            value = term.value.detach().double() * rows
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
-
-    def not_finite(self) -> str:
-        """Return, for instance, "ce is nan" for the first term that is not finite, or "".
-
-        Waits for the device.
-        """
-        means = self.means()
-        return next((f"{name} is {v}" for name, v in means.items() if not math.isfinite(v)), "")
-
-    def means(self) -> dict[str, float]:
-        """Return the mean of each term per image; waits for the device."""
-        return {name: float(total) / self._images for name, total in self._sums.items()}

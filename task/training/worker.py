@@ -61,9 +61,17 @@ class Worker:
     @functools.cached_property
     def trainer(self) -> LocalTrainer:
         """The trainer, built and compiled at its first use, since the server does not train."""
-        trainer = LocalTrainer(self.model, self.method, self.config)
+        trainer = self._new_trainer()
         trainer.compile(self.images)
         return trainer
+
+    def _new_trainer(self) -> LocalTrainer:
+        if not self.config.privacy.per_example:
+            return LocalTrainer(self.model, self.method, self.config)
+        # Imported here because opacus takes seconds to import, and few runs need it.
+        from task.training.private import PrivateTrainer  # noqa: PLC0415
+
+        return PrivateTrainer(self.model, self.method, self.config)
 
     @property
     def model_bytes(self) -> int:

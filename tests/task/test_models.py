@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
+from task.errors import ConfigError
 from task.models.base import ModelSettings
 from task.models.cnn import Cnn
 from task.models.layers.narrow import kept, narrow
@@ -33,8 +34,27 @@ def small(norm: Norm = "batch") -> ResidualNet:
     return model
 
 
+def test_the_linear_model_is_one_layer_on_the_pooled_pixels() -> None:
+    model = settings("linear", "model.features=64").build(3, 7)
+    assert sum(value.numel() for value in model.parameters()) == 3 * 64 * 7 + 7
+    for size in (8, 28):
+        x = torch.randn(2, 3, size, size)
+        out = model(x)
+        assert (out.logits.shape, out.features.shape) == ((2, 7), (2, 3 * 64))
+        assert out.maps.shape == (2, 3, 8, 8)
+    small = torch.randn(2, 3, 8, 8)
+    assert torch.equal(model(small).features, small.flatten(1))
+
+
+def test_the_linear_model_refuses_what_is_not_there() -> None:
+    with pytest.raises(ConfigError, match="must be a square number, such as 784"):
+        settings("linear", "model.features=776")
+    with pytest.raises(ConfigError, match="has no normalisation"):
+        settings("linear", "model.norm=batch")
+
+
 @pytest.mark.parametrize("norm", ["batch", "group"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "linear"])
 class TestEveryModel:
     def test_answers_from_its_least_image_size_on(self, name: str, norm: str) -> None:
         given = settings(name, f"model.norm={norm}")

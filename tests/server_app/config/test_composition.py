@@ -15,7 +15,11 @@ MODELS = ", ".join(choices()["model"])
 DATA = ", ".join(choices()["data"])
 STRATEGIES = ", ".join(choices()["strategy"])
 SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
-NEEDS = {"data=hub": ["data.repo=OWNER/NAME"], "partition=sites": SITES}
+NEEDS = {
+    "data=hub": ["data.repo=OWNER/NAME"],
+    "partition=sites": SITES,
+    "privacy=example": ["method=fedavg", "model.norm=group"],
+}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from server_app.inference.predict import classify
 from server_app.runs.records.record import read_record
 from server_app.runs.records.trained import completed_run
 from task.data.image_store.decoding import decode
-from task.inference import Classifier
+from task.inference.classifier import Classifier
 from task.seeding import torch_generator
 from task.training.worker import Worker, build_model
 from tests.conftest import Train

@@ -27,6 +27,7 @@ COMBINATIONS = [
     ["method=feddyn"],
     ["strategy=fedavgm", "strategy.server_momentum=0.5"],
     ["strategy=fedadam"],
+    ["privacy=example", "method=fedavg", "model=linear", "privacy.reproducible=true"],
     ["strategy=dp_adaptive", *norm_for("dp_adaptive"), "privacy.reproducible=true"],
 ]
 

@@ -138,6 +138,21 @@ def cifar100(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
     return labels
 
 
+def mnist(root: Path) -> list[int]:
+    """Write 12 training and 4 test images as MNIST's four files; return their labels."""
+    place = root / "MNIST" / "raw"
+    place.mkdir(parents=True)
+    labels = [(3 * index) % 10 for index in range(16)]
+    grey = pixels(16, 28, 0)[..., 0]
+    for part, at in (("train", slice(12)), ("t10k", slice(12, 16))):
+        count = len(labels[at])
+        head = b"".join(n.to_bytes(4, "big") for n in (2051, count, 28, 28))
+        (place / f"{part}-images-idx3-ubyte").write_bytes(head + grey[at].tobytes())
+        head = b"".join(n.to_bytes(4, "big") for n in (2049, count))
+        (place / f"{part}-labels-idx1-ubyte").write_bytes(head + bytes(labels[at]))
+    return labels
+
+
 def stl10(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
     """Write 10 training and 4 test images, by column, with labels from 1; return them from 0."""
     from torchvision.datasets import STL10

@@ -65,6 +65,13 @@ class TestTorchvision:
         assert (len(data.classes), data.classes[37]) == (100, "fine_37")
         assert np.array_equal(data.images, making.pixels(17, 32, 0))
 
+    def test_mnist_is_read_from_its_four_files(self, tmp_path: Path) -> None:
+        labels = making.mnist(tmp_path)
+        data = opened("data=mnist", f"data.root={tmp_path}")
+        assert_split(data, 16, 4)
+        assert data.labels.tolist() == labels
+        assert np.array_equal(data.images[..., 0], making.pixels(16, 28, 0)[..., 0])
+
     def test_stl10_is_read_column_by_column(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

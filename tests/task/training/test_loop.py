@@ -20,7 +20,8 @@ from task.models.base import Output
 from task.models.cnn import Cnn
 from task.seeding import torch_generator
 from task.training.evaluation import Score, evaluate
-from task.training.loop import LocalTrainer, weighted_sum
+from task.training.loop import LocalTrainer
+from task.training.losses import weighted_sum
 from task.training.worker import Worker
 
 

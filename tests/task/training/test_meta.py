@@ -21,7 +21,8 @@ from task.methods.base import LocalRound, Term
 from task.methods.fedavg import FedAvg
 from task.models.base import Output
 from task.seeding import torch_generator
-from task.training.loop import LocalTrainer, LossMeter
+from task.training.loop import LocalTrainer
+from task.training.losses import LossMeter
 from task.training.worker import Worker
 from tests.conftest import model_for
 

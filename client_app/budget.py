@@ -1,0 +1,35 @@
+"""Charges a round to the site's privacy ledger, before it is trained."""
+
+import logging
+from pathlib import Path
+
+from client_app.session import Session
+from task.privacy.accounting import SampledGaussian
+from task.privacy.ledger import DIRECTORY, Ledger
+from task.protocol.messages import TrainRequest
+
+logger = logging.getLogger("univarfl.client")
+
+
+def charge_round(session: Session[TrainRequest]) -> None:
+    """Charge one round of training; do nothing if the owner of the site sets no limit.
+
+    Each attempt is charged, because the answer of each may arrive.
+
+    Raises:
+        SiteError: the round would exceed the site's limit, or its ledger is damaged.
+        OSError: the images cannot be read, or the ledger cannot be written.
+    """
+    site, worker = session.site, session.worker
+    if site is None or site.max_epsilon is None:
+        return
+    privacy = worker.config.privacy
+    ledger = Ledger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
+    images = ledger.images_of(worker.data.dataset.version, Path(site.directory))
+    steps = privacy.steps(worker.config.local_epochs)
+    training = SampledGaussian(privacy.noise_multiplier, privacy.sampling_rate, steps)
+    epsilon = ledger.charge(images, training)
+    logger.info(
+        "round %d: charged, epsilon %.3f of %g at delta %g",
+        session.request.round, epsilon, site.max_epsilon, site.delta,
+    )  # fmt: skip

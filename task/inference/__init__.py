@@ -1,0 +1,1 @@
+"""How does a trained network turn pixels into probabilities?"""

@@ -1,0 +1,34 @@
+"""Which images a directory holds, by what is in their files."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+
+
+def image_hashes(directory: Path) -> Hashes:
+    """Return a hash of the content of each file in a directory, ascending and without repetition.
+
+    Renamed, copied and moved files keep their hash.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = set()
+    for place, _, names in os.walk(directory, followlinks=True):
+        for name in names:
+            path = Path(place, name)
+            if path.is_file():
+                found.add(content_hash(path))
+    return np.array(sorted(found), np.uint64)
+
+
+def content_hash(path: Path) -> int:
+    """Return the first 64 bits of the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return int.from_bytes(digest[:8], "big")

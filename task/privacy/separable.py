@@ -1,0 +1,45 @@
+"""Which experiments DP-SGD can train: those where each image has a gradient of its own."""
+
+from typing import TYPE_CHECKING
+
+from task import registry
+from task.errors import ConfigError
+
+if TYPE_CHECKING:
+    from task.config import LocalConfig
+
+
+def check_separable(config: "LocalConfig") -> None:
+    """Refuse an experiment in which the images of a batch depend on each other.
+
+    Raises:
+        ConfigError: the method, the network's normalisation or the runtime does not allow it.
+    """
+    from task.methods.base import Method  # noqa: PLC0415  (it imports PyTorch)
+
+    for name, member in zip(config.methods(), config.local_method().members(), strict=True):
+        if not member.separable:
+            package = "task.methods"
+            fitting = [
+                known
+                for known in registry.names(package)
+                if registry.component_class(package, known, Method).separable
+            ]
+            allowed = (
+                "computes its loss from all images of a batch together, so no gradient belongs to "
+                "one image and privacy.unit=example cannot bound it; choose method="
+                f"{', '.join(fitting)}, or protect whole clients with strategy=dp_fixed"
+            )
+            raise ConfigError("method", name, allowed)
+    if config.network().norm == "batch":
+        allowed = (
+            "batch norm mixes the images of a batch, and its statistics reveal them; with "
+            "privacy.unit=example add model.norm=group"
+        )
+        raise ConfigError("model.norm", "batch", allowed)
+    if config.runtime.compiled:
+        allowed = "the gradients of single images are computed uncompiled; add runtime=eager"
+        raise ConfigError("runtime.compiled", True, allowed)
+    if config.runtime.precision != "float32":
+        allowed = "the gradients of single images are clipped in float32; choose float32"
+        raise ConfigError("runtime.precision", config.runtime.precision, allowed)

@@ -1,0 +1,52 @@
+"""The sum of the terms of a loss, and their means over images."""
+
+import math
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from task.methods.base import Term
+
+
+def weighted_sum(terms: Mapping[str, Term]) -> Tensor:
+    """Return the sum of weight * value over the terms, a scalar.
+
+    A weight of exactly 1 is not multiplied, so that adding the option of a weight keeps all bits.
+    """
+    parts = [
+        term.value
+        if isinstance(term.weight, float) and term.weight == 1
+        else term.value * term.weight
+        for term in terms.values()
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+class LossMeter:
+    """Means of loss terms over images, kept on the device so that no step waits for it."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._images = 0
+
+    def add(self, terms: Mapping[str, Term], rows: int) -> None:
+        """Add one batch of `rows` images, whose terms are means over the batch."""
+        self._images += rows
+        for name, term in terms.items():
+            value = term.value.detach().double() * rows
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+    def not_finite(self) -> str:
+        """Return, for instance, "ce is nan" for the first term that is not finite, or "".
+
+        Waits for the device.
+        """
+        means = self.means()
+        return next((f"{name} is {v}" for name, v in means.items() if not math.isfinite(v)), "")
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each term per image; waits for the device."""
+        return {name: float(total) / self._images for name, total in self._sums.items()}
