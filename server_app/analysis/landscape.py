@@ -46,5 +46,5 @@ class Landscape(Measure):
             rows = [f"{place:g}" for place in grid.index[::-1]]  # the largest is at the top
             columns = [f"{place:g}" for place in grid.columns]
             values = np.maximum(grid.to_numpy()[::-1], LEAST_LOSS)
-            axes = ("along the second eigenvector", "along the first eigenvector")
+            axes = ("second eigenvector", "first eigenvector")
             yield Drawing("", Cells("loss", *axes, rows, columns, values, log=True))

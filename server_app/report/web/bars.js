@@ -137,7 +137,7 @@ const Bars = (() => {
     function show(nextRow, nextColumn) {
       body.querySelector(".here")?.classList.remove("here");
       [row, column] = [nextRow, nextColumn];
-      const found = body.rows[row]?.cells[column + 1];
+      const found = column < 0 ? null : body.rows[row]?.cells[column + 1];
       found?.classList.add("here");
       const value = spec.values[row]?.[column];
       readout.textContent = found ? `${spec.rows[row]}, ${spec.columns[column]}: ${brief(value)}` : "";

@@ -202,6 +202,7 @@ def read_bars_cells_and_dots(page: "Page") -> None:
     assert recall.locator(".readout").inner_text() == "FedAvg, digit 2: 52"
     grid = shown(page, "figure[data-chart^='Loss landscape']")
     page.mouse.move(0, 0)
+    assert recall.locator(".readout").inner_text() == ""
     grid.get_by_role("region").focus()
     for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
