@@ -60,9 +60,18 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
                 client=client, device=device, examples=result.examples, seconds=seconds,
                 losses=result.losses,
             )  # fmt: skip
-            logger.info("round %d: trained in %.1f s", request.round, seconds)
+            log_trained(session, result.examples, seconds)
         rows.append(row.model_dump())
     return TrainReply.to(request, rows=rows, weights=outbox.weights(), extra=outbox.extra())
+
+
+def log_trained(session: Session[Any], examples: int, seconds: float) -> None:
+    """Log that a client was trained; with privacy for each image without their number."""
+    if session.worker.config.privacy.per_example:
+        logger.info("round %d: trained in %.1f s", session.request.round, seconds)
+    else:
+        words = session.request.round, examples, seconds
+        logger.info("round %d: trained on %d images in %.1f s", *words)
 
 
 class SeparateModels:

@@ -13,7 +13,7 @@ from client_app.masked.stages import answered
 from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
-from client_app.work_unit import train_client
+from client_app.work_unit import log_trained, train_client
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
@@ -68,6 +68,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
             else:
                 seconds = time.perf_counter() - started
                 row = TrainRow(client=client, device=device, examples=examples, seconds=seconds)
+                log_trained(session, examples, seconds)
             rows.append(row.model_dump())
     return ReportReply.to(
         request, rows=rows, masked=total.packed(), counters=PackedTensors.of(most)

@@ -17,6 +17,7 @@ DAY = 24 * 3600.0
 ROUND_LINE = re.compile(r"round +(\d+)/\d+ ")  # as `round_line` begins
 # What a client in this process logs (`client_app.work_unit`): its round comes first or last.
 TRAINED, CLIENT_FAILED = "round %d: trained on %d images in %.1f s", "client %d failed in round %d"
+TRAINED_PRIVATELY = "round %d: trained in %.1f s"
 
 clients = logging.getLogger("univarfl.client")
 
@@ -63,7 +64,7 @@ class RunProgress(logging.Handler):
 
         Args:
             server_round: the round.
-            images: the number of its training images; 0 if it failed.
+            images: the number of its training images; 0 if it failed, or tells no number.
             seconds: the duration of its training.
         """
         if server_round != self._round:
@@ -106,6 +107,8 @@ class ClientCounter(logging.Handler):
             return
         if record.msg == TRAINED:
             self._progress.client_trained(*values)  # type: ignore[arg-type]
+        elif record.msg == TRAINED_PRIVATELY:
+            self._progress.client_trained(int(str(values[0])), 0, 0.0)
         elif record.msg == CLIENT_FAILED:
             self._progress.client_trained(int(str(values[1])), 0, 0.0)
 

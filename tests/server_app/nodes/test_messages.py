@@ -156,5 +156,5 @@ def test_the_requests_of_a_round_share_the_record_with_the_weights() -> None:
         )
         for node in (1, 2)
     )  # fmt: skip
-    assert first.content["weights"] is second.content["weights"]
+    assert first.content["weights.0"] is second.content["weights.0"]
     assert first.content["header"] is not second.content["header"]
