@@ -63,7 +63,7 @@ def test_the_documented_method_strategy_and_data_source_train(
 @pytest.mark.slow
 def test_the_projects_own_tests_accept_the_documented_method_and_strategy(tmp_path: Path) -> None:
     """Run the tests of methods, strategies and structure in a copy with the four new files."""
-    for package in PACKAGES:
+    for package in (*PACKAGES, "benchmarks"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
