@@ -1,6 +1,8 @@
 """The ClientApp: registers itself, trains and scores clients, deletes the states of a run."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -29,85 +31,100 @@ from task.protocol.messages import (
     UNMASK,
     ForgetReply,
     Kind,
+    Reply,
+    Request,
 )
 from task.site import Site
 
 app = ClientApp(mods=[log_site_work, redact_errors])
 
+Asked = TypeVar("Asked", bound=Request)
+Answer = TypeVar("Answer", bound=Reply)
+
+
+def session_for(kind: Kind[Asked, Answer], message: Message, context: Context) -> Session[Asked]:
+    """Read a request."""
+    return Session(read_request(kind, message, context.node_config), context.node_config)
+
+
+def answer(
+    kind: Kind[Asked, Answer],
+    message: Message,
+    context: Context,
+    work: Callable[[Session[Asked]], Answer],
+) -> Message:
+    """Read a request, work on it, and write the reply."""
+    session = session_for(kind, message, context)
+    return write_reply(kind, work(session), message, context.node_config)
+
+
+def answer_in_time(
+    kind: Kind[Asked, Answer],
+    message: Message,
+    context: Context,
+    work: Callable[[Session[Asked]], Answer],
+) -> Message:
+    """Answer a request as `answer` does; this process ends if it takes too long."""
+    session = session_for(kind, message, context)
+    with process_ended_after(session.request.seconds, context.node_config):
+        return write_reply(kind, work(session), message, context.node_config)
+
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Describe this worker and prepare it for training."""
-    session = Session(read_request(REGISTER, message, context.node_config), context.node_config)
-    return write_reply(REGISTER, register(session), message, context.node_config)
+    return answer(REGISTER, message, context, register)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train each client that the message names from the global weights."""
-    session = Session(read_request(TRAIN, message, context.node_config), context.node_config)
-    with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(TRAIN, train_clients(session), message, context.node_config)
+    return answer_in_time(TRAIN, message, context, train_clients)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on the validation images of each client that the message names."""
-    session = Session(read_request(EVALUATE, message, context.node_config), context.node_config)
-    with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(EVALUATE, evaluate_clients(session), message, context.node_config)
+    return answer_in_time(EVALUATE, message, context, evaluate_clients)
 
 
-def action(kind: Kind[Any, Any]) -> str:
-    """Return the part of a message type that follows the dot."""
-    return kind.message_type.partition(".")[2]
-
-
-@app.query(action(KEYS))
+@app.query(KEYS.action)
 def keys(message: Message, context: Context) -> Message:
     """Make new keys for an attempt at a masked round."""
-    session = Session(read_request(KEYS, message, context.node_config), context.node_config)
-    return write_reply(KEYS, stages.keys(session, context), message, context.node_config)
+    return answer(KEYS, message, context, partial(stages.keys, context=context))
 
 
-@app.query(action(SHARES))
+@app.query(SHARES.action)
 def shares(message: Message, context: Context) -> Message:
     """Share the secrets of an attempt among its participants."""
-    session = Session(read_request(SHARES, message, context.node_config), context.node_config)
-    return write_reply(SHARES, stages.shares(session, context), message, context.node_config)
+    return answer(SHARES, message, context, partial(stages.shares, context=context))
 
 
-@app.train(action(REPORT))
+@app.train(REPORT.action)
 def masked_report(message: Message, context: Context) -> Message:
     """Train each client that the message names, and send the sum of their masked updates."""
-    session = Session(read_request(REPORT, message, context.node_config), context.node_config)
-    with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(REPORT, report(session, context), message, context.node_config)
+    return answer_in_time(REPORT, message, context, partial(report, context=context))
 
 
-@app.evaluate(action(SCORE))
+@app.evaluate(SCORE.action)
 def masked_score(message: Message, context: Context) -> Message:
     """Score the global weights on validation images, and send the sum of the masked scores."""
-    session = Session(read_request(SCORE, message, context.node_config), context.node_config)
-    with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(SCORE, score(session, context), message, context.node_config)
+    return answer_in_time(SCORE, message, context, partial(score, context=context))
 
 
-@app.query(action(AGREE))
+@app.query(AGREE.action)
 def agree(message: Message, context: Context) -> Message:
     """Sign the participants whose updates are in the sum."""
-    session = Session(read_request(AGREE, message, context.node_config), context.node_config)
-    return write_reply(AGREE, stages.agree(session, context), message, context.node_config)
+    return answer(AGREE, message, context, partial(stages.agree, context=context))
 
 
-@app.query(action(UNMASK))
+@app.query(UNMASK.action)
 def unmask(message: Message, context: Context) -> Message:
     """Reveal the shares that unmask the sum."""
-    session = Session(read_request(UNMASK, message, context.node_config), context.node_config)
-    return write_reply(UNMASK, stages.unmask(session, context), message, context.node_config)
+    return answer(UNMASK, message, context, partial(stages.unmask, context=context))
 
 
-@app.query(action(FORGET))
+@app.query(FORGET.action)
 def forget(message: Message, context: Context) -> Message:
     """Delete the states that the run's clients keep."""
     request = read_request(FORGET, message, context.node_config)

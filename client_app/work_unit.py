@@ -5,6 +5,7 @@ A client that fails is reported in its own row; the other clients of the unit co
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -44,25 +45,39 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
     check_tensors(broadcast, session.worker.broadcast())
     outbox = ModelSum(request, weights, broadcast) if request.shares else SeparateModels()
     rows = []
+
+    def train(client: int, accepted: int) -> LocalResult:
+        result = train_client(session, client, accepted, weights, broadcast)
+        outbox.add(client, clip_result(result, weights, session.max_norm(request.max_norm)))
+        return result
+
     for client, accepted in zip(request.clients, request.accepted, strict=True):
-        started = time.perf_counter()
-        device = session.worker.device.type
-        try:
-            result = train_client(session, client, accepted, weights, broadcast)
-            outbox.add(client, clip_result(result, weights, session.max_norm(request.max_norm)))
-        except Exception as error:
-            logger.exception("client %d failed in round %d", client, request.round)
-            reason = reason_for_server(error, session.node_config) or "no reason given"
-            row = TrainRow(client=client, device=device, reason=reason)
-        else:
-            seconds = time.perf_counter() - started
-            row = TrainRow(
-                client=client, device=device, examples=result.examples, seconds=seconds,
-                losses=result.losses,
-            )  # fmt: skip
-            log_trained(session, result.examples, seconds)
-        rows.append(row.model_dump())
+        rows.append(trained_row(session, client, partial(train, client, accepted)).model_dump())
     return TrainReply.to(request, rows=rows, weights=outbox.weights(), extra=outbox.extra())
+
+
+def trained_row(session: Session[Any], client: int, train: Callable[[], LocalResult]) -> TrainRow:
+    """Train a client, log it, and return its row, with the reason if it failed.
+
+    Args:
+        session: the request.
+        client: the client.
+        train: trains it, and returns what its row may tell.
+    """
+    started = time.perf_counter()
+    device = session.worker.device.type
+    try:
+        result = train()
+    except Exception as error:
+        logger.exception("client %d failed in round %d", client, session.request.round)
+        reason = reason_for_server(error, session.node_config) or "no reason given"
+        return TrainRow(client=client, device=device, reason=reason)
+    seconds = time.perf_counter() - started
+    log_trained(session, result.examples, seconds)
+    return TrainRow(
+        client=client, device=device, examples=result.examples, seconds=seconds,
+        losses=result.losses,
+    )  # fmt: skip
 
 
 def log_trained(session: Session[Any], examples: int, seconds: float) -> None:

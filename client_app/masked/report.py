@@ -1,7 +1,7 @@
 """The stage report: clients are trained or score the model, and the sum of it is masked."""
 
-import logging
-import time
+from dataclasses import replace
+from functools import partial
 
 import torch
 from flwr.app import Context
@@ -10,21 +10,17 @@ from torch import Tensor
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.party import continued
 from client_app.masked.stages import answered
-from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
-from client_app.work_unit import log_trained, train_client
+from client_app.work_unit import train_client, trained_row
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
-from task.protocol.messages import TrainRow
 from task.protocol.tensors import PackedTensors
 from task.secure.transcript import model_hash
 from task.secure.vectors.score_vector import pack_score
 from task.secure.vectors.update_vector import UpdateVector, counters
 from task.training.loop import LocalResult
-
-logger = logging.getLogger("univarfl.client")
 
 
 def report(session: Session[ReportRequest], context: Context) -> ReportReply:
@@ -55,20 +51,10 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
             total.add(client, layout.pack(parts, result.losses, share))
             for name, value in counters(result.weights).items():
                 most[name] = torch.maximum(most[name], value) if name in most else value
-            return result
+            return replace(result, losses={})  # they are in the sum, and told nowhere else
 
         for client, accepted in zip(request.clients, request.accepted, strict=True):
-            started, device = time.perf_counter(), session.worker.device.type
-            try:
-                examples = train(client, accepted).examples
-            except Exception as error:
-                logger.exception("client %d failed in round %d", client, request.round)
-                reason = reason_for_server(error, session.node_config) or "no reason given"
-                row = TrainRow(client=client, device=device, reason=reason)
-            else:
-                seconds = time.perf_counter() - started
-                row = TrainRow(client=client, device=device, examples=examples, seconds=seconds)
-                log_trained(session, examples, seconds)
+            row = trained_row(session, client, partial(train, client, accepted))
             rows.append(row.model_dump())
     return ReportReply.to(
         request, rows=rows, masked=total.packed(), counters=PackedTensors.of(most)

@@ -82,6 +82,11 @@ class Kind(Generic[Asked, Answer]):
     request: type[Asked]
     reply: type[Answer]
 
+    @property
+    def action(self) -> str:
+        """The part of the message type after the dot; empty if it has none."""
+        return self.message_type.partition(".")[2]
+
 
 REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
 TRAIN = Kind("train", TrainRequest, TrainReply)

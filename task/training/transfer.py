@@ -4,12 +4,10 @@ A copy between a GPU and ordinary memory waits for the GPU, and a model has a hu
 they are joined in one block of pinned memory, which is copied at once.
 """
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
-Tensors = Mapping[str, Tensor]
+from task.methods.base import Tensors
 
 
 def to_device(values: Tensors, device: torch.device) -> Tensors:

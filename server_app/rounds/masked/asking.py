@@ -68,8 +68,7 @@ class Stages:
                 self.reasons |= dict.fromkeys(units[place].clients, reply.reason)
             else:
                 yield units[place], reply
-        stage = kind.message_type.partition(".")[2]
-        self._context.late_replies.expect(exchange, units, f"{stage} of round {self._round}")
+        self._context.late_replies.expect(exchange, units, f"{kind.action} of round {self._round}")
 
     def rows(
         self,

@@ -42,74 +42,62 @@ class Advert(Schema):
     signature: Signature
 
 
-class KeysRow(Schema):
-    """A participant's keys, or why it has none.
-
-    Attributes:
-        client: its number.
-        reason: why it takes no part; empty if it does.
-        advert: its keys.
-    """
-
-    client: Client
-    reason: Line = ""
-    advert: Advert | None = None
-
-
-class SharesRow(Schema):
-    """Shares of a participant's secrets, or why it gives none.
+class ParticipantRow(Schema):
+    """What one participant answers in a stage.
 
     Attributes:
         client: its number.
         reason: why it takes no part any more; empty if it does.
-        boxes: by participant, the shares that are sealed for it.
     """
 
     client: Client
     reason: Line = ""
+
+
+class KeysRow(ParticipantRow):
+    """A participant's keys.
+
+    Attributes:
+        advert: its keys.
+    """
+
+    advert: Advert | None = None
+
+
+class SharesRow(ParticipantRow):
+    """Shares of a participant's secrets, sealed for the others.
+
+    Attributes:
+        boxes: by participant, the shares that are sealed for it.
+    """
+
     boxes: Annotated[dict[Number, Box], Field(max_length=MAX_PARTICIPANTS)] = Field(
         default_factory=dict
     )
 
 
-class ScoreRow(Schema):
-    """Whether a participant's score is in the sum.
-
-    Attributes:
-        client: its number.
-        reason: why it is not; empty if it is.
-    """
-
-    client: Client
-    reason: Line = ""
+class ScoreRow(ParticipantRow):
+    """Whether a participant's score is in the sum."""
 
 
-class AgreeRow(Schema):
+class AgreeRow(ParticipantRow):
     """A participant's signature of the survivors and of all that it was shown.
 
     Attributes:
-        client: its number.
-        reason: why it does not sign; empty if it does.
         signature: the signature.
     """
 
-    client: Client
-    reason: Line = ""
     signature: Signature | None = None
 
 
-class UnmaskRow(Schema):
+class UnmaskRow(ParticipantRow):
     """What a participant reveals.
 
     Attributes:
-        client: its number.
-        reason: why it reveals nothing; empty if it does.
         seeds: by survivor, the share of its seed.
         mask_keys: by participant that did not survive, the share of its mask key.
     """
 
-    client: Client
-    reason: Line = ""
     seeds: Annotated[dict[Number, Share], Field(max_length=MAX_PARTICIPANTS)] = Field(
         default_factory=dict
     )
