@@ -9,6 +9,7 @@ import torch
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.client_state import ClientState, StateLostError
+from client_app.masked.identity import check_identity
 from client_app.mods.error_redaction import reason_for_server
 from client_app.node import runtime, simulated
 from client_app.session import CodeMismatchError, Session
@@ -50,6 +51,7 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
         facts["device"] = session.worker.device.type
         facts["compiled"] = session.worker.trainer.forward.compiled
         if session.site is not None:
+            check_identity(session)
             facts |= describe_site(session.worker, session.site)
         elif any(member.keeps_state for member in session.worker.method.members()):
             facts["state"] = ClientState(session.request.run).first(STORAGE, secrets.token_hex(8))

@@ -49,12 +49,19 @@ class Session(Generic[Asked]):
         """The site that this node is; None for a simulated worker.
 
         Raises:
-            SiteError: the experiment and this node disagree on whose data are trained on, or it
-                has code of a package that the site does not list.
+            SiteError: the experiment and this node disagree on whose data are trained on, it has
+                code of a package that the site does not list, or it does not mask updates and the
+                site requires it.
         """
         check_extensions(self.node_config, self.request.experiment)
-        sites = read_local_config(self.request.experiment).partitioner().sites
-        return site_of(self.node_config, sites)
+        config = read_local_config(self.request.experiment)
+        site = site_of(self.node_config, config.partitioner().sites)
+        if site and site.require_secure and not config.secure.masked:
+            raise SiteError(
+                f"site {site.name} takes part in masked rounds only (its require-secure); add "
+                "secure=masked"
+            )
+        return site
 
     @cached_property
     def worker(self) -> Worker:

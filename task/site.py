@@ -51,6 +51,12 @@ class Site(BaseModel):
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.
         delta: ``delta``, the delta of this epsilon, in (0, 1).
+        require_secure: ``require-secure``, whether it takes part in masked rounds only.
+        roster: ``roster``, an absolute path to a directory with the public key of each site of the
+            federation, NAME.pub, which its owner has collected. Masked rounds need it.
+        colluding: ``colluding``, how many of these sites may work together with the coordinator.
+            None means the largest number below a third of them.
+        max_share: ``max-share``, the largest weight of one update in a masked sum, up to 1.
         extensions: ``extensions``, the installed packages whose methods and data sources it may
             run, beside those of univarfl. Flower's settings take no lists, so text with spaces
             between the names is read too.
@@ -72,9 +78,13 @@ class Site(BaseModel):
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
     max_epsilon: Annotated[float | None, Field(alias="max-epsilon", gt=0)] = None
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    require_secure: Annotated[bool, Field(alias="require-secure")] = False
+    roster: str | None = None
+    colluding: Annotated[int | None, Field(ge=0)] = None
+    max_share: Annotated[float, Field(alias="max-share", gt=0, le=1)] = 0.75
     extensions: Annotated[tuple[str, ...], PlainSerializer(" ".join)] = ()
 
-    @field_validator("directory", "memory", "key")
+    @field_validator("directory", "memory", "key", "roster")
     @classmethod
     def _absolute(cls, path: str | None) -> str | None:
         if path is None:

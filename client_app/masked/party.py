@@ -4,22 +4,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from flwr.app import ConfigRecord, Context
 
+from client_app.masked.identity import Identity, identity_of
 from client_app.session import Session
-from task.config import read_local_config
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import MaskedRequest, ReportRequest
 from task.secure.participant import Participant, Progress
 from task.secure.primitives.signing import new_signing_key, private_bytes, read_signing_key
-from task.secure.rules.ledger import Ledger, MemoryLedger
-from task.secure.rules.roster import Roster, SimulatedRoster
+from task.secure.rules.ledger import Ledger
 from task.secure.saved_progress import pack_progress, unpack_progress
-from task.secure.settings import Secure
 from task.secure.transcript import Scope
 
-STATE = "masked"  # the record in a node's state, which Flower keeps in memory
+STATE = "masked"  # the record in a node's state, which is kept in memory
 PROGRESS, SIGNER = "progress", "signer-{}"
 
 
@@ -28,21 +25,12 @@ class Party:
 
     Args:
         scope: the attempt.
-        secure: the experiment's settings.
+        identity: who they are.
         members: the progress by client.
-        signers: what simulated clients sign with.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        secure: Secure,
-        members: dict[int, Progress],
-        signers: dict[int, EllipticCurvePrivateKey],
-    ) -> None:
-        self.scope, self._secure, self._members, self._signers = scope, secure, members, signers
-        self._roster: Roster = SimulatedRoster(secure.colluding)
-        self._ledgers: dict[int, Ledger] = {}
+    def __init__(self, scope: Scope, identity: Identity, members: dict[int, Progress]) -> None:
+        self.scope, self._identity, self._members = scope, identity, members
 
     def participant(self, client: int) -> Participant:
         """Return a participant.
@@ -52,33 +40,22 @@ class Party:
         """
         if client not in self._members:
             raise ProtocolError("it has no secrets for this attempt; its process may be new")
+        identity = self._identity
         return Participant(
-            client, self._roster, self._secure.max_share, self._signers[client],
+            client, identity.roster, identity.max_share, identity.signer(client),
             self._members[client],
         )  # fmt: skip
 
     def ledger(self, client: int) -> Ledger:
         """Return what a participant has signed before."""
-        return self._ledgers.setdefault(client, MemoryLedger())
+        return self._identity.ledger(client)
 
     def save(self, context: Context) -> None:
         """Keep the progress in memory for the next message."""
         record = ConfigRecord({PROGRESS: pack_progress(self.scope, self._members)})
-        for client, key in self._signers.items():
+        for client, key in self._identity.temporary_keys.items():
             record[SIGNER.format(client)] = private_bytes(key)
         context.state[STATE] = record
-
-
-def secure_settings(session: Session[Any]) -> Secure:
-    """Return the experiment's settings of secure aggregation.
-
-    Raises:
-        ProtocolError: the experiment has no masked rounds.
-    """
-    secure = read_local_config(session.request.experiment).secure
-    if not secure.masked:
-        raise ProtocolError("a stage of a masked round, and the experiment has secure=none")
-    return secure
 
 
 def scope_of(request: MaskedRequest | ReportRequest) -> Scope:
@@ -91,13 +68,11 @@ def new_party(session: Session[Any], clients: Sequence[int]) -> Party:
 
     Raises:
         ProtocolError: the experiment has no masked rounds.
+        SiteError: the site's roster cannot be used.
     """
-    return Party(
-        scope_of(session.request),
-        secure_settings(session),
-        {client: Progress() for client in clients},
-        {client: new_signing_key() for client in clients},
-    )
+    keys = {} if session.site else {client: new_signing_key() for client in clients}
+    progress = {client: Progress() for client in clients}
+    return Party(scope_of(session.request), identity_of(session, keys), progress)
 
 
 @contextmanager
@@ -107,11 +82,12 @@ def continued(session: Session[Any], context: Context) -> Iterator[Party]:
     A stage counts as answered even if it ends in an error.
 
     Raises:
-        ProtocolError: this worker has no secrets for this attempt.
+        ProtocolError: the experiment has no masked rounds.
+        SiteError: the site's roster cannot be used.
     """
-    secure, scope = secure_settings(session), scope_of(session.request)
+    scope = scope_of(session.request)
     members: dict[int, Progress] = {}
-    signers = {}
+    keys = {}
     if STATE in context.state:
         record = context.state[STATE]
         assert isinstance(record, ConfigRecord)
@@ -121,10 +97,10 @@ def continued(session: Session[Any], context: Context) -> Iterator[Party]:
         if found != scope:
             members = {}
         for client in members:
-            key = record[SIGNER.format(client)]
-            assert isinstance(key, bytes)
-            signers[client] = read_signing_key(key)
-    party = Party(scope, secure, members, signers)
+            key = record.get(SIGNER.format(client))  # a site has its own
+            if isinstance(key, bytes):
+                keys[client] = read_signing_key(key)
+    party = Party(scope, identity_of(session, keys), members)
     try:
         yield party
     finally:
@@ -134,3 +110,20 @@ def continued(session: Session[Any], context: Context) -> Iterator[Party]:
 def forget(context: Context) -> None:
     """Forget all secrets."""
     context.state.pop(STATE, None)
+
+
+def secrets_of(context: Context) -> bytes:
+    """Return what `restore_secrets` gives to the next process of this site; empty for nothing."""
+    record = context.state.get(STATE)
+    if not isinstance(record, ConfigRecord):
+        return b""
+    content = record[PROGRESS]
+    assert isinstance(content, bytes)
+    return content
+
+
+def restore_secrets(context: Context, content: bytes) -> None:
+    """Continue where an earlier process of this site has stopped."""
+    context.state.clear()
+    if content:
+        context.state[STATE] = ConfigRecord({PROGRESS: content})

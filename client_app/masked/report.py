@@ -1,5 +1,6 @@
 """The stage report: clients are trained or score the model, and the sum of it is masked."""
 
+import logging
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +23,8 @@ from task.secure.vectors.score_vector import pack_score
 from task.secure.vectors.update_vector import UpdateVector, counters
 from task.training.loop import LocalResult
 
+logger = logging.getLogger("univarfl.client")
+
 
 def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     """Train each client of the unit, and return the sum of their masked updates.
@@ -37,6 +40,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     layout = UpdateVector(start, session.worker.method.reported_terms())
     most: dict[str, Tensor] = {}
     rows = []
+    logger.info("round %d, attempt %d: stage report", request.round, request.attempt)
     with continued(session, context) as party:
         total = MaskedSum(
             party, request.members, request.boxes, model_hash(request.weights.data),
@@ -80,5 +84,5 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
             total.add(client, pack_score(found))
             return ScoreRow(client=client)
 
-        rows = answered(session, row)
+        rows = answered(session, "score", row)
     return ScoreReply.to(request, rows=rows, masked=total.packed())

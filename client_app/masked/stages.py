@@ -17,6 +17,7 @@ from task.protocol.envelope import TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import AgreeRequest, KeysRequest, SharesRequest, UnmaskRequest
 from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
+from task.secure.rules.ledger import name_of_sum
 from task.secure.transcript import Setup
 
 logger = logging.getLogger("univarfl.client")
@@ -36,10 +37,11 @@ def keys(session: Session[KeysRequest], context: Context) -> TableReply:
             raise ProtocolError(f"client {client} is not trained here")
         split = data.clients[client]
         examples = len(split.train if party.scope.purpose == "train" else split.validation)
+        signed = party.ledger(client).signed(name_of_sum(party.scope))
         advert = party.participant(client).keys(party.scope, examples)
-        return KeysRow(client=client, advert=advert)
+        return KeysRow(client=client, advert=advert, signed=list(signed))
 
-    rows = answered(session, row)
+    rows = answered(session, "keys", row)
     party.save(context)
     return TableReply.to(session.request, rows=rows)
 
@@ -55,7 +57,7 @@ def shares(session: Session[SharesRequest], context: Context) -> TableReply:
             boxes = party.participant(client).share(setup)
             return SharesRow(client=client, boxes=to_hex(boxes))
 
-        return TableReply.to(session.request, rows=answered(session, row))
+        return TableReply.to(session.request, rows=answered(session, "shares", row))
 
 
 def agree(session: Session[AgreeRequest], context: Context) -> TableReply:
@@ -68,7 +70,7 @@ def agree(session: Session[AgreeRequest], context: Context) -> TableReply:
             signature = party.participant(client).agree(survivors, party.ledger(client))
             return AgreeRow(client=client, signature=signature.hex())
 
-        return TableReply.to(session.request, rows=answered(session, row))
+        return TableReply.to(session.request, rows=answered(session, "agree", row))
 
 
 def unmask(session: Session[UnmaskRequest], context: Context) -> TableReply:
@@ -86,7 +88,7 @@ def unmask(session: Session[UnmaskRequest], context: Context) -> TableReply:
                     mask_keys=to_hex(revealed.mask_keys),
                 )
 
-            return TableReply.to(session.request, rows=answered(session, row))
+            return TableReply.to(session.request, rows=answered(session, "unmask", row))
     finally:
         forget(context)
 
@@ -110,10 +112,20 @@ def setup_of(party: Party, request: SharesRequest) -> Setup:
     )
 
 
-def answered(session: Session[Asked], row: Callable[[int], BaseModel]) -> list[dict[str, Any]]:
-    """Return a row for each client of a request, with the reason where there is no answer."""
+def answered(
+    session: Session[Asked], stage: str, row: Callable[[int], BaseModel]
+) -> list[dict[str, Any]]:
+    """Return a row for each client of a request, with the reason where there is no answer.
+
+    Args:
+        session: the request.
+        stage: its name, for the site's log.
+        row: answers for one client.
+    """
     rows: list[dict[str, Any]] = []
-    clients: Sequence[int] = session.request.clients
+    request = session.request
+    clients: Sequence[int] = request.clients
+    logger.info("round %d, attempt %d: stage %s", request.round, request.attempt, stage)
     for client in clients:
         try:
             rows.append(row(client).model_dump())

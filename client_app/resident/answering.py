@@ -12,6 +12,7 @@ from flwr.app import Context, Message
 
 from client_app.app import app
 from client_app.logs import write_site_log
+from client_app.masked.party import restore_secrets, secrets_of
 from client_app.messages import read_request
 from client_app.mods.error_redaction import reason_for_server
 from client_app.resident import frames
@@ -29,17 +30,21 @@ from task.protocol.messages import (
 from task.protocol.packed import Packed
 from task.site import NodeConfig
 
+Task = tuple[bytes, str, dict[str, bytes]]  # its input, its message's id and its objects
+
 logger = logging.getLogger("univarfl.client")
 
 
 def answer(channel: socket.socket) -> None:
     """Answer the message that arrives on a channel."""
     write_site_log()
-    task = receive_task(channel)
-    if task is None:
+    received = receive_task(channel)
+    if received is None:
         return
+    task, secrets = received
     try:
         message, context = read_task(*task)
+        restore_secrets(context, secrets)
     except Exception:
         logger.exception("a message could not be read")
         channel.sendall(frames.pack(frames.FAILED, b"a message could not be read"))
@@ -47,6 +52,7 @@ def answer(channel: socket.socket) -> None:
     try:
         request = announce(channel, message, context.node_config)
         reply = app(message, context)
+        channel.sendall(frames.pack(frames.SECRETS, secrets_of(context)))
         packed = pack_reply(reply)
     except Exception as error:
         reason = reason_for_server(error, context.node_config)
@@ -60,10 +66,10 @@ def answer(channel: socket.socket) -> None:
     channel.sendall(frames.pack(frames.DONE, wish))
 
 
-def receive_task(channel: socket.socket) -> tuple[bytes, str, dict[str, bytes]] | None:
-    """Receive a task's input, its message's id and its objects; None if the worker has ended."""
+def receive_task(channel: socket.socket) -> tuple[Task, bytes] | None:
+    """Receive a task, and the secrets of the run's last process; None if the worker has ended."""
     inbox = frames.Inbox()
-    task_input, object_id, objects = b"", "", {}
+    task_input, object_id, objects, secrets = b"", "", {}, b""
     while (frame := frames.receive(channel, inbox)) is not None:
         if frame.kind == frames.INPUT:
             task_input = frame.data
@@ -72,8 +78,10 @@ def receive_task(channel: socket.socket) -> tuple[bytes, str, dict[str, bytes]] 
         elif frame.kind == frames.OBJECT:
             name, content = frames.unpack_object(frame.data)
             objects[name] = content
+        elif frame.kind == frames.SECRETS:
+            secrets = frame.data
         else:
-            return task_input, object_id, objects
+            return (task_input, object_id, objects), secrets
     return None
 
 

@@ -9,6 +9,7 @@ PART = 1 << 20  # bytes that are read at a time
 
 # from the worker to the child that answers one message
 INPUT, OBJECT_ID, OBJECT, GO = b"i", b"d", b"o", b"g"
+SECRETS = b"s"  # both ways: what the processes of one run hand on in memory
 # from the child to the worker
 FACTS, REPLY, FAILED, DONE = b"f", b"r", b"x", b"e"
 # from the worker to the fork server, and its answers

@@ -31,6 +31,7 @@ from task.site import site_name
 POLL_SECONDS = 0.2  # each look costs both sides 6 ms
 HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
 END_SECONDS = 2.0  # for a child that has sent its reply
+MAX_RUNS = 4  # whose masked rounds may be open at a time
 
 logger = logging.getLogger("univarfl.client")
 
@@ -67,6 +68,7 @@ class Worker:
     def __init__(self, api: RuntimeApi, server: ForkServer) -> None:
         self._api, self._server = api, server
         self._noted = (0, "")  # the run and the bundle that were logged
+        self._secrets: dict[int, bytes] = {}  # by run, in memory only; the last ones of a stage
 
     def work(self) -> None:
         """Answer tasks for ever.
@@ -134,12 +136,17 @@ class Worker:
         for object_id, content in task.pull_objects():
             child.limits.allow(READ_SECONDS)
             child.send(frames.pack_object(object_id, content))
+        # A child that is lost takes them with it: nothing is masked twice.
+        secrets = self._secrets.pop(task_input.run_id, b"")
+        child.send(frames.pack(frames.SECRETS, secrets))
         child.send(frames.pack(frames.GO))
         child.limits.allow(READ_SECONDS)
         reply = PackedReply(b"")
         while (frame := child.receive()).kind != frames.DONE:
             if frame.kind == frames.FACTS:
                 self._note_facts(child, frame.data, task_input)
+            elif frame.kind == frames.SECRETS:
+                self._keep_secrets(task_input.run_id, frame.data)
             elif frame.kind == frames.OBJECT:
                 object_id, content = frames.unpack_object(frame.data)
                 reply.objects[object_id] = content
@@ -148,6 +155,13 @@ class Worker:
             else:
                 return reply, frame.data.decode(errors="replace"), b""
         return reply, "", frame.data
+
+    def _keep_secrets(self, run_id: int, secrets: bytes) -> None:
+        """Keep what the next process of a run needs, for few runs at a time."""
+        if secrets:
+            self._secrets[run_id] = secrets
+        while len(self._secrets) > MAX_RUNS:
+            del self._secrets[next(iter(self._secrets))]
 
     def _note_facts(self, child: Child, data: bytes, task_input: TaskInput) -> None:
         """Use what a child says of its request: the time for it, and whether the code differs."""

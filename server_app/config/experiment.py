@@ -159,12 +159,21 @@ class Experiment(LocalConfig):
     def secure_threshold(self, clients: int) -> int:
         """Return how many participants a masked sum needs.
 
+        Sites compute it from their rosters, so it is the same however many of them are asked.
+
         Args:
             clients: how many are asked.
+
+        Raises:
+            ValueError: they are too few.
         """
         from task.secure.rules.threshold import threshold_of  # noqa: PLC0415
 
-        return threshold_of(clients, self.secure.colluding)
+        everyone = self.num_clients if self.partitioner().sites else clients
+        needed = threshold_of(everyone, self.secure.colluding)
+        if clients < needed:
+            raise ValueError(f"{clients} of {everyone} sites are below the threshold of {needed}")
+        return needed
 
     def local(self) -> LocalConfig:
         """Return the settings of local training, which are sent to the clients."""

@@ -36,12 +36,6 @@ def check_masked(experiment: "Experiment") -> None:
     if experiment.privacy.per_example:
         allowed = "adds noise to each update, and does not fit masks yet; choose secure=none"
         raise ConfigError("privacy.unit", "example", allowed)
-    if experiment.partitioner().sites:
-        allowed = (
-            "masks the updates of simulated clients only so far: real sites cannot use it yet; "
-            "choose secure=none"
-        )
-        raise ConfigError("secure", "masked", allowed)
     check_count(experiment)
 
 

@@ -50,6 +50,7 @@ class Inspection:
         checks: dict[str, Callable[[], str]] = {
             "settings": self._settings,
             "key": self._key,
+            "roster": self._roster,
             "coordinator": self._coordinator,
             "clock": self._clock,
             "code": self._code,
@@ -59,6 +60,8 @@ class Inspection:
         }
         for name, check in checks.items():
             if name == "clock" and self._answer is None:
+                continue
+            if name == "roster" and not (self.site.roster or self.site.require_secure):
                 continue
             try:
                 result = check()
@@ -100,6 +103,25 @@ class Inspection:
             raise CheckFailedError(f"other users can read {path}; run: chmod 600 {path}")
         public = self.place.public_key(self.site.name).name
         return f"{path}; whether the coordinator has {public} is checked when the site joins"
+
+    def _roster(self) -> str:
+        from task.secure.rules.site_files import comparable, read_roster  # noqa: PLC0415
+        from task.secure.rules.threshold import threshold_of  # noqa: PLC0415
+
+        site = self.site
+        try:
+            key = read_private_key(self.place.key(site.name).read_bytes())
+        except (OSError, ValueError):
+            raise CheckFailedError("needs this site's key") from None
+        roster = read_roster(site, key)
+        try:
+            needed = threshold_of(len(roster), site.colluding)
+        except ValueError as error:
+            raise CheckFailedError(f"{error}") from None
+        return (
+            f"{', '.join(roster)}; each masked sum holds at least {needed} of them; fingerprint "
+            f"{comparable(roster)}: compare it with the other sites, not through the coordinator"
+        )
 
     def _coordinator(self) -> str:
         authority = self.place.authority

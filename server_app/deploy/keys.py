@@ -46,6 +46,10 @@ memory-dir = {memory}
 # tell-labels = true   # send the number of images of each class
 # max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs
 # delta = 1e-5         # the delta of max-epsilon; far below 1 / (number of images)
+# require-secure = true  # take part in masked rounds only
+# roster = "/DIRECTORY"  # with NAME.pub of every site; masked rounds need it
+# colluding = 1        # how many of these sites may work together with the coordinator
+# max-share = 0.75     # the largest weight of one update in a masked sum
 # extensions = ["NAME"]  # installed packages whose methods and data sources may run here
 """
 

@@ -116,8 +116,11 @@ def train_round(
         context.note("", f"below the quorum: {too_few} (attempt {attempt} of {settings.attempts})")
     if masked and accepted >= quorum:  # the model stays
         return accumulator, losses
+    refused = (update for update in accumulator.updates.values() if not update.accepted)
+    first = next((f"; client {update.client}: {update.reason}" for update in refused), "")
     raise RunFailedError(
         f"round {server_round}: {too_few} (federation.quorum) after {settings.attempts} attempts"
+        f"{first}"
     )
 
 

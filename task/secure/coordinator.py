@@ -1,5 +1,6 @@
 """The coordinator of a masked round: it collects what participants send, and unmasks the sum."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from itertools import islice
 
@@ -27,7 +28,11 @@ class Coordinator:
         uniform: whether all updates weigh the same.
         counts: the image counts of the round's clients, by client.
         accepted: by client, the round of its last accepted update.
-        keys: each site's public key in DER, by client; empty in a simulation.
+        keys: each site's public key in DER, by client; None in a simulation.
+
+    Attributes:
+        signed: how many participants have signed a set of survivors in an earlier attempt at the
+            round, by set.
     """
 
     def __init__(
@@ -37,17 +42,22 @@ class Coordinator:
         uniform: bool,
         counts: Mapping[int, int],
         accepted: Mapping[int, int],
-        keys: Mapping[int, bytes],
+        keys: Mapping[int, bytes] | None,
     ) -> None:
         self._scope, self._threshold, self._uniform = scope, threshold, uniform
         self._counts, self._accepted, self._keys = counts, accepted, keys
+        self.signed: Counter[tuple[int, ...]] = Counter()
         self._adverts: dict[int, Advert] = {}
         self._boxes: dict[int, Mapping[int, bytes]] = {}
         self._signatures: dict[int, bytes] = {}
         self._revealed: dict[int, Revealed] = {}
 
-    def add_advert(self, advert: Advert) -> None:
+    def add_advert(self, advert: Advert, signed: Collection[int] = ()) -> None:
         """Take a participant's keys.
+
+        Args:
+            advert: the keys.
+            signed: the survivors that it has signed in an earlier attempt at the round.
 
         Raises:
             ProtocolError: they are not signed, or it has another number of images.
@@ -63,14 +73,27 @@ class Coordinator:
             raise ProtocolError("it uses the key of another participant")
         self._check(advert, advert_statement(self._scope, advert), bytes.fromhex(advert.signature))
         self._adverts[client] = advert
+        if len(signed) >= self._threshold and self._counts.keys() >= set(signed):
+            self.signed[tuple(sorted(set(signed)))] += 1
 
     def setup(self) -> Setup:
         """Return who takes part.
+
+        Participants that have signed a set of survivors in this round sign no other one. So only
+        this set takes part.
 
         Raises:
             TooFewError: fewer than the threshold have sent keys.
         """
         self._require(self._adverts, "sent keys")
+        if self.signed:
+            ((survivors, _),) = self.signed.most_common(1)
+            self._adverts = {c: self._adverts[c] for c in survivors if c in self._adverts}
+            if len(self._adverts) < len(survivors):
+                raise TooFewError(
+                    "in an earlier attempt at this round, the sum of the participants "
+                    f"{', '.join(map(str, survivors))} was signed, and not all of them are here"
+                )
         absent = {c: n for c, n in self._counts.items() if c not in self._adverts}
         return Setup(
             self._scope, self._threshold, self._uniform, dict(self._adverts), absent,
@@ -178,7 +201,8 @@ class Coordinator:
             raise wrong_shares(client) from None
 
     def _check(self, advert: Advert, statement: bytes, signature: bytes) -> None:
-        key = self._keys.get(advert.client) or bytes.fromhex(advert.signer)
+        keys = self._keys
+        key = bytes.fromhex(advert.signer) if keys is None else keys[advert.client]
         check_signature(key, statement, signature, f"participant {advert.client}")
 
     def _require(self, found: Collection[int], have: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from server_app.deploy.membership.public_keys import PublicKeyError, loaded, pem, read_public_key
+from server_app.deploy.membership.public_keys import pem, read_public_key
+from task.protocol.public_keys import PublicKeyError, loaded
 
 READ_AGAIN_SECONDS = 1.0
 REVOKED = "revoked"  # a folder of sites/ with the keys that were taken out

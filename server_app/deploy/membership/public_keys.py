@@ -4,19 +4,10 @@ import hashlib
 from base64 import b64decode, b64encode
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_public_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-LONGEST_FILE = 4096  # bytes
-
-
-class PublicKeyError(ValueError):
-    """A text is not the public key of a site; the message says why."""
+from task.protocol.public_keys import loaded, read_key_file
 
 
 def read_public_key(path: Path) -> str:
@@ -25,29 +16,7 @@ def read_public_key(path: Path) -> str:
     Raises:
         PublicKeyError: the file cannot be read, or holds something else.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(LONGEST_FILE + 1)
-    except OSError as error:
-        raise PublicKeyError(f"cannot be read: {error.strerror}") from None
-    if len(content) > LONGEST_FILE or content.strip().count(b"\n"):
-        raise PublicKeyError("has more than one line")
-    return ssh_text(loaded(content))
-
-
-def loaded(content: bytes) -> ec.EllipticCurvePublicKey:
-    """Return the public key in OpenSSH's format.
-
-    Raises:
-        PublicKeyError: it is something else.
-    """
-    try:
-        key = load_ssh_public_key(content)
-    except (ValueError, UnsupportedAlgorithm):
-        raise PublicKeyError("is not a public key") from None
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
-        raise PublicKeyError("is not an ECDSA key on the curve P-384")
-    return key
+    return ssh_text(read_key_file(path))
 
 
 def ssh_text(key: ec.EllipticCurvePublicKey) -> str:

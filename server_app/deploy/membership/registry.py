@@ -4,18 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from server_app.deploy.membership.public_keys import (
-    PublicKeyError,
-    key_hash,
-    pem,
-    read_public_key,
-    short_name,
-)
+from server_app.deploy.membership.public_keys import key_hash, pem, read_public_key, short_name
 from server_app.deploy.membership.rotation import RotationError, read_rotation
 from server_app.deploy.places import CoordinatorPlace, refuse_unusable
 from server_app.flower.database import RegisteredNode, registered_nodes
 from server_app.flower.programs import CONNECTION, run_to_end
 from task.files import write_whole
+from task.protocol.public_keys import PublicKeyError
 from task.site import SITE_NAME, SITE_NAME_FORM
 
 ASK = "ask the site for a new one"

@@ -13,7 +13,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from server_app.deploy.membership.public_keys import LONGEST_FILE, PublicKeyError, loaded, ssh_text
+from server_app.deploy.membership.public_keys import ssh_text
+from task.protocol.public_keys import LONGEST_FILE, PublicKeyError, loaded
 from task.site import SITE_NAME
 
 ALGORITHM = ec.ECDSA(hashes.SHA384())

@@ -6,16 +6,12 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 
 from server_app.deploy.keys import new_key, write_secret
-from server_app.deploy.membership.public_keys import (
-    PublicKeyError,
-    key_hash,
-    read_public_key,
-    ssh_text,
-)
+from server_app.deploy.membership.public_keys import key_hash, read_public_key, ssh_text
 from server_app.deploy.membership.rotation import RotationError, read_rotation, write_rotation
 from server_app.deploy.places import SitePlace, refuse_unusable
 from task.errors import ConfigError, system_reason
 from task.files import write_whole
+from task.protocol.public_keys import PublicKeyError
 from task.protocol.signature import read_private_key
 from task.site import SITE_NAME, SITE_NAME_FORM
 

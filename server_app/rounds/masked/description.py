@@ -15,6 +15,11 @@ SIMULATED = (
     " and its results"
 )
 
+AT_SITES = (
+    "each site has its own keys, and computes the threshold from its own roster; the coordinator's "
+    "program does not see them"
+)
+
 
 def described(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of masked rounds, what the coordinator learns, and where the keys are."""
@@ -26,5 +31,5 @@ def described(experiment: Experiment) -> dict[str, Any]:
         "max_share": secure.max_share,
         "max_norm": secure.max_norm,
         "coordinator_learns": list(LEARNS),
-        "keys": SIMULATED,
+        "keys": AT_SITES if experiment.partitioner().sites else SIMULATED,
     }

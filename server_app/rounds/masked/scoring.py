@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
-from server_app.rounds.masked.summing import MaskedSumming
+from server_app.rounds.masked.summing import MaskedSumming, site_keys
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ScoreReply
 from task.protocol.masking.rows import ScoreRow
@@ -36,7 +36,8 @@ def masked_scores(
         threshold = context.experiment.secure_threshold(len(clients))
     except ValueError as error:
         return nothing, 0, [f"validation: {error}"]
-    coordinator = Coordinator(scope, threshold, True, sizes, dict.fromkeys(clients, 0), {})
+    keys = site_keys(context, units)
+    coordinator = Coordinator(scope, threshold, True, sizes, dict.fromkeys(clients, 0), keys)
     summing = MaskedSumming(context, scope, units, coordinator, threshold, LENGTH)
     try:
         view = summing.prepare()

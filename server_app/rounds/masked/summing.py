@@ -17,7 +17,10 @@ from task.protocol.tensors import PackedTensors, check_tensors
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.participant import Revealed
 from task.secure.primitives.mask_stream import Vector
+from task.secure.primitives.signing import der
 from task.secure.transcript import Scope, View, model_hash
+
+LEFT_OUT = "in an earlier attempt at this round, the sum of others was signed without it"
 
 
 class MaskedSumming:
@@ -67,7 +70,7 @@ class MaskedSumming:
         def take_keys(client: int, row: KeysRow) -> None:
             if row.advert is None or row.advert.client != client:
                 raise ProtocolError("it sends no keys, or another client's")
-            coordinator.add_advert(row.advert)
+            coordinator.add_advert(row.advert, row.signed)
 
         def take_boxes(client: int, row: SharesRow) -> None:
             coordinator.add_boxes(client, from_hex(row.boxes))
@@ -75,6 +78,8 @@ class MaskedSumming:
         everyone = [client for unit in self._units for client in unit.clients]
         self.stages.rows(KEYS, everyone, lambda _: self._purpose, KeysRow, take_keys)
         setup = coordinator.setup()
+        left_out = set(everyone) - setup.adverts.keys() - self.stages.reasons.keys()
+        self.stages.reasons |= dict.fromkeys(left_out, LEFT_OUT)
         fields = {
             **self._purpose,
             "threshold": setup.threshold,
@@ -143,6 +148,13 @@ class MaskedSumming:
         self.stages.rows(UNMASK, signatures, lambda _: fields, UnmaskRow, take_shares)
         coordinator.unmask(view, survivors, self._total)
         return self._total
+
+
+def site_keys(context: RoundContext, units: Sequence[WorkUnit]) -> dict[int, bytes] | None:
+    """Return each site's public key in DER, by client; None in a simulation."""
+    if not context.sites:
+        return None
+    return {client: der(unit.node.public_key) for unit in units for client in unit.clients}
 
 
 def by_text(numbers: Mapping[int, int]) -> dict[str, int]:

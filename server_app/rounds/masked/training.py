@@ -9,7 +9,7 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.training_replies import describe
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
-from server_app.rounds.masked.summing import MaskedSumming
+from server_app.rounds.masked.summing import MaskedSumming, site_keys
 from task.errors import TrainingError
 from task.exact_sum import ExactSum
 from task.protocol.errors import ProtocolError
@@ -53,7 +53,12 @@ class MaskedTraining:
         threshold = experiment.secure_threshold(len(self._accepted))
         uniform = experiment.aggregation().weighs_alike()
         coordinator = Coordinator(
-            scope, threshold, uniform, accumulator.examples, self._accepted, {}
+            scope,
+            threshold,
+            uniform,
+            accumulator.examples,
+            self._accepted,
+            site_keys(context, units),
         )
         self._layout = UpdateVector(accumulator.before, context.worker.method.reported_terms())
         self._sum = MaskedSumming(

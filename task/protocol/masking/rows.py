@@ -59,9 +59,13 @@ class KeysRow(ParticipantRow):
 
     Attributes:
         advert: its keys.
+        signed: the survivors that it has signed in an earlier attempt at this round.
     """
 
     advert: Advert | None = None
+    signed: Annotated[list[Client], Field(max_length=MAX_PARTICIPANTS)] = Field(
+        default_factory=list
+    )
 
 
 class SharesRow(ParticipantRow):

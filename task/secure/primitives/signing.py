@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_der_private_key,
     load_der_public_key,
+    load_pem_public_key,
 )
 
 from task.protocol.errors import ProtocolError
@@ -27,6 +28,12 @@ def new_signing_key() -> ec.EllipticCurvePrivateKey:
 def public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return the public half of a key, in DER."""
     return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def der(pem: bytes) -> bytes:
+    """Return a site's public key in DER, from the form in which Flower keeps it."""
+    key = load_pem_public_key(pem)
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def private_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:

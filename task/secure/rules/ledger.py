@@ -7,7 +7,9 @@ from typing import NamedTuple, Protocol
 
 from task.files import create_whole
 from task.protocol.errors import ProtocolError
-from task.secure.transcript import View
+from task.secure.transcript import Scope, View
+
+ONLY_OWNER = 0o700  # the rights of its directory
 
 
 class Entry(NamedTuple):
@@ -28,6 +30,9 @@ class Ledger(Protocol):
     def first(self, sum_of: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none."""
 
+    def signed(self, sum_of: str) -> tuple[int, ...]:
+        """Return the survivors of a sum, ascending; none if none were signed."""
+
 
 class MemoryLedger:
     """A ledger of a simulated participant, which protects nobody and needs no disk."""
@@ -38,6 +43,10 @@ class MemoryLedger:
     def first(self, sum_of: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none."""
         return self._entries.setdefault(sum_of, entry)
+
+    def signed(self, sum_of: str) -> tuple[int, ...]:
+        """Return the survivors of a sum, ascending; none if none were signed."""
+        return self._entries[sum_of].survivors if sum_of in self._entries else ()
 
 
 class DiskLedger:
@@ -59,17 +68,35 @@ class DiskLedger:
             OSError: it cannot be kept.
             ProtocolError: what was kept is damaged; nothing may be signed.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
-        path = self._directory / f"{sum_of}.json"
-        if create_whole(path, json.dumps(entry).encode()):
+        self._directory.mkdir(mode=ONLY_OWNER, parents=True, exist_ok=True)
+        if create_whole(self._path(sum_of), json.dumps(entry).encode()):
             return entry
+        return self._read(sum_of)
+
+    def signed(self, sum_of: str) -> tuple[int, ...]:
+        """Return the survivors of a sum, ascending; none if none were signed.
+
+        Raises:
+            ProtocolError: what was kept is damaged; nothing may be signed.
+        """
+        return self._read(sum_of).survivors if self._path(sum_of).exists() else ()
+
+    def _path(self, sum_of: str) -> Path:
+        return self._directory / f"{sum_of}.json"
+
+    def _read(self, sum_of: str) -> Entry:
         try:
-            request, survivors = json.loads(path.read_text())
+            request, survivors = json.loads(self._path(sum_of).read_text())
             return Entry(str(request), tuple(map(int, survivors)))
         except (ValueError, TypeError):
             raise ProtocolError(
                 f"the ledger of {sum_of} is damaged, and nothing may be signed"
             ) from None
+
+
+def name_of_sum(scope: Scope) -> str:
+    """Return under which name the sum of a round is kept."""
+    return f"{scope.purpose}-{scope.round}"
 
 
 def sign_once(ledger: Ledger, view: View, survivors: Sequence[int]) -> None:
@@ -86,7 +113,7 @@ def sign_once(ledger: Ledger, view: View, survivors: Sequence[int]) -> None:
     scope = view.setup.scope
     server_round = scope.round
     wanted = Entry(view.request.hex(), tuple(sorted(survivors)))
-    known = ledger.first(f"{scope.purpose}-{scope.round}", wanted)
+    known = ledger.first(name_of_sum(scope), wanted)
     if known.request != wanted.request:
         raise ProtocolError(
             f"round {server_round} was answered before, with another model, weights or settings"

@@ -37,6 +37,10 @@ class Roster(ABC):
             ProtocolError: there are too few participants for any.
         """
 
+    def name(self, client: int) -> str:
+        """Return how messages call a participant."""
+        return f"participant {client}"
+
     @abstractmethod
     def require(self, client: int) -> None:
         """Refuse a client that is not in the roster.
@@ -65,8 +69,8 @@ class Roster(ABC):
             ProtocolError: it did not, is not in the roster, or has another roster.
         """
         if advert.roster != self.fingerprint:
-            raise ProtocolError(f"participant {advert.client} has another roster")
-        who = f"participant {advert.client}"
+            raise ProtocolError(f"{self.name(advert.client)} has another roster")
+        who = self.name(advert.client)
         check_signature(self._key(advert), statement, signature, who)
 
 
@@ -112,6 +116,10 @@ class SiteRoster(Roster):
         self._clients, self._keys, self._colluding = clients, keys, colluding
         self.fingerprint = roster_hash(keys)
 
+    def name(self, client: int) -> str:
+        known = self._clients.get(client)
+        return f"site {known}" if known else super().name(client)
+
     def signer(self, key: EllipticCurvePrivateKey) -> bytes:
         return b""
 
@@ -120,12 +128,12 @@ class SiteRoster(Roster):
 
     def require(self, client: int) -> None:
         if self._clients.get(client) not in self._keys:
-            raise ProtocolError(f"participant {client} is not in the roster of this site")
+            raise ProtocolError(f"{self.name(client)} is not in the roster of this site")
 
     def _key(self, advert: Advert) -> bytes:
         self.require(advert.client)
         if advert.signer:
-            raise ProtocolError(f"participant {advert.client} brings a key of its own")
+            raise ProtocolError(f"{self.name(advert.client)} brings a key of its own")
         return self._keys[self._clients[advert.client]]
 
 

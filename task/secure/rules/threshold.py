@@ -56,8 +56,9 @@ def shares_of(counts: Mapping[int, int], uniform: bool, max_share: float) -> dic
     largest = max(shares, key=shares.__getitem__)
     if not 0 < shares[largest] <= max_share:
         raise ProtocolError(
-            f"participant {largest} has {shares[largest]:.3g} of all weight, and "
-            f"secure.max_share={max_share:g}: its update would show in the sum"
+            f"participant {largest} has {shares[largest]:.3g} of all weight, and at most "
+            f"{max_share:g} is accepted (secure.max_share, or max-share in a site's site.toml): "
+            "its update would show in the sum"
         )
     if not math.isclose(math.fsum(shares.values()), 1.0, rel_tol=1e-9):
         raise ProtocolError("the weights do not add up to 1")

@@ -10,6 +10,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from client_app.app import app
+from client_app.masked.party import restore_secrets, secrets_of
 from client_app.resident import answering, fork_server, frames
 from task.protocol.messages import Request
 from task.site import NodeConfig
@@ -22,6 +23,8 @@ announce = answering.announce
 @app.query("order")
 def obey(message: Message, context: Context) -> Message:
     match message.content["order"]["do"]:
+        case "keep":
+            restore_secrets(context, b"a secret")
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "exit":
@@ -39,6 +42,7 @@ def obey(message: Message, context: Context) -> Message:
         "pid": os.getpid(),
         "parent": os.getppid(),
         "loaded": shared_worker.cache_info().currsize,
+        "secrets": secrets_of(context).decode(),
         "score": Path("/proc/self/oom_score_adj").read_text().strip(),
     }
     return Message(RecordDict({"facts": ConfigRecord({**facts})}), reply_to=message)

@@ -146,6 +146,17 @@ def test_a_child_that_is_lost_costs_an_error_reply_and_nothing_else(
     assert scene.facts()["parent"] == before
 
 
+def test_secrets_of_a_masked_round_are_handed_on_in_memory_and_are_lost_with_a_child(
+    scene: Scene,
+) -> None:
+    """A round whose answer is lost could otherwise be masked twice with the same secrets."""
+    assert scene.facts()["secrets"] == ""
+    assert scene.obey("keep").content["facts"]["secrets"] == "a secret"
+    assert [scene.facts()["secrets"] for _ in range(2)] == ["a secret", "a secret"]
+    scene.obey("crash")
+    assert scene.facts()["secrets"] == ""
+
+
 def test_an_exceptions_text_stays_at_the_site(scene: Scene) -> None:
     reply = scene.obey("raise")
     assert str(reply.error.reason) == "site north failed; see the site's log for the reason"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from server_app.deploy.keys import make_site, new_key
-from server_app.deploy.membership.public_keys import LONGEST_FILE, read_public_key, ssh_text
+from server_app.deploy.membership.public_keys import read_public_key, ssh_text
 from server_app.deploy.membership.rotation import (
     RotationError,
     read_rotation,
@@ -15,6 +15,7 @@ from server_app.deploy.membership.rotation import (
 from server_app.deploy.membership.successor import adopt_next_key, rotate_key, verified_rotation
 from server_app.deploy.places import SitePlace
 from task.errors import ConfigError
+from task.protocol.public_keys import LONGEST_FILE
 from task.protocol.signature import read_private_key
 
 OLD, NEW, OTHER = new_key(), new_key(), new_key()

@@ -1,0 +1,147 @@
+"""Who a worker's participants are: simulated clients with new keys, or a site with its own key."""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from client_app.node import signing_key
+from client_app.session import Session
+from task.config import LocalConfig, read_local_config
+from task.errors import SiteError
+from task.protocol.errors import ProtocolError
+from task.secure.rules.ledger import Ledger, MemoryLedger
+from task.secure.rules.roster import (
+    Roster,
+    SimulatedRoster,
+    SiteRoster,
+    accepted_threshold,
+)
+from task.secure.rules.site_files import read_roster, site_ledger
+from task.site import Site
+
+
+class Identity(ABC):
+    """What a worker's participants know of all participants and of themselves.
+
+    Attributes:
+        roster: the participants that they know.
+        max_share: the largest weight of one update that they accept.
+    """
+
+    roster: Roster
+    max_share: float
+
+    @abstractmethod
+    def signer(self, client: int) -> EllipticCurvePrivateKey:
+        """Return what a participant signs with."""
+
+    @abstractmethod
+    def ledger(self, client: int) -> Ledger:
+        """Return what a participant has signed before."""
+
+    @property
+    def temporary_keys(self) -> Mapping[int, EllipticCurvePrivateKey]:
+        """The signing keys that exist for one attempt only, by client."""
+        return {}
+
+
+class SimulatedIdentity(Identity):
+    """Simulated clients, each with a new key in every attempt, and no record of earlier attempts.
+
+    Args:
+        config: the experiment.
+        keys: the keys, by client.
+    """
+
+    def __init__(self, config: LocalConfig, keys: Mapping[int, EllipticCurvePrivateKey]) -> None:
+        self.roster = SimulatedRoster(config.secure.colluding)
+        self.max_share, self._keys = config.secure.max_share, keys
+        self._ledgers: defaultdict[int, Ledger] = defaultdict(MemoryLedger)
+
+    def signer(self, client: int) -> EllipticCurvePrivateKey:
+        return self._keys[client]
+
+    def ledger(self, client: int) -> Ledger:
+        return self._ledgers[client]
+
+    @property
+    def temporary_keys(self) -> Mapping[int, EllipticCurvePrivateKey]:
+        return self._keys
+
+
+class SiteIdentity(Identity):
+    """A site, which trusts its own files only: its key, its roster and its limits.
+
+    Args:
+        config: the experiment.
+        site: the site.
+        run: the run's id.
+        key: the site's private key.
+
+    Raises:
+        SiteError: the roster cannot be used.
+    """
+
+    def __init__(
+        self, config: LocalConfig, site: Site, run: str, key: EllipticCurvePrivateKey
+    ) -> None:
+        clients = dict(enumerate(config.partitioner().sites))
+        self.roster = SiteRoster(clients, read_roster(site, key), site.colluding)
+        self.max_share = min(config.secure.max_share, site.max_share)
+        self._key, self._ledger = key, site_ledger(site, run)
+
+    def signer(self, client: int) -> EllipticCurvePrivateKey:
+        return self._key
+
+    def ledger(self, client: int) -> Ledger:
+        return self._ledger
+
+
+def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKey]) -> Identity:
+    """Return who the participants of a worker are.
+
+    Args:
+        session: a request for a stage.
+        keys: by client, what simulated clients sign with.
+
+    Raises:
+        ProtocolError: the experiment has no masked rounds.
+        SiteError: the site's roster cannot be used.
+    """
+    config = read_local_config(session.request.experiment)
+    if not config.secure.masked:
+        raise ProtocolError("a stage of a masked round, and the experiment has secure=none")
+    if session.site is None:
+        return SimulatedIdentity(config, keys)
+    key = signing_key(session.node_config)
+    assert key is not None  # only simulated workers have none
+    return SiteIdentity(config, session.site, session.request.run, key)
+
+
+def check_identity(session: Session[Any]) -> None:
+    """Refuse an experiment with masked rounds that this site's own files do not allow.
+
+    Raises:
+        SiteError: the roster cannot be used, lacks a site of the experiment, or asks for more
+            participants than the experiment.
+    """
+    config = read_local_config(session.request.experiment)
+    if session.site is None or not config.secure.masked:
+        return
+    roster = identity_of(session, {}).roster
+    try:
+        for client in range(config.num_clients):
+            roster.require(client)
+        least = roster.least_threshold(config.num_clients)
+        offered = accepted_threshold(config.num_clients, config.secure.colluding)
+    except ProtocolError as error:
+        raise SiteError(f"site {session.site.name}: {error}") from None
+    if offered < least:
+        raise SiteError(
+            f"site {session.site.name} takes part in masked rounds of at least {least} sites (its "
+            f"roster and colluding), and this experiment allows rounds of {offered}; raise "
+            "secure.colluding"
+        )

@@ -1,0 +1,71 @@
+"""What a site's own files say about masked rounds: whom it knows, and what it has signed."""
+
+import hashlib
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from task.errors import SiteError
+from task.protocol.masking.rows import MAX_PARTICIPANTS
+from task.protocol.public_keys import PublicKeyError, read_key_file
+from task.secure.primitives.signing import public_bytes
+from task.secure.rules.ledger import DiskLedger
+from task.secure.transcript import roster_hash
+from task.site import SITE_NAME, Site
+
+SIGNED = "signed"  # the directory of the ledgers
+BLOCK, BLOCKS = 4, 8  # how many digits of a roster's hash people compare
+
+
+def read_roster(site: Site, own: ec.EllipticCurvePrivateKey) -> dict[str, bytes]:
+    """Return the public keys of all sites in DER, by name, from the site's own directory.
+
+    Args:
+        site: the site.
+        own: its private key.
+
+    Raises:
+        SiteError: there is no directory, a file is not a key, or the site's own key is not among
+            them. The message contains no path.
+    """
+    if site.roster is None:
+        raise SiteError(
+            f"site {site.name} has no roster, and masked rounds need one: its owner collects the "
+            "file NAME.pub of each site in a directory, and sets roster in site.toml"
+        )
+    try:
+        files = sorted(Path(site.roster).glob("*.pub"))
+    except OSError as error:
+        raise SiteError(f"site {site.name}: its roster cannot be read: {error.strerror}") from None
+    if len(files) > MAX_PARTICIPANTS:
+        raise SiteError(f"site {site.name}: its roster has more than {MAX_PARTICIPANTS} sites")
+    keys: dict[str, bytes] = {}
+    for file in files:
+        if not SITE_NAME.fullmatch(file.stem):
+            raise SiteError(f"site {site.name}: a file of its roster is not named after a site")
+        try:
+            key = read_key_file(file).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        except PublicKeyError as reason:
+            raise SiteError(f"site {site.name}: {file.name} of its roster {reason}") from None
+        if key in keys.values():
+            raise SiteError(f"site {site.name}: {file.name} of its roster is a key of two sites")
+        keys[file.stem] = key
+    if keys.get(site.name) != public_bytes(own):
+        raise SiteError(
+            f"site {site.name}: its roster must hold its own {site.name}.pub, and that of the key "
+            "that it uses now"
+        )
+    return keys
+
+
+def comparable(roster: dict[str, bytes]) -> str:
+    """Return the start of a roster's hash, in blocks that people can read to each other."""
+    text = roster_hash(roster)
+    return "-".join(text[BLOCK * place : BLOCK * (place + 1)] for place in range(BLOCKS))
+
+
+def site_ledger(site: Site, run: str) -> DiskLedger:
+    """Return what a site has signed in a run; see `DiskLedger`."""
+    name = hashlib.sha256(run.encode()).hexdigest()[:32]
+    return DiskLedger(site.state_directory / SIGNED / name)
