@@ -73,21 +73,23 @@ def suffer(sites: Sites, faults: Sequence[SiteFault]) -> tuple[Watched, dict[str
     return run, result
 
 
-def left_out(directory: Path) -> list[tuple[int, int, str]]:
+def left_out(directory: Path, rounds: int, clients: int) -> list[tuple[int, int, str]]:
     """Return the round and the client of each reply that does not count, for a simulation."""
     with (directory / "clients.csv").open(newline="") as file:
         status = {
             (int(row["round"]), int(row["client"])): row["status"] for row in csv.DictReader(file)
         }
-    expected = ((number, client) for number in range(1, ROUNDS + 1) for client in range(len(SITES)))
+    expected = ((number, client) for number in range(1, rounds + 1) for client in range(clients))
     return [(*reply, "died") for reply in expected if status.get(reply) != "ok"]
 
 
-def simulated(data: Path, place: Path, faults: list[tuple[int, int, str]]) -> str:
+def simulated(
+    words: Sequence[str], data: Path, place: Path, clients: int, faults: list[tuple[int, int, str]]
+) -> str:
     """Return the hash of the model that a simulation without some replies ends with."""
     words = [
-        *COMMON, "engine=inprocess", "partition=domains", f"num_clients={len(SITES)}",
-        f"data.root={data}", "data.test_share=0", f"federation.workers={len(SITES)}",
+        *words, "engine=inprocess", "partition=domains", f"num_clients={clients}",
+        f"data.root={data}", "data.test_share=0", f"federation.workers={clients}",
         f"output_dir={place}", "run_id=run",
     ]  # fmt: skip
     place.mkdir()
@@ -121,8 +123,8 @@ def main() -> int:
                     ended = sites.start_missing()
                     run, result = suffer(sites, faults)
                     directory = run.directory()
-                    replies = left_out(directory) if directory else []
-                    expected = simulated(data, place / f"{seed}", replies)
+                    replies = left_out(directory, ROUNDS, len(SITES)) if directory else []
+                    expected = simulated(COMMON, data, place / f"{seed}", len(SITES), replies)
                     result |= {
                         "seed": seed,
                         "faults": [asdict(fault) for fault in faults],

@@ -49,7 +49,7 @@ def test_a_swapped_key_is_refused() -> None:
         trial = Trial(4)
         mine = MaskSecrets()
         lie = changed(trial.keys(), 1, **{name: mine.masking.public.hex()})
-        with pytest.raises(ProtocolError, match="participant 1 is not signed with its own key"):
+        with pytest.raises(ProtocolError, match="site site-1 is not signed with its own key"):
             trial.sites[0].share(lie)
 
 
@@ -114,7 +114,7 @@ def test_sites_with_different_rosters_notice_it() -> None:
     other = SiteRoster({}, {**keys, "site-9": public_bytes(KEYS[9])}, None)
     trial.sites[3] = Participant(3, other, 0.75, KEYS[3])
     trial.keys()
-    with pytest.raises(ProtocolError, match="participant 3 has another roster"):
+    with pytest.raises(ProtocolError, match="site site-3 has another roster"):
         trial.sites[0].share(trial.setup)
 
 
@@ -149,7 +149,7 @@ def test_skewed_weights_are_refused() -> None:
     trial = Trial(4)
     setup = trial.keys()
     lie = changed(setup, 1, examples=10**12)
-    with pytest.raises(ProtocolError, match="participant 1 is not signed"):
+    with pytest.raises(ProtocolError, match="site site-1 is not signed"):
         trial.sites[0].share(lie)
     lie = changed(setup, 2, examples=10**12)
     with pytest.raises(ProtocolError, match="own keys or count"):
@@ -231,7 +231,7 @@ def test_participants_who_saw_different_views_do_not_sign_the_same() -> None:
     signatures = {
         client: trial.sites[client].agree(survivors, trial.ledgers[client]) for client in survivors
     }
-    with pytest.raises(ProtocolError, match="participant 0 is not signed"):
+    with pytest.raises(ProtocolError, match="site site-0 is not signed"):
         trial.sites[1].unmask(signatures)
 
 
