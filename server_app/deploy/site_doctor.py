@@ -86,8 +86,12 @@ def limits(site: Site) -> Finding:
     epsilon = "not counted"
     if site.max_epsilon is not None:
         epsilon = f"at most epsilon {site.max_epsilon:g} at delta {site.delta:g}"
+    masks = "possible" if site.roster else "not possible without a roster"
+    if site.require_secure:
+        masks = "required"
     return OK, (
-        f"limits: updates {norm}; privacy {epsilon}; at most {site.max_epochs} epochs, batches of "
-        f"{site.max_batch_size}, models of {site.max_model_megabytes} MB; images per class "
+        f"limits: updates {norm}; masks {masks}; privacy {epsilon}; at most {site.max_epochs} "
+        f"epochs, batches of {site.max_batch_size}, models of {site.max_model_megabytes} MB; "
+        "images per class "
         f"{labels}; other packages that may run: {packages}"
     )

@@ -3,6 +3,7 @@
 import http.server
 import json
 import re
+import shutil
 import ssl
 import threading
 import time
@@ -93,6 +94,24 @@ def test_a_correct_site_passes_every_check(site: SitePlace, address: str) -> Non
     lines = list(Inspection(site, address, fingerprint()[:12], words).lines())
     assert [passed for passed, _ in lines] == [True] * 8
     assert "11 training and 1 validation images, of the classes cat, dog" in lines[-1][1]
+
+
+def test_a_roster_is_shown_with_its_fingerprint(
+    site: SitePlace, address: str, tmp_path: Path
+) -> None:
+    roster = tmp_path / "roster"
+    roster.mkdir()
+    with site.settings.open("a") as file:
+        file.write(f'roster = "{roster}"\nrequire-secure = true\n')
+    assert "must hold its own clinic.pub" in findings(site, address)["roster"]
+    shutil.copy(site.public_key("clinic"), roster)
+    assert "too few" in findings(site, address)["roster"]
+    for name in ("lab", "ward"):
+        make_site(SitePlace(tmp_path / name), name, tmp_path / "images")
+        shutil.copy(tmp_path / name / f"{name}.pub", roster)
+    lines = dict(text.split(": ", 1) for _, text in Inspection(site, address, "", []).lines())
+    assert lines["roster"].startswith("clinic, lab, ward; each masked sum holds at least 2 of them")
+    assert re.search(r"fingerprint (?:[0-9a-f]{4}-){7}[0-9a-f]{4}: compare it", lines["roster"])
 
 
 @pytest.mark.parametrize("gate", [False, True])

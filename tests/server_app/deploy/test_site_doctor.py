@@ -32,7 +32,8 @@ def test_a_site_is_well_until_its_files_are_open_to_others(
     texts = [text for _, text in found]
     assert "coordinator: not asked (add --coordinator HOST:PORT); ca.crt is valid" in texts
     assert any(
-        text.startswith("limits: updates not clipped; privacy not counted;") for text in texts
+        text.startswith("limits: updates not clipped; masks not possible without a roster; ")
+        for text in texts
     )
     site = Site(name="clinic", directory=str(data))
     assert secrets(place, site)[0] == OK
