@@ -29,11 +29,11 @@ import pandas as pd
 from benchmarks.studies import STUDIES
 from server_app.analysis.analyse import DIRECTORY, read_table
 from server_app.analysis.singular_values import SingularValues
+from server_app.config.labels import label_of
 from server_app.report.analyses import Analyses
 from server_app.report.charts.base import Figure
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import charts
-from server_app.report.labels import label_of
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
 from server_app.runs.records.reader import Run, read_runs

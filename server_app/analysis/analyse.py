@@ -18,8 +18,8 @@ from server_app.analysis.features import Features
 from server_app.analysis.landscape import Landscape
 from server_app.analysis.singular_values import SingularValues
 from server_app.analysis.spread import Spread
+from server_app.config.labels import label_of
 from server_app.report.charts.base import Chart, slug
-from server_app.report.labels import label_of
 from server_app.runs.records.csv_files import frame_as_csv, read_frame
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import ANALYSIS, RecordError

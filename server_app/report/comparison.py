@@ -11,10 +11,10 @@ import pandas as pd
 from scipy import stats
 
 from server_app.config.differences import deciding
+from server_app.config.labels import label_of
 from server_app.config.override_text import as_typed
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import accuracy_plot
-from server_app.report.labels import label_of
 from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
 from server_app.runs.records.reader import Run, read_runs

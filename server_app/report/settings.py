@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from server_app.config.labels import label_of
 from server_app.config.override_text import flat
-from server_app.report.labels import label_of
 from server_app.runs.records.reader import Run
 
 # Settings that are compared elsewhere, or do not affect a result.

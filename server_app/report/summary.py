@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from server_app.config.labels import ACCURACY, METRICS, label_of
 from server_app.config.published import published_numbers
-from server_app.report.labels import label_of
 from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.settings import (
     ALL,
@@ -25,12 +25,6 @@ from server_app.runs.records.reader import Run, tables_of
 FURTHER = (
     "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error",
 )  # fmt: skip
-TITLES = {
-    "loss": "loss", "balanced_accuracy": "balanced accuracy, %", "macro_f1": "macro F1, %",
-    "auroc": "AUROC", "average_precision": "average precision",
-    "calibration_error": "calibration error",
-}  # fmt: skip
-ACCURACY = "accuracy, %"
 BASELINE = label_of("method", "fedavg")
 MOST_COLUMNS = 6  # of the first table; with more settings they are its rows
 
@@ -135,9 +129,9 @@ class Summary:
             part = self._part(setting, method)
             row = self._head(part)
             for name in names:
-                percent = TITLES[name].endswith("%")
+                percent = METRICS[name].endswith("%")
                 values, form = (100 * part[name], ".1f") if percent else (part[name], ".3f")
-                row[TITLES[name]] = mean_and_sd(values, form)
+                row[METRICS[name]] = mean_and_sd(values, form)
             row["seconds"] = mean_and_sd(part["seconds"])
             rows.append(row)
         return pd.DataFrame(rows)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pandas as pd
 from rich.progress import track
 
+from server_app.config.labels import name_of
 from server_app.report.by_class.tables import ByClass
 from server_app.report.charts.base import Chart
 from server_app.report.charts.of_runs import charts
-from server_app.report.labels import name_of
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.privacy import privacy_table, studies_without_protection
 from server_app.report.summary import Summary

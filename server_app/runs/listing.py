@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.differences import deciding, varied_keys
+from server_app.config.labels import ACCURACY, label_of
 from server_app.config.override_text import as_typed
 from server_app.runs.lock import is_held
 from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
@@ -15,6 +16,7 @@ from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 
 LONGEST = 60  # characters of a reason
+NAME = ".name"  # ends the key of a component's choice
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class ListedRun:
         name: the name of its directory.
         started: when it started, as recorded.
         status: how it stands.
-        accuracy: the final accuracy, or "".
+        accuracy: the final accuracy in %, or "".
         settings: the settings that decide its result, by dotted key.
     """
 
@@ -82,11 +84,11 @@ def status_of(record: Mapping[str, Any], directory: Path) -> str:
 
 
 def accuracy_of(record: Mapping[str, Any]) -> str:
-    """Return the accuracy of the final model, with its split if that is not the test set."""
+    """Return the accuracy of the final model in %, with its split if that is not the test set."""
     for split, note in (("test", ""), ("validation", " (validation)")):
         accuracy = record.get("results", {}).get(split, {}).get("accuracy")
         if isinstance(accuracy, float):
-            return f"{accuracy:.3f}{note}"
+            return f"{100 * accuracy:.1f}{note}"
     return ""
 
 
@@ -94,7 +96,7 @@ def table_of(runs: Sequence[ListedRun]) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows: run, status, the settings that differ, accuracy."""
     usable = [run.settings for run in runs if run.settings]
     keys = varied_keys(usable)
-    headings = ["run", "status", *(key.removesuffix(".name") for key in keys), "accuracy"]
+    headings = ["run", "status", *(key.removesuffix(NAME) for key in keys), ACCURACY]
     rows = [
         [run.name, run.status, *(shown(run.settings, key) for key in keys), run.accuracy]
         for run in runs
@@ -103,5 +105,8 @@ def table_of(runs: Sequence[ListedRun]) -> tuple[list[str], list[list[str]]]:
 
 
 def shown(settings: Mapping[str, Any], key: str) -> str:
-    """Return a setting's value as text; empty if a run has no such setting."""
-    return as_typed(settings[key]) if key in settings else ""
+    """Return a setting's value as text, a component's label; empty if a run has no such setting."""
+    if key not in settings:
+        return ""
+    text = as_typed(settings[key])
+    return label_of(key.removesuffix(NAME), text) if key.endswith(NAME) else text

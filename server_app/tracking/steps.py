@@ -2,16 +2,19 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from server_app.tracking.console import shown_by
 
+Item = TypeVar("Item")
 Begin = Callable[[str], None]
+FEW = 50  # short steps; they take about a second
 
 
 class LinesAbove(logging.Handler):
@@ -65,3 +68,15 @@ def steps_on(console: Console, total: int) -> Iterator[Begin]:
 
     with bar, shown_by(LinesAbove(console)):
         yield begin
+
+
+def bar_on_terminal(items: Sequence[Item], description: str) -> Iterable[Item]:
+    """Return the items with a bar of short steps if there are many and this is a terminal.
+
+    Args:
+        items: what is worked on, one after another.
+        description: what the bar is called.
+    """
+    if len(items) < FEW or not sys.stdout.isatty():
+        return items
+    return track(items, description, console=Console(), transient=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from server_app.config.differences import deciding
 from server_app.config.given_weights import MODEL
+from server_app.config.labels import label_of_metric, shown_value
 from server_app.config.override_text import as_typed
 from server_app.report.dashboard.participants import participants_of
 from server_app.runs.records.bounded import (
@@ -59,7 +60,11 @@ def details_of(directory: Path, status: str) -> dict[str, Any]:
         "started": str(record.get("started", "")),
         "settings": settings_of(record),
         "series": {
-            f"{split} {metric}": {"round": [*points], "value": [*map(finite, points.values())]}
+            f"{split} {metric}": {
+                "label": f"{split} {label_of_metric(metric)}",
+                "round": [*points],
+                "value": [finite(shown_value(metric, value)) for value in points.values()],
+            }
             for (split, metric), points in series.items()
         },
         "elapsed": elapsed(series, reply_bytes(record, directory)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from server_app.report.labels import label_of
+from server_app.config.labels import label_of
 from server_app.report.readings import LAST, LAST_FIVE
 from server_app.report.statistics import CONFIDENCE, all_equal, interval
 from server_app.report.summary import Summary

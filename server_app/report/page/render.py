@@ -14,13 +14,14 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from server_app.config.labels import METRICS, PERCENT
 from server_app.config.override_text import flat
 from server_app.report.charts.as_json import sections_of
 from server_app.report.charts.base import Chart
 from server_app.report.page.headline import headlines
 from server_app.report.readings import READINGS
 from server_app.report.statistics import CONFIDENCE
-from server_app.report.summary import BASELINE, TITLES, Summary
+from server_app.report.summary import BASELINE, Summary
 from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
 
@@ -151,10 +152,10 @@ def shown_table(table: pd.DataFrame) -> pd.DataFrame:
         if column.dtype != float:
             cells = column.map(lambda value: "" if value is None else str(value))
         else:
-            percent = name in READINGS or TITLES.get(str(name), "").endswith("%")
+            percent = name in READINGS or METRICS.get(str(name), "").endswith(PERCENT)
             cells = column.map(lambda value, percent=percent: rounded(value, percent))
-        heading = TITLES.get(str(name), str(name))
-        heading += ", %" if name in READINGS and column.dtype == float else ""
+        heading = METRICS.get(str(name), str(name))
+        heading += PERCENT if name in READINGS and column.dtype == float else ""
         if (cells != "").any():
             shown[heading] = cells
     return pd.DataFrame(shown)

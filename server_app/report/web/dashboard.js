@@ -133,10 +133,11 @@
 
   function drawCurves(found) {
     const metric = get("metric");
-    const names = [...new Set(found.flatMap((run) => Object.keys(run.series)))].sort();
+    const labels = new Map(found.flatMap((run) => Object.entries(run.series).map(([name, one]) => [name, one.label])));
+    const names = [...labels.keys()].sort();
     const before = metric.value || wishes?.get("metric");
     if (JSON.stringify(names) !== JSON.stringify([...metric.options].map((option) => option.value))) {
-      metric.replaceChildren(...names.map((name) => new Option(name.replaceAll("_", " "), name)));
+      metric.replaceChildren(...names.map((name) => new Option(labels.get(name), name)));
     }
     metric.value = [before, "test accuracy", "validation accuracy", names[0]].find((name) => names.includes(name)) || "";
     if (wishes?.get("axis")) get("axis").value = wishes.get("axis");
@@ -154,9 +155,10 @@
       const x = pairs.map((pair) => pair[0]);
       series.push({ name: run.name, style: styleOf(run.name), x, y: pairs.map((pair) => pair[1]) });
     }
-    const title = `${metric.value.replaceAll("_", " ")} of ${found.length} run${found.length === 1 ? "" : "s"} over ${axis}`;
+    const metricLabel = labels.get(metric.value) || "";
+    const title = `${metricLabel} of ${found.length} run${found.length === 1 ? "" : "s"} over ${axis}`;
     const label = axis === "megabytes" ? "megabytes (MB)" : axis === "seconds" ? "seconds in rounds" : "round";
-    curve.update({ title, x: label, y: metric.value.replaceAll("_", " "), log: get("log").checked, series: series.filter((one) => one.x.length) });
+    curve.update({ title, x: label, y: metricLabel, log: get("log").checked, series: series.filter((one) => one.x.length) });
     const notes = [];
     if (!chosen.length) notes.push("No run is chosen.");
     if (missing.length) notes.push(`Without these values: ${missing.join(", ")}.`);

@@ -20,6 +20,7 @@ from server_app.runs.records.tables import (
     read_recall,
     read_series,
 )
+from server_app.tracking.steps import bar_on_terminal
 from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
@@ -117,7 +118,7 @@ def read_runs(directory: Path) -> Collection:
     runs: list[Run] = []
     others: list[Run] = []
     problems = []
-    for place in places:
+    for place in bar_on_terminal(places, "reading records"):
         try:
             run = read_run(place)
         except RecordError as error:

@@ -105,9 +105,9 @@ def test_runs_are_listed_with_status_and_what_differs(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
     shown = lines_of(monkeypatch, capsys, "runs", str(tmp_path))
-    assert shown[0].split() == ["run", "status", "method", "seed", "accuracy"]
+    assert shown[0].split() == ["run", "status", "method", "seed", "accuracy,", "%"]
     found = {line.split()[0]: line.split()[1:] for line in shown[2:]}
-    assert found["fedavg0"] == ["completed", "fedavg", "0", "0.500"]
+    assert found["fedavg0"] == ["completed", "FedAvg", "0", "50.0"]
     assert found["moon1"][:2] == ["failed", "1/1:"]
     assert found["fedavg1"][:2] == ["killed", "1/1"]
     assert found["broken"] == ["damaged", "record"]

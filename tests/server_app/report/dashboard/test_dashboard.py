@@ -55,10 +55,10 @@ def reopen(run: Path, **changes: object) -> None:
 
 def test_the_runs_are_listed_with_the_settings_in_which_they_differ(runs: Path) -> None:
     found = browser(runs).get("/api/runs").json()
-    assert found["columns"] == ["status", "accuracy", "method"]
+    assert found["columns"] == ["status", "accuracy, %", "method"]
     assert [[run["name"], *run["cells"]] for run in found["runs"]] == [
-        ["one", "completed", "0.600", "fedavg"],
-        ["two", "completed", "0.600", "moon"],
+        ["one", "completed", "60.0", "FedAvg"],
+        ["two", "completed", "60.0", "MOON"],
     ]
     one = browser(runs / "one").get("/api/runs").json()
     assert [run["name"] for run in one["runs"]] == ["one"]
@@ -77,7 +77,11 @@ def test_an_answer_is_sent_again_only_when_a_record_has_changed(runs: Path) -> N
 def test_a_run_has_its_curves_over_rounds_seconds_and_megabytes(runs: Path) -> None:
     reopen(runs / "one", reply_bytes=3_000_000)
     found = browser(runs).get("/api/runs/one").json()
-    assert found["series"]["test accuracy"] == {"round": [0, 1, 2], "value": [0.1, 0.4, 0.6]}
+    assert found["series"]["test accuracy"] == {
+        "label": "test accuracy, %",
+        "round": [0, 1, 2],
+        "value": [10.0, 40.0, 60.0],
+    }
     assert found["elapsed"] == [[0, 0, 0], [1, 1.0, 24.0], [2, 2.0, 48.0]]
     assert found["settings"]["method.name"] == "fedavg"
     unknown = browser(runs).get("/api/runs/two").json()["elapsed"]

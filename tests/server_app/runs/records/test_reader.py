@@ -10,6 +10,7 @@ from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import FORMAT, read_record, write_record
+from server_app.tracking import steps
 from task.errors import ConfigError
 from tests.conftest import FEW_TO_TEST, Train
 from tests.server_app.runs.recorded import record
@@ -128,3 +129,15 @@ def test_a_place_without_runs_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError):
         read_runs(tmp_path / place)
+
+
+@pytest.mark.parametrize("many", [2, 3])
+def test_a_bar_is_shown_on_a_terminal_while_many_records_are_read(
+    many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(steps, "FEW", many)
+    for name in ("one", "two"):
+        record(tmp_path, name, [], [0.1, 0.5])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert len(read_runs(tmp_path).runs) == 2
+    assert ("reading records" in capsys.readouterr().out) == (many == 2)
