@@ -27,6 +27,7 @@ from task.protocol.messages import (
     TrainRow,
 )
 from task.protocol.tensors import PackedTensors, check_tensors
+from task.trained_clients import count_client
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -70,6 +71,7 @@ def trained_row(session: Session[Any], client: int, train: Callable[[], LocalRes
         result = train()
     except Exception as error:
         logger.exception("client %d failed in round %d", client, session.request.round)
+        count_client(session.request.round, 0, 0.0)
         reason = reason_for_server(error, session.node_config) or "no reason given"
         return TrainRow(client=client, device=device, reason=reason)
     seconds = time.perf_counter() - started
@@ -84,9 +86,11 @@ def log_trained(session: Session[Any], examples: int, seconds: float) -> None:
     """Log that a client was trained; with privacy for each image without their number."""
     if session.worker.config.privacy.per_example:
         logger.info("round %d: trained in %.1f s", session.request.round, seconds)
+        count_client(session.request.round, 0, 0.0)
     else:
         words = session.request.round, examples, seconds
         logger.info("round %d: trained on %d images in %.1f s", *words)
+        count_client(*words)
 
 
 class SeparateModels:

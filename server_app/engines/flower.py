@@ -8,6 +8,7 @@ import logging
 import math
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
@@ -16,6 +17,8 @@ from server_app.engines.superlink import SuperLink
 from server_app.flower.run_command import run_command
 from server_app.flower.run_log import first_exception, follow, log_length, unfinished
 from server_app.rounds.sampling import participant_count
+from server_app.tracking.progress import TRAINED, clients
+from task.trained_clients import TrainedClients
 
 logger = logging.getLogger("univarfl")
 
@@ -49,7 +52,8 @@ def run_flower(
         superlink.wait_until_ready()
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
-        for line in follow(directory, lambda: client.poll() is None, position):
+        look = partial(log_clients, superlink.trained_clients)
+        for line in follow(directory, lambda: client.poll() is None, position, look):
             logger.info("%s", line)
         if unfinished(directory):
             directory.mkdir(exist_ok=True)
@@ -57,6 +61,12 @@ def run_flower(
             raise EngineError(f"Flower ended the run: {first_exception(log)} (see {log})")
     finally:
         superlink.end()
+
+
+def log_clients(trained: TrainedClients) -> None:
+    """Log the clients that workers have trained since the last call, as one process would."""
+    for client in trained.new():
+        clients.info(TRAINED, *client)
 
 
 def federation_config(experiment: Experiment, found: Machines) -> str:

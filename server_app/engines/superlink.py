@@ -19,6 +19,9 @@ from server_app.flower.programs import (
     wait_until_ready,
     write_connection,
 )
+from task.trained_clients import TRAINED_CLIENTS, TrainedClients
+
+CLIENTS = "trained_clients.txt"
 
 
 class SuperLink:
@@ -32,6 +35,7 @@ class SuperLink:
         self.home = Path(self._scratch.name)
         self.empty = self.home / "empty"
         self.log = self.home / "superlink.log"
+        self.trained_clients = TrainedClients(self.home / CLIENTS)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -59,7 +63,8 @@ class SuperLink:
 
     def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
         """Start one of Flower's commands in the empty directory; `end` ends it too."""
-        process = start(command, self.home, self.empty, output)
+        counted = {TRAINED_CLIENTS: str(self.home / CLIENTS)}
+        process = start(command, self.home, self.empty, output, counted)
         self._processes.append(process)
         return process
 

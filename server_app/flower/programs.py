@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from server_app.flower import supervisor
@@ -65,7 +66,11 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def start(
-    command: Sequence[str], home: Path, directory: Path, output: IO[str] | int
+    command: Sequence[str],
+    home: Path,
+    directory: Path,
+    output: IO[str] | int,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Start a program under a supervisor, and return the supervisor's process.
 
@@ -77,6 +82,7 @@ def start(
         home: Flower's own directory.
         directory: the working directory.
         output: where standard output and standard error go, as for `subprocess.Popen`.
+        variables: environment variables besides those of Flower's programs.
 
     Raises:
         FlowerError: the program is not installed.
@@ -85,7 +91,7 @@ def start(
     return subprocess.Popen(  # noqa: S603  (our own arguments, no shell)
         [*supervised, installed_program(command[0]), *command[1:]],
         cwd=directory,
-        env=environment(home),
+        env={**environment(home), **variables},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

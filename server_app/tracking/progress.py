@@ -49,7 +49,7 @@ class RunProgress(logging.Handler):
         self._clients = self.bars.add_task(
             "round", total=self.participants, state="", visible=False
         )
-        self._round = self._done = 0
+        self._round = self._done = self._rounds_done = 0
         self._images = self._seconds = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -79,8 +79,9 @@ class RunProgress(logging.Handler):
         self._move_run(server_round - 1, self._done)
 
     def _move_run(self, rounds: int, clients_done: int) -> None:
-        done = rounds * self.participants + clients_done
-        state = f"round {rounds}/{self.rounds}"
+        done = max(int(self.bars.tasks[0].completed), rounds * self.participants + clients_done)
+        self._rounds_done = max(self._rounds_done, rounds)  # clients may be read after their round
+        state = f"round {self._rounds_done}/{self.rounds}"
         if not self.bars.tasks[0].completed and rounds > 1:  # resumed: the time left starts here
             self.bars.reset(self._run, completed=done, state=state)
         self.bars.update(self._run, completed=done, state=state)
@@ -89,8 +90,8 @@ class RunProgress(logging.Handler):
 class ClientCounter(logging.Handler):
     """A handler of the clients' log that counts them.
 
-    Only the clients in this process are counted. Workers of Flower send nothing before their whole
-    message is answered, so with ``engine=flower`` the bars move once a round.
+    With ``engine=flower``, `log_clients` logs what the workers of this machine have trained.
+    Workers on other machines of a Ray cluster, and real sites, move the bars once a round.
 
     Args:
         progress: is moved.

@@ -8,8 +8,10 @@ import pytest
 from rich.console import Console
 
 from server_app.config.composition import compose_experiment
+from server_app.engines.flower import log_clients
 from server_app.engines.train import train_experiment
 from server_app.tracking.progress import clients, progress_on
+from task.trained_clients import TRAINED_CLIENTS, TrainedClients, count_client
 from tests.conftest import SMALL, faulty
 
 
@@ -40,6 +42,29 @@ def test_the_bars_count_clients_and_rounds_in_this_process(
     assert all(state[1].endswith("images/s") for state in states[1:])
     assert "round 2/2  test 0." in screen.getvalue()
     assert not [handler for handler in clients.handlers if handler.level == logging.NOTSET]
+
+
+def test_the_bars_count_what_the_workers_of_flower_have_trained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    experiment = compose_experiment(["num_clients=4", "rounds=3"])
+    file = tmp_path / "trained"
+    monkeypatch.setenv(TRAINED_CLIENTS, str(file))
+    trained = TrainedClients(file)
+    with progress_on(experiment, Console(file=io.StringIO())) as progress:
+        run, of_round = progress.bars.tasks
+        log_clients(trained)  # there is no file yet
+        count_client(1, 40, 0.5)
+        count_client(1, 60, 0.5)
+        log_clients(trained)
+        assert (run.completed, of_round.completed) == (2, 2)
+        assert of_round.fields["state"] == "clients 2/4, 500 images/s"
+        logging.getLogger("univarfl").info("round 1/3  test 0.5")
+        count_client(1, 40, 0.5)  # it was read after the line of its round
+        with file.open("a") as half:
+            half.write("2 4")
+        log_clients(trained)
+        assert (run.completed, run.fields["state"]) == (4, "round 1/3")
 
 
 @pytest.mark.parametrize("line", ["round  3/12  test 0.5", "round 3/12 test 0.5"])
