@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 
 from client_app.session import Session
-from task.privacy.accounting import SampledGaussian
 from task.privacy.ledger import DIRECTORY, Ledger
 from task.protocol.messages import TrainRequest
 
@@ -26,9 +25,7 @@ def charge_round(session: Session[TrainRequest]) -> None:
     privacy = worker.config.privacy
     ledger = Ledger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
     images = ledger.images_of(worker.data.dataset.version, Path(site.directory))
-    steps = privacy.steps(worker.config.local_epochs)
-    training = SampledGaussian(privacy.noise_multiplier, privacy.sampling_rate, steps)
-    epsilon = ledger.charge(images, training)
+    epsilon = ledger.charge(images, privacy.training(worker.config.local_epochs))
     logger.info(
         "round %d: charged, epsilon %.3f of %g at delta %g",
         session.request.round, epsilon, site.max_epsilon, site.delta,

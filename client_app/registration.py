@@ -74,7 +74,7 @@ def describe_site(worker: Worker, site: Site) -> Facts:
         logger.warning("%s", note)
     ((client, split),) = worker.data.clients.items()
     dataset = worker.data.dataset
-    if worker.config.privacy.per_example:
+    if worker.config.privacy.private:
         return {
             "index": client,
             "nodes": worker.config.num_clients,

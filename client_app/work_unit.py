@@ -83,8 +83,8 @@ def trained_row(session: Session[Any], client: int, train: Callable[[], LocalRes
 
 
 def log_trained(session: Session[Any], examples: int, seconds: float) -> None:
-    """Log that a client was trained; with privacy for each image without their number."""
-    if session.worker.config.privacy.per_example:
+    """Log that a client was trained; with noise at the clients without the number of images."""
+    if session.worker.config.privacy.private:
         logger.info("round %d: trained in %.1f s", session.request.round, seconds)
         count_client(session.request.round, 0, 0.0)
     else:
@@ -192,8 +192,8 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     request = session.request
     session.refuse_if_masked("a score")
     session.check_clients(request.clients)
-    if session.worker.config.privacy.per_example:
-        raise ProtocolError("scores on its images are not sent with privacy.unit=example")
+    if session.worker.config.privacy.private:
+        raise ProtocolError("scores on its images are not sent with noise at the clients")
     scores = session.worker.validate(session.tensors(request.weights), request.clients)
     rows = []
     for client, score in zip(request.clients, scores, strict=True):

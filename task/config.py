@@ -82,6 +82,7 @@ class LocalConfig(Strict):
     def _check_components(self) -> "LocalConfig":
         """Build each component, and refuse those that do not fit together."""
         from task.privacy.separable import check_separable  # noqa: PLC0415
+        from task.privacy.whole_clients import check_whole_clients  # noqa: PLC0415
 
         source = self.source()
         if self.partitioner().sites:
@@ -103,6 +104,8 @@ class LocalConfig(Strict):
                 raise ConfigError("runtime.compiled", True, allowed)
         if self.privacy.per_example:
             check_separable(self)
+        if self.privacy.per_client:
+            check_whole_clients(self)
         return self
 
     def source(self) -> "Source":

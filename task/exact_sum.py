@@ -60,6 +60,14 @@ class ExactSum:
             else:
                 self.totals[name].add_(value)
 
+    def units(self) -> dict[str, float]:
+        """Return the value of one unit of each floating-point tensor, by name."""
+        return {
+            name: 2.0 ** (power - FRACTION_BITS)
+            for name, power in self._exponents.items()
+            if power is not None
+        }
+
     def check_totals(self, totals: Tensors) -> None:
         """Check that the `totals` of another sum can be the sum of valid models.
 

@@ -14,7 +14,7 @@ from task.secure.participant import Participant, Progress
 from task.secure.primitives.signing import new_signing_key, private_bytes, read_signing_key
 from task.secure.rules.ledger import Ledger
 from task.secure.saved_progress import pack_progress, unpack_progress
-from task.secure.transcript import Scope
+from task.secure.transcript import Scope, Setup
 
 STATE = "masked"  # the record in a node's state, which is kept in memory
 PROGRESS, SIGNER = "progress", "signer-{}"
@@ -45,6 +45,21 @@ class Party:
             client, identity.roster, identity.max_share, identity.signer(client),
             self._members[client],
         )  # fmt: skip
+
+    def asked(self, client: int) -> int:
+        """Return how many clients the round asks, as a participant was shown it."""
+        return len(self._setup(client).counts)
+
+    def honest(self, client: int) -> int:
+        """Return the smallest number of honest participants in a sum with this one's update."""
+        setup = self._setup(client)
+        return setup.threshold - self._identity.roster.most_colluding(len(setup.counts))
+
+    def _setup(self, client: int) -> Setup:
+        setup = self.participant(client).progress.setup
+        if setup is None:
+            raise ProtocolError("this participant has shared no secrets")
+        return setup
 
     def ledger(self, client: int) -> Ledger:
         """Return what a participant has signed before."""

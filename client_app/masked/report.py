@@ -8,9 +8,10 @@ import torch
 from flwr.app import Context
 from torch import Tensor
 
+from client_app.masked.client_noise import add_client_noise, largest_norm
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.party import continued
-from client_app.masked.stages import answered
+from client_app.masked.stages import answered, told_examples
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
 from client_app.work_unit import train_client, trained_row
@@ -37,7 +38,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     if request.shares or request.broadcast.data:
         raise ProtocolError("it sends weights of clients, or has a server half")
     start = session.tensors(request.weights)
-    layout = UpdateVector(start, session.worker.method.reported_terms())
+    layout = UpdateVector(start, session.worker.masked_terms())
     most: dict[str, Tensor] = {}
     rows = []
     logger.info("round %d, attempt %d: stage report", request.round, request.attempt)
@@ -50,12 +51,14 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
         def train(client: int, accepted: int) -> LocalResult:
             share = total.open(client, accepted)
             result = train_client(session, client, accepted, start, {})
-            result = clip_result(result, start, session.max_norm(request.max_norm))
+            result = clip_result(result, start, largest_norm(session))
             parts = layout.fixed(result.weights, share)
+            parts = add_client_noise(session, party, client, layout, start, parts, share)
             total.add(client, layout.pack(parts, result.losses, share))
             for name, value in counters(result.weights).items():
                 most[name] = torch.maximum(most[name], value) if name in most else value
-            return replace(result, losses={})  # they are in the sum, and told nowhere else
+            # The losses are in the sum, and told nowhere else.
+            return replace(result, examples=told_examples(session, result.examples), losses={})
 
         for client, accepted in zip(request.clients, request.accepted, strict=True):
             row = trained_row(session, client, partial(train, client, accepted))
@@ -73,6 +76,8 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
     """
     request = session.request
     session.check_clients(request.clients)
+    if session.worker.config.privacy.private:
+        raise ProtocolError("scores on its images are not sent with noise at the clients")
     weights = session.tensors(request.weights)
     with continued(session, context) as party:
         model = model_hash(request.weights.data)

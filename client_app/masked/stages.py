@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from client_app.masked.party import Party, continued, forget, new_party
 from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
+from task.privacy.settings import UNTOLD_IMAGES
 from task.protocol.envelope import TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import AgreeRequest, KeysRequest, SharesRequest, UnmaskRequest
@@ -37,8 +38,9 @@ def keys(session: Session[KeysRequest], context: Context) -> TableReply:
             raise ProtocolError(f"client {client} is not trained here")
         split = data.clients[client]
         examples = len(split.train if party.scope.purpose == "train" else split.validation)
+        told = told_examples(session, examples)
         signed = party.ledger(client).signed(name_of_sum(party.scope))
-        advert = party.participant(client).keys(party.scope, examples)
+        advert = party.participant(client).keys(party.scope, told)
         return KeysRow(client=client, advert=advert, signed=list(signed))
 
     rows = answered(session, "keys", row)
@@ -110,6 +112,11 @@ def setup_of(party: Party, request: SharesRequest) -> Setup:
         {int(client): count for client, count in request.absent.items()},
         {int(client): number for client, number in request.last_accepted.items()},
     )
+
+
+def told_examples(session: Session[Any], examples: int) -> int:
+    """Return the number of images that a client tells: its own, but not with noise at clients."""
+    return UNTOLD_IMAGES if session.worker.config.privacy.private else examples
 
 
 def answered(

@@ -12,7 +12,7 @@ from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
 from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
-from task.privacy.record import example_privacy
+from task.privacy.record import client_privacy, example_privacy
 from task.registry import create, first_error
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
@@ -87,10 +87,10 @@ class Experiment(LocalConfig):
                 raise ConfigError("guard", self.guard["name"], allowed)
         if strategy.private:
             self._check_privacy(guard)
-        elif self.privacy.reproducible and not self.privacy.per_example:
+        elif self.privacy.reproducible and not self.privacy.private:
             allowed = (
-                "there is no noise to reproduce; choose privacy=example or strategy=dp_fixed, or "
-                "leave it out"
+                "there is no noise to reproduce; choose privacy=example or client, or "
+                "strategy=dp_fixed, or leave it out"
             )
             raise ConfigError("privacy.reproducible", True, allowed)
         if self.secure.masked:
@@ -111,12 +111,12 @@ class Experiment(LocalConfig):
     def _check_privacy(self, guard: "Guard") -> None:
         """Refuse what reveals the data although the strategy is differentially private."""
         name = self.strategy["name"]
-        if self.privacy.per_example:
+        if self.privacy.private:
             allowed = (
-                f"strategy={name} protects whole clients, and privacy.unit=example each image; "
+                f"strategy={name} adds noise at the server, and privacy.unit at the clients; "
                 "choose one: strategy=fedavg, or privacy=none"
             )
-            raise ConfigError("privacy.unit", "example", allowed)
+            raise ConfigError("privacy.unit", self.privacy.unit, allowed)
         if self.network().norm == "batch":
             allowed = "the statistics of batch norm reveal the data; add model.norm=group"
             raise ConfigError("strategy", name, allowed)
@@ -132,9 +132,22 @@ class Experiment(LocalConfig):
         spent = self.aggregation().privacy_spent(rounds)
         if self.privacy.per_example:
             spent = example_privacy(self.privacy, self.local_epochs, rounds)
+        if self.privacy.per_client:
+            spent = self._client_privacy(rounds)
         if spent and self.privacy.reproducible:
             return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}
         return {**spent, "noise": FROM_SYSTEM} if spent else {}
+
+    def _client_privacy(self, rounds: int) -> dict[str, Any]:
+        from server_app.rounds.sampling import most_asked, quorum_count  # noqa: PLC0415
+        from task.secure.rules.threshold import colluding_of  # noqa: PLC0415
+
+        asked = self.participants
+        most = most_asked(self.num_clients, self.rho, self.seed, rounds)
+        least = quorum_count(self.federation.quorum, asked)
+        threshold = max(self.secure_threshold(asked), least)
+        colluding = colluding_of(asked, self.secure.colluding)
+        return client_privacy(self.privacy, most, asked, threshold - colluding)
 
     @property
     def participants(self) -> int:

@@ -63,7 +63,7 @@ class Federation:
         self._run = RunIdentity(recorder.summary["key"], experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)
         self._nodes = NodeManager(grid, self._run, experiment, self._note)
-        self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.per_example)
+        self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
     def run(self) -> None:
         """Run every round, and keep the model.
@@ -158,7 +158,7 @@ class Federation:
     def _data(self) -> dict[str, Any]:
         """Return the image counts: from the split in a simulation, else from the sites."""
         data = self._worker.data
-        notes = [NOT_TOLD] if self.experiment.privacy.per_example else []
+        notes = [NOT_TOLD] if self.experiment.privacy.private else []
         train, validation = self._sizes.train, self._sizes.validation
         return {
             "classes": list(data.dataset.classes),
@@ -174,7 +174,7 @@ class Federation:
     def _describe_data(self) -> None:
         data = self._data()
         self.recorder.update(data=data)
-        if self.experiment.privacy.per_example:
+        if self.experiment.privacy.private:
             logger.info(
                 "%s: %d clients, which do not tell how many images they have, and %d test images",
                 self.experiment.data["name"], self.experiment.num_clients, data["test"],

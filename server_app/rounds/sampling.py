@@ -1,7 +1,9 @@
 """Which clients take part in a round."""
 
 import math
+from collections import Counter
 from decimal import Decimal
+from itertools import chain
 
 from task.seeding import numpy_generator
 
@@ -18,6 +20,14 @@ def participant_count(num_clients: int, rho: float) -> int:
 def quorum_count(quorum: float, clients: int) -> int:
     """Return the smallest number of clients that is at least the share `quorum` of them."""
     return math.ceil(Decimal(str(quorum)) * clients)
+
+
+def most_asked(num_clients: int, rho: float, seed: int, rounds: int) -> int:
+    """Return how many of the first `rounds` rounds sample the client that is sampled most."""
+    if participant_count(num_clients, rho) == num_clients:
+        return rounds
+    samples = (sample_clients(num_clients, rho, seed, number + 1) for number in range(rounds))
+    return max(Counter(chain.from_iterable(samples)).values())
 
 
 def sample_clients(num_clients: int, rho: float, seed: int, server_round: int) -> list[int]:

@@ -156,11 +156,12 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
             f"site {site.name} trains on batches of at most {site.max_batch_size} images (its "
             f"max-batch-size), but the experiment asks for {config.batch_size}"
         )
-    noisy = config.privacy.per_example and config.privacy.noise_multiplier > 0
+    noisy = config.privacy.private and config.privacy.noise_multiplier > 0
     if site.max_epsilon is not None and (not noisy or config.privacy.reproducible):
         raise SiteError(
             f"site {site.name} trains only with secret noise of its own (its max-epsilon); add "
-            "privacy=example, with privacy.noise_multiplier above 0 and privacy.reproducible=false"
+            "privacy=example or client, with privacy.noise_multiplier above 0 and "
+            "privacy.reproducible=false"
         )
     for member, method in zip(config.local_method().members(), config.methods(), strict=True):
         if site.max_norm is not None and member.server_update:
@@ -173,10 +174,10 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
 def validation_share(config: LocalConfig) -> float:
     """Return the share of a client's images that it validates on.
 
-    None if each image is protected: scores are not sent then, and which images are held out would
+    None with noise at the clients: scores are not sent then, and which images are held out would
     depend on how many there are.
     """
-    return 0.0 if config.privacy.per_example else VALIDATION_SHARE
+    return 0.0 if config.privacy.private else VALIDATION_SHARE
 
 
 def hold_out(

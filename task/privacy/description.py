@@ -7,5 +7,6 @@ FROM_SEED = (
 )
 SEED_IS_KNOWN = "the seed, which clients and the record contain: with it the noise can be removed"
 NOT_TOLD = (
-    "with privacy.unit=example no client tells how many images it has: 2 stands for any number"
+    "with privacy.unit=example or client no client tells how many images it has: 2 stands for any "
+    "number"
 )

@@ -9,11 +9,54 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from task.errors import TrainingError
 from task.privacy.discrete_gaussian import discrete_gaussian
 from task.privacy.randomness import ByteSource, secret_bytes
+from task.privacy.zcdp import participant_sigma
 from task.training.update_norm import l2_norm
 
 SLACK = 1e-9  # more than the error of a norm in double precision, relative
+LEAST_SIGMA = 10.0  # in units, of one participant; see `participant_sigma`
+
+
+def protect_update(
+    update: Mapping[str, Tensor],
+    start: Mapping[str, Tensor],
+    units: Mapping[str, float],
+    max_norm: float,
+    noise_multiplier: float,
+    honest: int,
+    random_bytes: ByteSource = secret_bytes,
+) -> dict[str, Tensor]:
+    """Return an update clipped, and with its part of the noise.
+
+    The tensors may have different units. Each number has noise of the same sigma in the units of
+    the model, and rounding does not enlarge the update. So a sum without the update differs by at
+    most `max_norm`, and costs what `gaussian_rho` says: zCDP adds up over numbers.
+
+    Args:
+        update: share * model in fixed point, int64, by name.
+        start: share * the global weights in fixed point, likewise.
+        units: the value of one unit, by name.
+        max_norm: share * the bound of an update, in the units of the model; above 0.
+        noise_multiplier: the noise of `honest` participants together, divided by `max_norm`; 0
+            clips only.
+        honest: see `participant_sigma`.
+        random_bytes: returns a given number of random bytes.
+
+    Raises:
+        TrainingError: the noise would be too small for the fixed point.
+    """
+    clipped = clip_integers(update, start, units, max_norm)
+    if not noise_multiplier:
+        return clipped
+    sigma = participant_sigma(noise_multiplier * max_norm, honest)
+    if sigma < LEAST_SIGMA * max(units.values()):
+        raise TrainingError(
+            "the noise is too small for numbers as large as this model's; raise "
+            "privacy.noise_multiplier or privacy.clipping_norm"
+        )
+    return add_noise(clipped, units, sigma, random_bytes)
 
 
 def clip_integers(

@@ -1,9 +1,11 @@
-"""What the record says of privacy for each training image."""
+"""What the record says of noise that clients add."""
 
+import math
 from typing import Any
 
-from task.privacy.accounting import ACCOUNTANT, SampledGaussian, pld_epsilon
+from task.privacy.accounting import ACCOUNTANT, pld_epsilon
 from task.privacy.settings import Privacy
+from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
 
 UNIT = "one training image of one client, added or removed"
 OUTSIDE = (
@@ -13,19 +15,53 @@ OUTSIDE = (
     "the rounding of gradients in float32, before they are clipped and summed in float64",
 )
 
+CLIENT = "all data of one client, compared with an update of zeros in its place"
+ZCDP = "zCDP of discrete Gaussian noise; sampling of clients lowers nothing"
+OUTSIDE_CLIENT = (
+    "which clients took part or failed, the reasons, and the training times",
+    "settings that were chosen by looking at the same data in other runs",
+    "attempts at a round that failed after its sum was known",
+    "more colluding participants than secure.colluding: each can reveal its part of the noise",
+)
+NO_NOISE = {"epsilon": "not accounted", "why": "without noise, epsilon is infinite"}
+
 
 def example_privacy(privacy: Privacy, epochs: int, rounds: int) -> dict[str, Any]:
     """Return the privacy spent on each image of a client that took part in every round."""
     described = {"unit": UNIT, "rounds": rounds}
     if not privacy.noise_multiplier:
-        spent = {"epsilon": "not accounted", "why": "without noise, epsilon is infinite"}
-        return {**described, **spent, "outside": list(OUTSIDE)}
-    steps = privacy.steps(epochs) * rounds
-    training = SampledGaussian(privacy.noise_multiplier, privacy.sampling_rate, steps)
+        return {**described, **NO_NOISE, "outside": list(OUTSIDE)}
+    training = privacy.training(epochs)
+    training = training._replace(steps=training.steps * rounds)
     return {
         **described,
         "epsilon": pld_epsilon((training,), privacy.delta),
         "delta": privacy.delta,
         "accountant": ACCOUNTANT,
         "outside": list(OUTSIDE),
+    }
+
+
+def client_privacy(privacy: Privacy, rounds: int, asked: int, honest: int) -> dict[str, Any]:
+    """Return the privacy spent on all data of the client that was asked most often.
+
+    Args:
+        privacy: the settings.
+        rounds: how often it was asked.
+        asked: the number of participants that a round asks.
+        honest: with the noise of how many of them the cost is computed.
+    """
+    described = {"unit": CLIENT, "rounds": rounds}
+    if not privacy.noise_multiplier:
+        return {**described, **NO_NOISE, "outside": list(OUTSIDE_CLIENT)}
+    return {
+        **described,
+        "epsilon": zcdp_epsilon(gaussian_rho(privacy.noise_multiplier, rounds), privacy.delta),
+        "delta": privacy.delta,
+        "accountant": ZCDP,
+        "added": (
+            f"accounted with the noise of {honest} participants; if all {asked} answer, the "
+            f"noise is {math.sqrt(asked / honest):.2f} times that"
+        ),
+        "outside": list(OUTSIDE_CLIENT),
     }

@@ -2,7 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from task.errors import ConfigError
+from task.privacy.accounting import SampledGaussian
 
 LEAST_NOISE = 0.01
 UNTOLD_IMAGES = 2  # reported in place of a client's number of images, which depends on its data
@@ -12,17 +15,19 @@ class Privacy(BaseModel):
     """Whose data are protected by noise at the clients, and by how much of it.
 
     Attributes:
-        unit: ``example`` protects each training image; None adds no noise at the clients.
-        noise_multiplier: the noise's standard deviation divided by `clipping_norm`.
-        clipping_norm: the largest L2 norm of one image's gradient.
-        sampling_rate: the probability with which each image is in a batch.
+        unit: ``example`` protects each training image, ``client`` all data of a client together;
+            None adds no noise at the clients.
+        noise_multiplier: the noise's standard deviation divided by `clipping_norm`. For clients it
+            is the noise in the sum of a round's updates.
+        clipping_norm: the largest L2 norm of one image's gradient, or of one client's update.
+        sampling_rate: the probability with which each image is in a batch; 1 for clients.
         delta: the delta that epsilon is reported for.
         reproducible: whether the noise follows from the seed, for studies.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    unit: Literal["example"] | None
+    unit: Literal["client", "example"] | None
     noise_multiplier: Annotated[float, Field(ge=0, le=1e6)]
     clipping_norm: Annotated[float, Field(gt=0)]
     sampling_rate: Annotated[float, Field(ge=1e-4, le=1)]
@@ -36,10 +41,40 @@ class Privacy(BaseModel):
             raise ValueError(f"must be {LEAST_NOISE} or more, or 0 for no noise")
         return value
 
+    @model_validator(mode="after")
+    def _check_sampling(self) -> "Privacy":
+        if self.per_client and self.sampling_rate != 1:
+            allowed = (
+                "is for privacy.unit=example: who takes part in a round is not secret, so that "
+                "it lowers no client's epsilon; leave it out"
+            )
+            raise ConfigError("privacy.sampling_rate", self.sampling_rate, allowed)
+        return self
+
+    @property
+    def private(self) -> bool:
+        """Whether clients add noise. They then send nothing else that depends on their images."""
+        return self.unit is not None
+
+    @property
+    def per_client(self) -> bool:
+        """Whether all data of a client are protected together, by noise of many clients."""
+        return self.unit == "client"
+
     @property
     def per_example(self) -> bool:
         """Whether each training image is protected by noise at its client."""
         return self.unit == "example"
+
+    def training(self, epochs: int) -> SampledGaussian:
+        """Return what a round of so many passes costs an image of a client.
+
+        With privacy for clients it costs as much as noise of half the size. The noise is measured
+        by the norm of an update, and one image can turn an update into its opposite.
+        """
+        if self.per_client:
+            return SampledGaussian(self.noise_multiplier / 2, 1.0, 1)
+        return SampledGaussian(self.noise_multiplier, self.sampling_rate, self.steps(epochs))
 
     def steps(self, epochs: int) -> int:
         """Return the number of batches in so many passes over the data, on average."""

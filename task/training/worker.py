@@ -73,6 +73,10 @@ class Worker:
 
         return PrivateTrainer(self.model, self.method, self.config)
 
+    def masked_terms(self) -> Sequence[str]:
+        """Return the names of the loss terms in a masked sum: none with noise at the clients."""
+        return () if self.config.privacy.private else list(self.method.reported_terms())
+
     @property
     def model_bytes(self) -> int:
         """The size of the model's ``state_dict`` in bytes."""

@@ -3,12 +3,16 @@
 from typing import Any
 
 from server_app.config.experiment import Experiment
-from task.secure.rules.threshold import default_colluding
+from task.secure.rules.threshold import colluding_of
 
 LEARNS = (
     "the sum of the updates, of the losses and of the validation scores of each round",
     "which clients took part in each round, on how many images and for how long",
     "batch norm's counters of training steps",
+)
+LEARNS_WITH_NOISE = (
+    "the sum of the updates of each round, with the noise of all participants",
+    "which clients took part in each round, and for how long",
 )
 SIMULATED = (
     "all keys are on one machine, so that this run protects nobody: it shows the protocol, its cost"
@@ -23,13 +27,13 @@ AT_SITES = (
 
 def described(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of masked rounds, what the coordinator learns, and where the keys are."""
+    learns = LEARNS_WITH_NOISE if experiment.privacy.private else LEARNS
     count, secure = experiment.participants, experiment.secure
-    colluding = secure.colluding
     return {
         "threshold": experiment.secure_threshold(count),
-        "colluding": default_colluding(count) if colluding is None else colluding,
+        "colluding": colluding_of(count, secure.colluding),
         "max_share": secure.max_share,
         "max_norm": secure.max_norm,
-        "coordinator_learns": list(LEARNS),
+        "coordinator_learns": list(learns),
         "keys": AT_SITES if experiment.partitioner().sites else SIMULATED,
     }

@@ -26,11 +26,13 @@ def masked_scores(
     Args:
         context: the run.
         server_round: the round.
-        units: which worker has which clients.
+        units: which worker has which clients; may be empty.
     """
     clients = sorted(client for unit in units for client in unit.clients)
     sizes = {client: context.sizes.validation[client] for client in clients}
     nothing = Score(0, 0, 0.0)
+    if not clients:  # with noise at the clients nobody is asked
+        return nothing, 0, []
     scope = Scope(context.run.id, server_round, ATTEMPT, context.run.experiment, VALIDATE)
     try:
         threshold = context.experiment.secure_threshold(len(clients))

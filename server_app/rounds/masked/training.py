@@ -52,6 +52,8 @@ class MaskedTraining:
         scope = Scope(context.run.id, server_round, attempt, context.run.experiment)
         threshold = experiment.secure_threshold(len(self._accepted))
         uniform = experiment.aggregation().weighs_alike()
+        if experiment.privacy.per_client:  # a higher threshold lets each add less noise
+            threshold, uniform = max(least, threshold), True
         coordinator = Coordinator(
             scope,
             threshold,
@@ -60,7 +62,7 @@ class MaskedTraining:
             self._accepted,
             site_keys(context, units),
         )
-        self._layout = UpdateVector(accumulator.before, context.worker.method.reported_terms())
+        self._layout = UpdateVector(accumulator.before, context.worker.masked_terms())
         self._sum = MaskedSumming(
             context, scope, units, coordinator, max(least, threshold), self._layout.length
         )

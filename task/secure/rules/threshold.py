@@ -14,6 +14,11 @@ def default_colluding(count: int) -> int:
     return (count - 1) // 3
 
 
+def colluding_of(count: int, colluding: int | None) -> int:
+    """Return how many of some participants may collude; see `threshold_of`."""
+    return default_colluding(count) if colluding is None else colluding
+
+
 def threshold_of(count: int, colluding: int | None) -> int:
     """Return how many participants a round needs.
 
@@ -29,7 +34,7 @@ def threshold_of(count: int, colluding: int | None) -> int:
         ValueError: a sum could hold fewer than `LEAST_HONEST` honest updates, or no round could be
             completed.
     """
-    colluders = default_colluding(count) if colluding is None else colluding
+    colluders = colluding_of(count, colluding)
     needed = (count + colluders) // 2 + 1
     if needed > count or needed - colluders < LEAST_HONEST:
         raise ValueError(

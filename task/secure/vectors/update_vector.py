@@ -46,6 +46,11 @@ class UpdateVector:
         """
         return self._sum.to_fixed_point({name: weights[name] for name in self._names}, share)
 
+    @property
+    def units(self) -> dict[str, float]:
+        """The value of one unit of each tensor in fixed point, by name."""
+        return self._sum.units()
+
     def pack(self, parts: Tensors, losses: Mapping[str, float], share: float) -> Vector:
         """Return an update and its losses as a vector.
 

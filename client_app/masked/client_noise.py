@@ -1,0 +1,66 @@
+"""A client's part of the noise that protects all its data, added before its update is masked."""
+
+import math
+
+from torch import Tensor
+
+from client_app.masked.party import Party
+from client_app.session import Session
+from task.methods.base import Tensors
+from task.privacy.participant import protect_update
+from task.privacy.randomness import repeatable_bytes, secret_bytes
+from task.protocol.errors import ProtocolError
+from task.protocol.masking.messages import ReportRequest
+from task.secure.vectors.update_vector import UpdateVector, counters
+
+
+def largest_norm(session: Session[ReportRequest]) -> float:
+    """Return the largest norm of an update that the request, the site and the noise allow."""
+    privacy = session.worker.config.privacy
+    norm = session.max_norm(session.request.max_norm)
+    return min(norm, privacy.clipping_norm) if privacy.per_client else norm
+
+
+def add_client_noise(
+    session: Session[ReportRequest],
+    party: Party,
+    client: int,
+    layout: UpdateVector,
+    start: Tensors,
+    parts: Tensors,
+    share: float,
+) -> dict[str, Tensor]:
+    """Return an update clipped, and with noise; unchanged if clients add none.
+
+    Args:
+        session: the request.
+        party: the participants of this worker.
+        client: the participant.
+        layout: puts models into fixed point.
+        start: the global weights.
+        parts: share * model in fixed point.
+        share: the update's weight in the mean.
+
+    Raises:
+        ProtocolError: clients weigh differently, or the model has counters, which have no noise.
+        TrainingError: the noise would be too small for the fixed point.
+    """
+    config, request = session.worker.config, session.request
+    privacy = config.privacy
+    if not privacy.per_client:
+        return dict(parts)
+    if not math.isclose(share * party.asked(client), 1.0, rel_tol=1e-9):
+        raise ProtocolError("with privacy.unit=client all clients must weigh the same")
+    if counters(start):
+        raise ProtocolError("with privacy.unit=client a model with counters is not sent")
+    key = request.round, request.attempt, client
+    source = repeatable_bytes(config.seed, "client", *key) if privacy.reproducible else secret_bytes
+    return protect_update(
+        parts,
+        layout.fixed(start, share),
+        layout.units,
+        share * privacy.clipping_norm,
+        privacy.noise_multiplier,
+        party.honest(client),
+        source,
+    )
