@@ -18,6 +18,7 @@ SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
 NEEDS = {
     "data=hub": ["data.repo=OWNER/NAME"],
     "partition=sites": SITES,
+    "privacy=client": ["secure=masked", "model.norm=group"],
     "privacy=example": ["method=fedavg", "model.norm=group"],
 }
 

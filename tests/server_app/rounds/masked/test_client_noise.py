@@ -1,0 +1,230 @@
+"""Privacy of whole clients: every participant's noise is in the masked sum, and nothing else is."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from torch import Tensor
+
+from client_app.budget import charge_round
+from client_app.masked import client_noise
+from client_app.masked.client_noise import add_client_noise
+from client_app.masked.masked_sum import MaskedSum
+from client_app.masked.report import score
+from server_app.config.composition import compose_experiment
+from server_app.runs.records.record import read_record
+from task.data.federated import check_site_limits
+from task.errors import ConfigError, SiteError, TrainingError
+from task.exact_sum import FRACTION_BITS
+from task.privacy.accounting import pld_epsilon
+from task.privacy.participant import protect_update
+from task.privacy.settings import UNTOLD_IMAGES
+from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
+from task.protocol.errors import ProtocolError
+from task.training.worker import Worker
+from tests.conftest import Train, rows, sha256
+
+CLIENT = ("privacy=client", "secure=masked", "model=linear")
+NOISE, NORM = 0.5, 0.02
+ROUND = (
+    *CLIENT, "rounds=1", f"privacy.noise_multiplier={NOISE}", f"privacy.clipping_norm={NORM}",
+)  # fmt: skip
+SILENT = "privacy.noise_multiplier=0"
+Reported = dict[int, np.ndarray[Any, Any]]
+
+
+def weights(directory: Path) -> np.ndarray[Any, Any]:
+    found = load_file(directory / "model.safetensors")
+    return np.concatenate([found[name].ravel() for name in sorted(found)])
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Reported]]:
+    """Return what the clients of each run have reported, before it was masked."""
+    runs: list[Reported] = []
+    original = MaskedSum.add
+
+    def add(self: MaskedSum, client: int, vector: Any) -> None:
+        if client == 0:
+            runs.append({})
+        runs[-1][client] = vector.copy()
+        original(self, client, vector)
+
+    monkeypatch.setattr(MaskedSum, "add", add)
+    return lambda: runs
+
+
+# Four clients: the threshold is 3, and 1 may collude. With a quorum of 1 the threshold is 4.
+@pytest.mark.parametrize(("quorum", "honest"), [(0.5, 2), (1, 3)])
+def test_every_participant_adds_its_own_part_of_the_noise(
+    train: Train, reported: Callable[[], list[Reported]], quorum: float, honest: int
+) -> None:
+    words = (*ROUND, f"federation.quorum={quorum}")
+    noisy, silent = train(*words), train(*words, SILENT)
+    with_noise, without = reported()
+    own = NOISE * NORM / 4 / math.sqrt(honest) * 2.0**FRACTION_BITS
+    parts = [(with_noise[client] - without[client]).astype(float) for client in range(4)]
+    for part in parts:
+        assert part.std() == pytest.approx(own, rel=0.05)
+    assert np.abs(np.corrcoef(parts) - np.eye(4)).max() < 0.06
+    added = weights(noisy) - weights(silent)
+    assert added.std() == pytest.approx(NOISE * NORM / 4 * math.sqrt(4 / honest), rel=0.05)
+    (start,) = {read_record(each)["privacy"]["unit"] for each in (noisy, silent)}
+    assert start.startswith("all data of one client")
+
+
+def test_an_update_is_clipped_to_the_bound_of_the_experiment(
+    train: Train, reported: Callable[[], list[Reported]]
+) -> None:
+    """The mean moves by the bound at most; unclipped, it moves further."""
+    words = [*ROUND, SILENT]
+    start = Worker(compose_experiment([*words, "num_clients=4"]).local()).initial_weights()
+    before = torch.cat([start[name].flatten() for name in sorted(start)]).numpy()
+    assert 0.5 * NORM < np.linalg.norm(weights(train(*words)) - before) <= NORM * (1 + 1e-5)
+    free = weights(train(*words, "privacy.clipping_norm=100"))
+    assert np.linalg.norm(free - before) > 2 * NORM
+    assert len(reported()[0][0]) == len(before)  # no losses
+
+
+def test_a_seed_does_not_remove_the_noise_of_clients(train: Train) -> None:
+    first, second = (weights(train(*ROUND)) for _ in range(2))
+    spread = NOISE * NORM / 4 * math.sqrt(2)
+    assert (first - second).std() == pytest.approx(spread * math.sqrt(2), rel=0.05)
+    study = (*ROUND, "privacy.reproducible=true")
+    assert sha256(train(*study)) == sha256(train(*study))
+    assert read_record(train(*study))["privacy"]["noise"].startswith("reproducible")
+
+
+def test_nothing_else_tells_of_the_data(train: Train) -> None:
+    words = (
+        *CLIENT,
+        "rounds=4",
+        "num_clients=8",
+        "rho=0.5",
+        "method=moon",
+        "seed=1",
+        "evaluate_every=4",
+    )
+    directory = train(*words)
+    record = read_record(directory)
+    clients = rows(directory, "clients.csv")
+    asked: dict[str, int] = defaultdict(int)
+    for row in clients:
+        asked[row["client"]] += 1
+    spent = record["privacy"]
+    assert spent["rounds"] == max(asked.values()) == 3
+    assert spent["epsilon"] == pytest.approx(zcdp_epsilon(gaussian_rho(1.0, 3), 1e-5))
+    assert spent["noise"].startswith("secret")
+    assert "if all 4 answer, the noise is 1.41 times that" in spent["added"]
+    assert {row["examples"] for row in clients} == {str(UNTOLD_IMAGES)}
+    assert {row["ce"] for row in clients} == {""}
+    metrics = {(row["split"], row["metric"]) for row in rows(directory, "rounds.csv")}
+    assert ("train", "epsilon") in metrics
+    assert ("train", "ce") not in metrics
+    assert ("validation", "accuracy") not in metrics
+    assert set(record["data"]["clients"]) == {UNTOLD_IMAGES}
+    assert not any("losses" in line for line in record["secure"]["coordinator_learns"])
+
+
+def session_of(*words: str, **more: Any) -> Any:
+    config = compose_experiment([*CLIENT, *words]).local()
+    request = SimpleNamespace(clients=[0], round=1, attempt=1)
+    worker = SimpleNamespace(config=config, **more)
+    return SimpleNamespace(request=request, worker=worker, check_clients=lambda _: None)
+
+
+def test_a_client_refuses_to_be_scored() -> None:
+    with pytest.raises(ProtocolError, match="scores on its images are not sent"):
+        score(session_of(), SimpleNamespace())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("start", "share", "why"),
+    [
+        ({"w": torch.zeros(2)}, 0.5, "must weigh the same"),
+        ({"w": torch.zeros(2), "n": torch.zeros((), dtype=torch.int64)}, 0.25, "with counters"),
+    ],
+)
+def test_a_client_refuses_to_weigh_more_and_to_send_counters(
+    start: dict[str, Tensor], share: float, why: str
+) -> None:
+    party: Any = SimpleNamespace(asked=lambda _: 4, honest=lambda _: 2)
+    with pytest.raises(ProtocolError, match=why):
+        add_client_noise(session_of(), party, 0, SimpleNamespace(), start, {}, share)  # type: ignore[arg-type]
+
+
+def test_noise_that_the_fixed_point_cannot_hold_is_refused() -> None:
+    numbers = {"w": torch.zeros(3, dtype=torch.int64)}
+    with pytest.raises(TrainingError, match=r"raise privacy\.noise_multiplier"):
+        protect_update(numbers, numbers, {"w": 2.0**-10}, 1e-3, 0.5, 4)
+
+
+def test_a_site_charges_a_round_to_its_ledger_until_its_budget_is_spent(tmp_path: Path) -> None:
+    """An image can turn the update around, so it counts with half of the noise."""
+    session = session_of("privacy.noise_multiplier=8")
+    training = session.worker.config.privacy.training(1)
+    assert training == (4.0, 1.0, 1)
+    budget = pld_epsilon((training._replace(steps=2),), 1e-5) + 0.01
+    session.site = SimpleNamespace(
+        max_epsilon=budget, delta=1e-5, state_directory=tmp_path / "mem", directory=tmp_path / "d",
+    )  # fmt: skip
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "image.png").write_bytes(b"pixels")
+    session.worker.data = SimpleNamespace(dataset=SimpleNamespace(version="1"))
+    for _ in range(2):
+        charge_round(session)
+    with pytest.raises(SiteError, match="its images have spent epsilon"):
+        charge_round(session)
+
+
+@pytest.mark.parametrize("word", ["privacy.reproducible=true", SILENT])
+def test_a_site_with_a_budget_wants_secret_noise(word: str) -> None:
+    site: Any = SimpleNamespace(
+        name="north", max_epochs=99, max_batch_size=999, max_epsilon=1.0, max_norm=None
+    )
+    check_site_limits(compose_experiment(CLIENT).local(), site)
+    with pytest.raises(SiteError, match="add privacy=example or client"):
+        check_site_limits(compose_experiment([*CLIENT, word]).local(), site)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["secure=none"], r"privacy\.unit=client.*add secure=masked, or choose strategy=dp_fixed"),
+        (["model=cnn"], r"model\.norm=batch.*add model\.norm=group"),
+        (["privacy.sampling_rate=0.5"], r"privacy\.sampling_rate=0\.5.*leave it out"),
+        (["strategy=dp_fixed"], "choose one: strategy=fedavg"),
+        (["strategy=krum"], "with secure=masked the server knows their sum only"),
+        (["method=scaffold"], "has a server half"),
+        (["num_clients=2", "secure.colluding=1"], "are too few"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_would_tell_more_than_the_noisy_sum_is_refused(words: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        compose_experiment([*CLIENT, *words])
+
+
+def test_the_noise_is_drawn_from_the_operating_system(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four clients ask it for bytes, unless the noise follows from the seed."""
+    drawn: list[int] = []
+
+    def source(count: int) -> bytes:
+        drawn.append(count)
+        return np.random.default_rng(len(drawn)).bytes(count)
+
+    monkeypatch.setattr(client_noise, "secret_bytes", source)
+    train(*ROUND)
+    assert len(drawn) >= 4
+    drawn.clear()
+    train(*ROUND, "privacy.reproducible=true")
+    assert not drawn
