@@ -146,7 +146,8 @@ class Experiment(LocalConfig):
         most = most_asked(self.num_clients, self.rho, self.seed, rounds)
         least = quorum_count(self.federation.quorum, asked)
         threshold = max(self.secure_threshold(asked), least)
-        colluding = colluding_of(asked, self.secure.colluding)
+        everyone = self.num_clients if self.partitioner().sites else asked
+        colluding = colluding_of(everyone, self.secure.colluding)
         return client_privacy(self.privacy, most, asked, threshold - colluding)
 
     @property

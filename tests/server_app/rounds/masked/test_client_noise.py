@@ -1,5 +1,6 @@
 """Privacy of whole clients: every participant's noise is in the masked sum, and nothing else is."""
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from client_app.masked.client_noise import add_client_noise
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.report import score
 from server_app.config.composition import compose_experiment
+from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.data.federated import check_site_limits
 from task.errors import ConfigError, SiteError, TrainingError
@@ -30,6 +32,9 @@ from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
 from task.protocol.errors import ProtocolError
 from task.training.worker import Worker
 from tests.conftest import Train, rows, sha256
+from tests.server_app.nodes.test_lies import trained
+from tests.server_app.rounds.masked.test_masked_sites import NAMES, WORDS, MaskedSites
+from tests.task.data import making
 
 CLIENT = ("privacy=client", "secure=masked", "model=linear")
 NOISE, NORM = 0.5, 0.02
@@ -182,6 +187,31 @@ def test_a_site_charges_a_round_to_its_ledger_until_its_budget_is_spent(tmp_path
         charge_round(session)
     with pytest.raises(SiteError, match="its images have spent epsilon"):
         charge_round(session)
+
+
+def test_sites_add_noise_and_charge_their_ledgers(tmp_path: Path) -> None:
+    """The budget is enough for two rounds, and the sites refuse the third."""
+    place = tmp_path / "images"
+    making.tree(place, [f"{site}/{label}" for site in NAMES for label in ("cat", "dog")], 5)
+    words = [*CLIENT, "privacy.noise_multiplier=8", "rounds=3", WORDS[0], "evaluate_every=3"]
+    training = compose_experiment([*CLIENT, words[3]]).privacy.training(1)
+    grid = MaskedSites(place, tmp_path / "sites")
+    for name in NAMES:
+        budget = pld_epsilon((training._replace(steps=2),), 1e-5) + 0.01
+        grid.configure(name, max_epsilon=budget, delta=1e-5)
+    with pytest.raises(RunFailedError, match="0 of 4 clients"):
+        trained(grid, tmp_path, "run", *words, "federation.attempts=1")
+    record = read_record(tmp_path / "runs" / "run")
+    assert record["privacy"]["rounds"] == 2
+    assert record["privacy"]["unit"].startswith("all data of one client")
+    clients = rows(tmp_path / "runs" / "run", "clients.csv")
+    assert [row["status"] for row in clients[:8]] == ["ok"] * 8
+    assert {row["examples"] for row in clients[:8]} == {str(UNTOLD_IMAGES)}
+    (note, *_) = [row for row in rows(tmp_path / "runs" / "run", "events.csv") if row["round"] == "3"]
+    assert "below the quorum" in note["event"]
+    for ledger in (tmp_path / "sites").rglob("ledger.json"):
+        (charge,) = json.loads(ledger.read_text())["charges"]
+        assert (charge["noise_multiplier"], charge["steps"]) == (4.0, 2)
 
 
 @pytest.mark.parametrize("word", ["privacy.reproducible=true", SILENT])
