@@ -26,7 +26,7 @@ SITES = ("east", "north", "south", "west")
 VICTIM = SITES[-1]
 STAGES = ("keys", "shares", "report", "agree", "unmask")
 LATER = 0.4
-ROUNDS = 40
+ROUNDS = 20
 COMMON = [
     *(word for word in WORDS if not word.startswith(("rounds=", "evaluate_every=", "partition"))),
     f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}",
