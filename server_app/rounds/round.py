@@ -81,8 +81,8 @@ def train_round(
 ) -> tuple[UpdateAccumulator, dict[str, float]]:
     """Train the sampled clients, in several attempts if fewer than the quorum succeed.
 
-    If updates are masked, every attempt asks all clients anew: the sums of two attempts would
-    differ by the updates that one of them has in addition.
+    Every attempt asks all clients anew. With masks it must: the sums of two attempts would differ
+    by the updates that one of them has in addition. Without, the run has the same model then.
 
     Returns:
         The updates, and the mean losses if those are part of the masked sum.
@@ -99,11 +99,12 @@ def train_round(
     for attempt in range(1, settings.attempts + 1):
         nodes = context.nodes.wait_for_clients(sampled, wanted)
         context.sizes.update(nodes)
-        if masked or not accumulator.accepted:  # sites may have come whose sizes were not known
-            accumulator = empty_accumulator(context, sampled, keep, accumulator)
-        missing = [c for c in accumulator.shares if c not in accumulator.accepted]
+        accumulator = empty_accumulator(context, sampled, keep, accumulator)
         units = assign_clients(
-            missing, context.sizes.train, nodes, clients_per_message(context, accumulator)
+            list(accumulator.shares),
+            context.sizes.train,
+            nodes,
+            clients_per_message(context, accumulator),
         )
         if masked:
             trial = MaskedTraining(context, server_round, attempt, units, accumulator, wanted)
@@ -154,16 +155,17 @@ def empty_accumulator(
         context: the run.
         sampled: the round's clients.
         keep: whether each client's model is kept.
-        before: an earlier attempt's accumulator, in which no update counts; its reasons stay.
+        before: the earlier attempt's accumulator, if there was one. Its reasons stay, and none of
+            its updates counts.
     """
     sites, sizes = context.sites, context.sizes.train
     known = [client for client in sampled if not sites or sizes[client]]
     accumulator = context.model.accumulator(known, keep)
-    if before is None:
-        absent = [ClientUpdate(client, sites[client] if sites else "") for client in sampled]
-        accumulator.refuse(absent, ABSENT)
-    else:
-        accumulator.updates = before.updates
+    absent = [ClientUpdate(client, sites[client] if sites else "") for client in sampled]
+    accumulator.refuse(absent, ABSENT)
+    if before is not None:
+        refused = {c: update for c, update in before.updates.items() if not update.accepted}
+        accumulator.updates.update(refused)
     return accumulator
 
 
