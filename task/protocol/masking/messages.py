@@ -118,12 +118,16 @@ class ReportReply(TableReply):
 class ScoreRequest(MaskedRequest):
     """Asks participants to score the global weights on their validation images, masked.
 
+    The purpose is fixed: scores with the masks of a sum of updates would take these masks off the
+    first numbers of another participant's update.
+
     Attributes:
         weights: the global weights.
         members: everyone whose shares have been sent on.
         boxes: for each client of the request, by sender, the shares that are sealed for it.
     """
 
+    purpose: Literal["validate"] = "validate"
     weights: PackedTensors
     members: Participants
     boxes: Boxes
