@@ -1,4 +1,4 @@
-"""Attack privacy of images with canaries, and compare what leaks with the claimed epsilon.
+"""Attack privacy of images and of clients with canaries, and compare it with the claimed epsilon.
 
     uv run python -m benchmarks.privacy_audit   (some minutes)
 
@@ -8,6 +8,10 @@ were there: the canaries whose own direction the weights moved along most, and l
 number of right guesses follows a lower bound of epsilon with 95 % confidence (Steinke, Nasr,
 Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023, Theorem 5.2, delta 0). The
 bound must stay below the claimed epsilon, and must find the leak without noise.
+
+For clients, each canary is a client whose update is a random direction, far longer than the bound.
+It takes part with probability 1/2, else its update is zero. The attacker sees the sum of a round,
+with the noise of all. Masks change no bit of this sum, so none are added.
 """
 
 import dataclasses
@@ -21,12 +25,17 @@ from scipy.stats import binom
 
 from server_app.config.composition import compose_experiment
 from task.data.batches import DeviceImages
+from task.exact_sum import ExactSum
 from task.privacy.accounting import SampledGaussian, pld_epsilon
+from task.privacy.participant import protect_update
+from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
+from task.secure.vectors.update_vector import UpdateVector
 from task.training.worker import Worker
 
 CANARIES, SIDE = 200, 64
 RATE, STEPS, DELTA, CONFIDENCE = 0.2, 100, 1e-5, 0.95
 NOISES = (0.0, 1.5, 2.5, 5.0)
+CLIENT_NOISES, NORM = (0.0, 0.5, 1.0, 2.0), 0.3
 GUESSES = (20, 50, 100, 200)
 
 
@@ -90,14 +99,43 @@ def scores(noise: float, seed: int) -> tuple[NDArray[np.float64], NDArray[np.boo
     return along[torch.arange(CANARIES), torch.from_numpy(labels)].numpy(), there
 
 
+def client_scores(noise: float, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Add up the updates of canary clients; return the score of each, and whether it took part."""
+    generator = np.random.default_rng(seed)
+    directions = generator.standard_normal((CANARIES, 10 * SIDE**2))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    there = generator.random(CANARIES) < 0.5
+    start = {"weight": torch.zeros(10, SIDE**2)}
+    share, layout, total = 1 / CANARIES, UpdateVector(start, ()), ExactSum(start)
+    for direction, present in zip(directions, there, strict=True):
+        moved = torch.from_numpy(direction * 10 * NORM * present).reshape(10, SIDE**2)
+        update = layout.fixed({"weight": moved}, share)
+        nothing = layout.fixed(start, share)
+        most = share * NORM
+        total.add(protect_update(update, nothing, layout.units, most, noise, CANARIES))
+    return directions @ total.mean(1.0)["weight"].flatten().numpy(), there
+
+
+def audit_clients(noise: float, seed: int = 0) -> Audit:
+    """Attack one round of clients; see `strongest`."""
+    claimed = zcdp_epsilon(gaussian_rho(noise), DELTA) if noise else np.inf
+    return strongest(noise, claimed, *client_scores(noise, seed))
+
+
 def audit(noise: float, seed: int = 0) -> Audit:
-    """Attack once; the number of guesses is the one that finds most, of `GUESSES`.
+    """Attack one training of a client on images; see `strongest`."""
+    claimed = pld_epsilon((SampledGaussian(noise, RATE, STEPS),), DELTA) if noise else np.inf
+    return strongest(noise, claimed, *scores(noise, seed))
+
+
+def strongest(
+    noise: float, claimed: float, found: NDArray[np.float64], there: NDArray[np.bool_]
+) -> Audit:
+    """Guess from scores; the number of guesses is the one that finds most, of `GUESSES`.
 
     The confidence is divided among them.
     """
-    found, there = scores(noise, seed)
     order = np.argsort(found)
-    claimed = pld_epsilon((SampledGaussian(noise, RATE, STEPS),), DELTA) if noise else np.inf
     attacks = []
     for guesses in GUESSES:
         half = guesses // 2
@@ -108,12 +146,16 @@ def audit(noise: float, seed: int = 0) -> Audit:
 
 
 def main() -> None:
-    """Print one attack for each noise."""
-    print("| noise multiplier | claimed epsilon | lower bound | right guesses |\n|---|---|---|---|")
-    for noise in NOISES:
-        attack = audit(noise)
+    """Print one attack for each noise, on images and on clients."""
+    attacks = [*map(audit, NOISES), *map(audit_clients, CLIENT_NOISES)]
+    print("| canaries | noise multiplier | claimed epsilon | lower bound | right guesses |")
+    print("|---|---|---|---|---|")
+    for place, attack in enumerate(attacks):
+        kind = "images" if place < len(NOISES) else "clients"
         guessed = f"{attack.right} of {attack.guesses}"
-        print(f"| {noise:g} | {attack.claimed:.2f} | {attack.found:.2f} | {guessed} |")
+        print(
+            f"| {kind} | {attack.noise:g} | {attack.claimed:.2f} | {attack.found:.2f} | {guessed} |"
+        )
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ STUDIES = {
         BOTH, 10, (*MASKED, "model=linear", "num_clients=1000", "local_epochs=5"), rho=0.1,
     ),
     "client-100-large": Study(
-        ("fedavg",), 4,
+        ("fedavg",), 2,
         (
             *MASKED, "model=cnn", "model.norm=group", "model.features=960", "data.image_size=32",
-            "num_clients=100", "local_epochs=1", "optim.momentum=0.9",
+            "num_clients=100", "local_epochs=1", "privacy.clipping_norm=3",
         ),
         epsilons=(8, None), seeds=(0,),
     ),

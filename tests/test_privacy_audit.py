@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.privacy_audit import audit, lower_bound
+from benchmarks.privacy_audit import audit, audit_clients, lower_bound
 
 
 def test_the_lower_bound_by_hand() -> None:
@@ -15,4 +15,12 @@ def test_the_lower_bound_by_hand() -> None:
 def test_canaries_show_no_more_than_claimed_and_the_leak_without_noise() -> None:
     with_noise, without = audit(5.0), audit(0.0)
     assert with_noise.found <= with_noise.claimed < 2
+    assert without.found > with_noise.claimed
+
+
+@pytest.mark.slow
+def test_canary_clients_show_no_more_than_claimed_and_the_leak_without_noise() -> None:
+    with_noise, without = audit_clients(1.0), audit_clients(0.0)
+    assert 0 < with_noise.found <= with_noise.claimed < 5
+    assert without.right == without.guesses >= 100
     assert without.found > with_noise.claimed
