@@ -35,12 +35,8 @@ def create_images(root: Path, sites: Sequence[str]) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    "names",
-    [["south", "north"],
-     pytest.param(["south", "west", "north", "east"], marks=pytest.mark.slow)],
-    ids=len,
-)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["south", "north"], ["south", "west", "north", "east"]], ids=len)
 def test_sites_train_as_the_same_domains_do_in_simulation(
     names: list[str], tmp_path: Path, train: Train, request: pytest.FixtureRequest
 ) -> None:
