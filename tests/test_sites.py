@@ -182,7 +182,7 @@ class TestRedaction:
         assert (row.examples, row.losses, row.reason) == (UNTOLD_IMAGES, {}, "")
         refused = self.ask(clinic, EVALUATE)
         assert isinstance(refused, Failure)
-        assert "scores on its images are not sent with privacy.unit=example" in refused.reason
+        assert "scores on its images are not sent with noise at the clients" in refused.reason
 
     @pytest.mark.parametrize("kind", [TRAIN, EVALUATE, REGISTER])
     def test_no_name_of_its_files_leaves_it(
