@@ -13,7 +13,7 @@ from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import sign_digest
 from task.secure.rules.ledger import Ledger, sign_once
 from task.secure.rules.roster import Roster
-from task.secure.rules.setup_checks import check_setup, check_view
+from task.secure.rules.setup_checks import check_setup, check_survivors, check_view
 from task.secure.rules.threshold import shares_of
 from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
 
@@ -203,14 +203,7 @@ class Participant:
         view = progress.view
         if view is None or progress.secrets is not None:
             raise ProtocolError("this participant has not reported")
-        if len(set(survivors)) < len(survivors) or not set(survivors) <= set(view.members):
-            raise ProtocolError("it names a survivor twice, or one that is no member")
-        if self.client not in survivors:
-            raise ProtocolError("this participant has reported, and is called a drop-out")
-        if len(survivors) < view.setup.threshold:
-            raise ProtocolError(
-                f"{len(survivors)} survivors are fewer than the threshold of {view.setup.threshold}"
-            )
+        check_survivors(view, self.client, survivors, self._max_share)
         sign_once(ledger, view, survivors)
         progress.survivors = tuple(sorted(survivors))
         return sign_digest(self._key, agreement_statement(view, survivors))

@@ -1,6 +1,6 @@
 """What a participant refuses of a setup and of a view, before it reveals anything."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.rows import Advert
@@ -46,6 +46,8 @@ def check_setup(setup: Setup, own: Advert, roster: Roster, max_share: float) -> 
         statement = advert_statement(setup.scope, advert)
         roster.check(advert, statement, bytes.fromhex(advert.signature))
     shares_of(setup.counts, setup.uniform, max_share)
+    present = {client: advert.examples for client, advert in adverts.items()}
+    shares_of(present, setup.uniform, max_share)  # nobody has signed the counts of the absent
 
 
 def check_view(view: View, own: int, boxes: Mapping[int, bytes], accepted: int) -> None:
@@ -71,3 +73,27 @@ def check_view(view: View, own: int, boxes: Mapping[int, bytes], accepted: int) 
         raise ProtocolError("it names another last accepted round than it named to everyone")
     if boxes.keys() != members - {own}:
         raise ProtocolError("there must be sealed shares of each other member, and no more")
+
+
+def check_survivors(view: View, own: int, survivors: Collection[int], max_share: float) -> None:
+    """Refuse survivors that are too few, or of which one has most of the weight.
+
+    Args:
+        view: what the participant was shown.
+        own: the participant.
+        survivors: the participants whose updates are in the sum.
+        max_share: the largest weight of one update in the sum that it accepts.
+
+    Raises:
+        ProtocolError: something is wrong.
+    """
+    if len(set(survivors)) < len(survivors) or not set(survivors) <= set(view.members):
+        raise ProtocolError("it names a survivor twice, or one that is no member")
+    if own not in survivors:
+        raise ProtocolError("this participant has reported, and is called a drop-out")
+    if len(survivors) < view.setup.threshold:
+        raise ProtocolError(
+            f"{len(survivors)} survivors are fewer than the threshold of {view.setup.threshold}"
+        )
+    counts = {client: view.setup.counts[client] for client in survivors}
+    shares_of(counts, view.setup.uniform, max_share)

@@ -165,6 +165,26 @@ def test_a_weight_above_the_bound_is_refused_even_if_it_is_signed() -> None:
             trial.sites[client].share(setup)
 
 
+def test_absent_sites_do_not_dilute_the_largest_weight() -> None:
+    """Nobody signs the counts of absent sites, and their updates are in no sum."""
+    trial = Trial(4)
+    trial.counts |= {0: 1000, 3: 2000}
+    setup = trial.keys(silent=[3])
+    assert 1000 / sum(trial.counts.values()) < trial.max_share
+    with pytest.raises(ProtocolError, match=r"participant 0 has 0\.978 of all weight"):
+        trial.sites[1].share(setup)
+
+
+def test_a_sum_in_which_one_survivor_has_most_of_the_weight_is_not_signed() -> None:
+    trial = Trial(4)
+    trial.counts |= {0: 1000, 3: 2000}
+    trial.keys()
+    trial.share()
+    trial.report(silent=[3])
+    with pytest.raises(ProtocolError, match=r"participant 0 has 0\.978 of all weight"):
+        trial.agree()
+
+
 # Different views.
 
 
