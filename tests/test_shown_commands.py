@@ -1,0 +1,76 @@
+"""The commands that pages show for one machine, each run by the program, with short training."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from server_app.cli.main import application
+from server_app.sweep.combinations import expand
+from tests.documents import Command
+from tests.task.data import making
+from tests.test_docs import NEW_PARTS, PRODUCT, parsed
+
+SHORT = {"rounds": "2", "local_epochs": "1", "evaluate_every": "2", "engine": "inprocess"}
+# Tests of their own run these: NEW_PARTS `test_examples.py`, a resume `test_resuming.py`, MLflow
+# `test_loggers.py`, deployments `test_tutorials.py` and `test_masked_deployment.py`, pages
+# `report/`, a site's doctor `deploy/test_site_doctor.py`, an analysis `analysis/`, compilation
+# `task/training/test_forward.py`. CUDA needs a GPU.
+ELSEWHERE = (
+    *NEW_PARTS, "resume=", "watch.mlflow", "deploy ", "dashboard", "doctor ", "analyse ",
+    "runtime=compiled", "device=cuda",
+)  # fmt: skip
+LISTS = ("runs/compare", "runs/mine", "runs/skew", "runs/digits")
+SHOWN = {
+    each.line: each for each in PRODUCT if not any(part in each.line for part in ELSEWHERE)
+}.values()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Path:
+    """Return a directory with what the commands name: a run, directories of runs, images."""
+    root = tmp_path_factory.mktemp("shown")
+    making.tree(root / "scans", ["zero", "one", "two"], 24)
+    making.tree(root / "more", ["inside"], 2)
+    making.pacs(root / "PACS", 60)
+    (root / "list.txt").write_text("scans/zero/pic_000.png\n")
+    words = ["train", *(f"{key}={value}" for key, value in SHORT.items()), "watch.models_every=1",
+             f"output_dir={root / 'runs'}", "run_id=RUN"]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+        succeed(words)
+    for name in LISTS:
+        shutil.copytree(root / "runs" / "RUN", root / name / "RUN")
+    return root
+
+
+def succeed(words: list[str]) -> None:
+    """Run a command of the program, which must succeed."""
+    result = CliRunner().invoke(application, words, prog_name="univarfl")
+    assert result.exit_code == 0, result.output
+
+
+def shortened(words: list[str]) -> list[str]:
+    """Return the words of an experiment with short training."""
+    kept = [word for word in words if word.partition("=")[0] not in SHORT]
+    return [*kept, *(f"{key}={value}" for key, value in SHORT.items())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda each: each.line)
+def test_a_shown_command_runs(
+    shown: Command, place: Path, cache_of_all_digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a sweep, the last run is trained."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+    monkeypatch.setenv("UNIVARFL_MEMORY", str(place / "memory"))
+    line = shown.line.replace("DIRECTORY", "PACS")
+    words = Command(shown.page, line).words[1:]
+    name, parameters = parsed(Command(shown.page, line))
+    overrides = [str(word) for word in parameters.get("overrides") or ()]  # type: ignore[attr-defined]
+    if name == "sweep" and "--dry-run" not in words:
+        last = expand(overrides)[-1]
+        name, overrides = "train", [word for word in last if not word.startswith("output_dir=")]
+    succeed(["train", *shortened(overrides)] if name == "train" else words)
