@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+ONLY_OWNER = 0o700  # the rights of a directory that no other user may open
+
 
 def from_home(path: str | Path) -> Path:
     """Return the path with ``~`` replaced by the home directory, unchanged if that is unknown."""
@@ -42,6 +44,18 @@ def create_whole(path: Path, content: bytes) -> bool:
         draft.unlink(missing_ok=True)
     _flush(path.parent)
     return True
+
+
+def make_private(directory: Path) -> None:
+    """Create a directory that only its owner opens, and missing parents, through to the disk.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    if not directory.is_dir():
+        make_private(directory.parent)
+        directory.mkdir(mode=ONLY_OWNER, exist_ok=True)
+        _flush(directory.parent)
 
 
 @contextmanager

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from task.files import create_whole
+from task.files import create_whole, make_private
 from task.protocol.errors import ProtocolError
 from task.secure.transcript import Scope, View
-
-ONLY_OWNER = 0o700  # the rights of its directory
 
 
 class Entry(NamedTuple):
@@ -68,7 +66,7 @@ class DiskLedger:
             OSError: it cannot be kept.
             ProtocolError: what was kept is damaged; nothing may be signed.
         """
-        self._directory.mkdir(mode=ONLY_OWNER, parents=True, exist_ok=True)
+        make_private(self._directory)
         if create_whole(self._path(sum_of), json.dumps(entry).encode()):
             return entry
         return self._read(sum_of)
