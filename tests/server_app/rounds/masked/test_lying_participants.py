@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from client_app import work_unit
 from client_app.masked import report
 from client_app.masked.masked_sum import MaskedSum
 from task.protocol.messages import TrainRow
@@ -108,10 +109,13 @@ def test_a_sum_of_another_form_is_left_out(
 
 @pytest.mark.slow
 def test_losses_outside_the_sum_are_refused(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    def row(**fields: Any) -> TrainRow:
-        return TrainRow(**fields, losses={"ce": 1.0} if fields["client"] == LIAR else {})
+    original = work_unit.trained_row
 
-    monkeypatch.setattr(report, "TrainRow", row)
+    def row(session: Any, client: int, train_it: Any) -> TrainRow:
+        found = original(session, client, train_it)
+        return found.model_copy(update={"losses": {"ce": 1.0}}) if client == LIAR else found
+
+    monkeypatch.setattr(report, "trained_row", row)
     found = train(*WORDS)
     assert clients_of(found) == 3
     assert "losses outside the masked sum" in reasons(found)[str(LIAR)]
