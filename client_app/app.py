@@ -42,32 +42,26 @@ Asked = TypeVar("Asked", bound=Request)
 Answer = TypeVar("Answer", bound=Reply)
 
 
-def session_for(kind: Kind[Asked, Answer], message: Message, context: Context) -> Session[Asked]:
-    """Read a request."""
-    return Session(read_request(kind, message, context.node_config), context.node_config)
-
-
 def answer(
     kind: Kind[Asked, Answer],
     message: Message,
     context: Context,
     work: Callable[[Session[Asked]], Answer],
+    in_time: bool = False,
 ) -> Message:
-    """Read a request, work on it, and write the reply."""
-    session = session_for(kind, message, context)
-    return write_reply(kind, work(session), message, context.node_config)
+    """Read a request, work on it, and write the reply.
 
-
-def answer_in_time(
-    kind: Kind[Asked, Answer],
-    message: Message,
-    context: Context,
-    work: Callable[[Session[Asked]], Answer],
-) -> Message:
-    """Answer a request as `answer` does; this process ends if it takes too long."""
-    session = session_for(kind, message, context)
-    with process_ended_after(session.request.seconds, context.node_config):
-        return write_reply(kind, work(session), message, context.node_config)
+    Args:
+        kind: the kind of message.
+        message: the message.
+        context: the node's.
+        work: answers the request.
+        in_time: whether this process ends if it takes too long.
+    """
+    node_config = context.node_config
+    session = Session(read_request(kind, message, node_config), node_config)
+    with process_ended_after(session.request.seconds if in_time else 0.0, node_config):
+        return write_reply(kind, work(session), message, node_config)
 
 
 @app.query()
@@ -79,13 +73,13 @@ def query(message: Message, context: Context) -> Message:
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train each client that the message names from the global weights."""
-    return answer_in_time(TRAIN, message, context, train_clients)
+    return answer(TRAIN, message, context, train_clients, in_time=True)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on the validation images of each client that the message names."""
-    return answer_in_time(EVALUATE, message, context, evaluate_clients)
+    return answer(EVALUATE, message, context, evaluate_clients, in_time=True)
 
 
 @app.query(KEYS.action)
@@ -103,13 +97,13 @@ def shares(message: Message, context: Context) -> Message:
 @app.train(REPORT.action)
 def masked_report(message: Message, context: Context) -> Message:
     """Train each client that the message names, and send the sum of their masked updates."""
-    return answer_in_time(REPORT, message, context, partial(report, context=context))
+    return answer(REPORT, message, context, partial(report, context=context), in_time=True)
 
 
 @app.evaluate(SCORE.action)
 def masked_score(message: Message, context: Context) -> Message:
     """Score the global weights on validation images, and send the sum of the masked scores."""
-    return answer_in_time(SCORE, message, context, partial(score, context=context))
+    return answer(SCORE, message, context, partial(score, context=context), in_time=True)
 
 
 @app.query(AGREE.action)

@@ -5,7 +5,6 @@ update, which the server names. So a refused reply, a crash before the server's 
 change of worker never leaves a client one step ahead of the federation.
 """
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from task.files import create_whole, from_home, write_whole
+from task.protocol.base import directory_name
 from task.site import Site, user_state_directory
 
 ROUND_FILES = "round-*.safetensors"
@@ -49,14 +49,13 @@ class ClientState:
     """The states of one run's clients.
 
     Args:
-        run: the run's id. The directory is named after its hash only, so that text from the server
-            never becomes a path.
+        run: the run's id.
         max_bytes: a file larger than this, without its header, is not loaded.
         site: the site, if this machine is one.
     """
 
     def __init__(self, run: str, max_bytes: int = 0, site: Site | None = None) -> None:
-        self.directory = state_root(site) / hashlib.sha256(run.encode()).hexdigest()[:32]
+        self.directory = state_root(site) / directory_name(run)
         self._max_bytes = max_bytes + HEADER_BYTES
 
     def load(self, client: int, server_round: int) -> dict[str, Tensor]:

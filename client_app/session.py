@@ -49,8 +49,8 @@ class Session(Generic[Asked]):
         """The site that this node is; None for a simulated worker.
 
         Raises:
-            SiteError: the experiment and this node disagree on whose data are trained on, it has
-                code of a package that the site does not list, or it does not mask updates and the
+            SiteError: the experiment and this node disagree on whose data are trained on. Or it has
+                code of a package that the site does not list. Or it does not mask updates, and the
                 site requires it.
         """
         check_extensions(self.node_config, self.request.experiment)
@@ -99,6 +99,15 @@ class Session(Generic[Asked]):
         """
         if read_local_config(self.request.experiment).secure.masked:
             raise ProtocolError(f"secure=masked: {what} of one client is not sent")
+
+    def refuse_scores_with_noise(self) -> None:
+        """Refuse to send scores on images that noise at the clients protects.
+
+        Raises:
+            ProtocolError: clients add noise.
+        """
+        if self.worker.config.privacy.private:
+            raise ProtocolError("scores on its images are not sent with noise at the clients")
 
     def check_clients(self, clients: Sequence[int]) -> None:
         """Refuse a list of clients if this is a site, which has one client.

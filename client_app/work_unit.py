@@ -192,8 +192,7 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     request = session.request
     session.refuse_if_masked("a score")
     session.check_clients(request.clients)
-    if session.worker.config.privacy.private:
-        raise ProtocolError("scores on its images are not sent with noise at the clients")
+    session.refuse_scores_with_noise()
     scores = session.worker.validate(session.tensors(request.weights), request.clients)
     rows = []
     for client, score in zip(request.clients, scores, strict=True):

@@ -76,8 +76,7 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
     """
     request = session.request
     session.check_clients(request.clients)
-    if session.worker.config.privacy.private:
-        raise ProtocolError("scores on its images are not sent with noise at the clients")
+    session.refuse_scores_with_noise()
     weights = session.tensors(request.weights)
     with continued(session, context) as party:
         model = model_hash(request.weights.data)

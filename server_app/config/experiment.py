@@ -140,15 +140,13 @@ class Experiment(LocalConfig):
 
     def _client_privacy(self, rounds: int) -> dict[str, Any]:
         from server_app.rounds.sampling import most_asked, quorum_count  # noqa: PLC0415
-        from task.secure.rules.threshold import colluding_of  # noqa: PLC0415
 
         asked = self.participants
         most = most_asked(self.num_clients, self.rho, self.seed, rounds)
         least = quorum_count(self.federation.quorum, asked)
         threshold = max(self.secure_threshold(asked), least)
-        everyone = self.num_clients if self.partitioner().sites else asked
-        colluding = colluding_of(everyone, self.secure.colluding)
-        return client_privacy(self.privacy, most, asked, threshold - colluding)
+        honest = threshold - self.most_colluding(asked)
+        return client_privacy(self.privacy, most, asked, honest)
 
     @property
     def participants(self) -> int:
@@ -170,6 +168,20 @@ class Experiment(LocalConfig):
 
         return self._component("guard", "server_app.aggregation.guards", Guard)
 
+    def _known(self, clients: int) -> int:
+        """Return from how many participants threshold and colluders follow; sites know all."""
+        return self.num_clients if self.partitioner().sites else clients
+
+    def most_colluding(self, clients: int) -> int:
+        """Return how many participants of a masked sum may work with the coordinator.
+
+        Args:
+            clients: how many are asked.
+        """
+        from task.secure.rules.threshold import colluding_of  # noqa: PLC0415
+
+        return colluding_of(self._known(clients), self.secure.colluding)
+
     def secure_threshold(self, clients: int) -> int:
         """Return how many participants a masked sum needs.
 
@@ -183,7 +195,7 @@ class Experiment(LocalConfig):
         """
         from task.secure.rules.threshold import threshold_of  # noqa: PLC0415
 
-        everyone = self.num_clients if self.partitioner().sites else clients
+        everyone = self._known(clients)
         needed = threshold_of(everyone, self.secure.colluding)
         if clients < needed:
             raise ValueError(f"{clients} of {everyone} sites are below the threshold of {needed}")

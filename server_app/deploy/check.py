@@ -16,9 +16,10 @@ from server_app.deploy.joining.reach import (
     require_coordinator,
     wait_for_coordinator,
 )
-from server_app.deploy.places import ONLY_OWNER, SitePlace
+from server_app.deploy.places import SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
+from task.files import ONLY_OWNER
 from task.protocol.signature import read_private_key
 from task.site import Site
 

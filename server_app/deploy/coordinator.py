@@ -5,10 +5,11 @@ import socket
 import time
 
 from server_app.deploy.membership.registry import Registry
-from server_app.deploy.places import ONLY_OWNER, CoordinatorPlace, is_host, refuse_unusable
+from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
 from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
 from server_app.flower.programs import write_connection
 from task.errors import ConfigError, system_reason
+from task.files import ONLY_OWNER
 
 POLL_SECONDS = 1.0
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from task.errors import ConfigError, system_reason
 
 DEFAULT_PORT = 8000
-ONLY_OWNER = 0o700  # the rights of a directory that no other user may open
 PORTS = range(1, 65536)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a host
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from server_app.config.labels import ACCURACY, METRICS, label_of
+from server_app.config.labels import ACCURACY, METRICS, PERCENT, label_of
 from server_app.config.published import published_numbers
 from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.settings import (
@@ -129,7 +129,7 @@ class Summary:
             part = self._part(setting, method)
             row = self._head(part)
             for name in names:
-                percent = METRICS[name].endswith("%")
+                percent = METRICS[name].endswith(PERCENT)
                 values, form = (100 * part[name], ".1f") if percent else (part[name], ".3f")
                 row[METRICS[name]] = mean_and_sd(values, form)
             row["seconds"] = mean_and_sd(part["seconds"])

@@ -81,8 +81,8 @@ def train_round(
 ) -> tuple[UpdateAccumulator, dict[str, float]]:
     """Train the sampled clients, in several attempts if fewer than the quorum succeed.
 
-    Every attempt asks all clients anew. With masks it must: the sums of two attempts would differ
-    by the updates that one of them has in addition. Without, the run has the same model then.
+    Every attempt asks all clients again. With masks it must, because the sums of two attempts
+    would differ by single updates. Without masks it does so to end with the same model.
 
     Returns:
         The updates, and the mean losses if those are part of the masked sum.

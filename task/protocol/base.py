@@ -1,5 +1,6 @@
 """The base of every message: how it is written, read and checked."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
@@ -22,6 +23,11 @@ Seconds = Annotated[float, Field(ge=0, le=10**9)]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def directory_name(run: str) -> str:
+    """Return the name of a run's directory: a hash, so that a message's text is never a path."""
+    return hashlib.sha256(run.encode()).hexdigest()[:32]
 
 
 class Schema(BaseModel):

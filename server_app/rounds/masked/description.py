@@ -3,7 +3,6 @@
 from typing import Any
 
 from server_app.config.experiment import Experiment
-from task.secure.rules.threshold import colluding_of
 
 LEARNS = (
     "the sum of the updates, of the losses and of the validation scores of each round",
@@ -31,7 +30,7 @@ def described(experiment: Experiment) -> dict[str, Any]:
     count, secure = experiment.participants, experiment.secure
     return {
         "threshold": experiment.secure_threshold(count),
-        "colluding": colluding_of(count, secure.colluding),
+        "colluding": experiment.most_colluding(count),
         "max_share": secure.max_share,
         "max_norm": secure.max_norm,
         "coordinator_learns": list(learns),

@@ -31,7 +31,7 @@ def masked_scores(
     clients = sorted(client for unit in units for client in unit.clients)
     sizes = {client: context.sizes.validation[client] for client in clients}
     nothing = Score(0, 0, 0.0)
-    if not clients:  # with noise at the clients nobody is asked
+    if not clients:  # with noise at the clients no scores are asked for
         return nothing, 0, []
     scope = Scope(context.run.id, server_round, ATTEMPT, context.run.experiment, VALIDATE)
     try:

@@ -53,7 +53,7 @@ class MaskedTraining:
         threshold = experiment.secure_threshold(len(self._accepted))
         uniform = experiment.aggregation().weighs_alike()
         if experiment.privacy.per_client:  # a higher threshold lets each add less noise
-            threshold, uniform = max(least, threshold), True
+            threshold, uniform = least, True
         coordinator = Coordinator(
             scope,
             threshold,
@@ -63,9 +63,7 @@ class MaskedTraining:
             site_keys(context, units),
         )
         self._layout = UpdateVector(accumulator.before, context.worker.masked_terms())
-        self._sum = MaskedSumming(
-            context, scope, units, coordinator, max(least, threshold), self._layout.length
-        )
+        self._sum = MaskedSumming(context, scope, units, coordinator, least, self._layout.length)
         self._counters = ExactSum(counters(accumulator.before))
         self._updates: dict[int, ClientUpdate] = {}
 

@@ -5,6 +5,7 @@ from functools import lru_cache
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -27,13 +28,17 @@ def new_signing_key() -> ec.EllipticCurvePrivateKey:
 
 def public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return the public half of a key, in DER."""
-    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return in_der(key.public_key())
+
+
+def in_der(key: PublicKeyTypes) -> bytes:
+    """Return a public key in DER, the form in which keys are compared and hashed."""
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def der(pem: bytes) -> bytes:
     """Return a site's public key in DER, from the form in which Flower keeps it."""
-    key = load_pem_public_key(pem)
-    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return in_der(load_pem_public_key(pem))
 
 
 def private_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -76,7 +76,7 @@ def check_view(view: View, own: int, boxes: Mapping[int, bytes], accepted: int) 
 
 
 def check_survivors(view: View, own: int, survivors: Collection[int], max_share: float) -> None:
-    """Refuse survivors that are too few, or of which one has most of the weight.
+    """Refuse survivors that are too few, or among which one weighs too much.
 
     Args:
         view: what the participant was shown.

@@ -1,15 +1,14 @@
 """What a site's own files say about masked rounds: whom it knows, and what it has signed."""
 
-import hashlib
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from task.errors import SiteError
+from task.protocol.base import directory_name
 from task.protocol.masking.rows import MAX_PARTICIPANTS
 from task.protocol.public_keys import PublicKeyError, read_key_file
-from task.secure.primitives.signing import public_bytes
+from task.secure.primitives.signing import in_der, public_bytes
 from task.secure.rules.ledger import DiskLedger
 from task.secure.transcript import roster_hash
 from task.site import SITE_NAME, Site
@@ -45,7 +44,7 @@ def read_roster(site: Site, own: ec.EllipticCurvePrivateKey) -> dict[str, bytes]
         if not SITE_NAME.fullmatch(file.stem):
             raise SiteError(f"site {site.name}: a file of its roster is not named after a site")
         try:
-            key = read_key_file(file).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+            key = in_der(read_key_file(file))
         except PublicKeyError as reason:
             raise SiteError(f"site {site.name}: {file.name} of its roster {reason}") from None
         if key in keys.values():
@@ -67,5 +66,4 @@ def comparable(roster: dict[str, bytes]) -> str:
 
 def site_ledger(site: Site, run: str) -> DiskLedger:
     """Return what a site has signed in a run; see `DiskLedger`."""
-    name = hashlib.sha256(run.encode()).hexdigest()[:32]
-    return DiskLedger(site.state_directory / SIGNED / name)
+    return DiskLedger(site.state_directory / SIGNED / directory_name(run))

@@ -4,6 +4,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from client_app.masked import client_noise
 from client_app.masked.client_noise import add_client_noise
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.report import score
+from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
@@ -142,7 +144,9 @@ def session_of(*words: str, **more: Any) -> Any:
     config = compose_experiment([*CLIENT, *words]).local()
     request = SimpleNamespace(clients=[0], round=1, attempt=1)
     worker = SimpleNamespace(config=config, **more)
-    return SimpleNamespace(request=request, worker=worker, check_clients=lambda _: None)
+    session = SimpleNamespace(request=request, worker=worker, check_clients=lambda _: None)
+    session.refuse_scores_with_noise = partial(Session.refuse_scores_with_noise, session)  # type: ignore[arg-type]
+    return session
 
 
 def test_a_client_refuses_to_be_scored() -> None:
