@@ -89,13 +89,9 @@ class LocalConfig(Strict):
             source.at_site("a site's own directory")
         self.augmenter()
         network, method = self.network(), self.local_method()
-        if any(member.residual for member in method.members()) and not network.residual:
-            allowed = (
-                f"needs residual blocks, which model={self.model['name']} has not; add "
-                "model=resnet18, model=resnet50 or model=resnet56"
-            )
-            raise ConfigError("method", self.method["name"], allowed)
         for name, member in zip(self.methods(), method.members(), strict=True):
+            if problem := member.problem_with(network, self.model["name"]):
+                raise ConfigError("method", self.method["name"], problem)
             if self.runtime.compiled and member.varies_network:
                 allowed = (
                     f"method={name} changes the network with each batch, and every variant would "

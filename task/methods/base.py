@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from task.models.base import Output
+from task.models.base import ModelSettings, Output
 
 Tensors = Mapping[str, Tensor]
 
@@ -107,6 +107,8 @@ class Method:
     Attributes:
         terms: the names of the terms that ``loss`` returns; each is a column in ``clients.csv``.
         residual: whether it needs a residual network.
+        trains_features: whether it acts through the features alone; the network must then have
+            layers before the classifier.
         keeps_state: whether ``finish`` keeps something for the client's next round.
         server_update: whether ``server`` returns one; the strategy must then move to a mean.
         varies_network: whether the network's computation changes from batch to batch.
@@ -119,6 +121,7 @@ class Method:
 
     terms: ClassVar[tuple[str, ...]] = ()
     residual: ClassVar[bool] = False
+    trains_features: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False
     server_update: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
@@ -130,6 +133,16 @@ class Method:
     def members(self) -> Sequence["Method"]:
         """Return the methods that this one combines; itself, unless it is a combination."""
         return [self]
+
+    def problem_with(self, network: ModelSettings, name: str) -> str:
+        """Return what a network of that name has not and the method needs; "" if it has all."""
+        if self.residual and not network.residual:
+            cure = "add model=resnet18, model=resnet50 or model=resnet56"
+            return f"needs residual blocks, which model={name} has not; {cure}"
+        if self.trains_features and not network.trained_features:
+            cure = "add model=cnn, or choose another method"
+            return f"trains the layers before the classifier, and model={name} has none; {cure}"
+        return ""
 
     def reported_terms(self) -> list[str]:
         """Return the names of all terms whose means a client reports, the cross-entropy first."""

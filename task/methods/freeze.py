@@ -38,6 +38,7 @@ def orthogonal_classifier(classifier: nn.Linear, generator: torch.Generator) -> 
 class Freeze(Method):
     """Cross-entropy with a frozen orthogonal classifier; no settings."""
 
+    trains_features: ClassVar = True
     separable: ClassVar = True
 
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:

@@ -54,6 +54,7 @@ class Moon(Method):
     """
 
     terms: ClassVar = ("l_con",)
+    trains_features: ClassVar = True
     keeps_state: ClassVar = True
     separable: ClassVar = True
 

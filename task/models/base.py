@@ -36,12 +36,14 @@ class ModelSettings(ABC):
     Attributes:
         least_image_size: the smallest height and width of an image, in pixels.
         residual: whether the network is a `task.models.layers.residual.ResidualNet`.
+        trained_features: whether layers that can be trained come before the classifier.
         features: d, the width of the projector, at least 1.
         norm: ``batch``, or ``group``, which keeps no statistics of the data.
     """
 
     least_image_size: ClassVar[int] = 1
     residual: ClassVar[bool] = False
+    trained_features: ClassVar[bool] = True
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     features: int

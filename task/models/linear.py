@@ -2,10 +2,15 @@
 
 It has no hidden layer: its features are the pixels, pooled to a fixed size. On MNIST it has 7,850
 parameters, so that noise for privacy of whole clients leaves it some accuracy.
+
+FLUTE and FedML pass the logits through a sigmoid before the cross-entropy in their race on MNIST
+(microsoft/msrflute, experiments/cv_lr_mnist); ``model.sigmoid=true`` does the same. The logits are
+then in (0, 1), so the loss stays high and training is slower.
 """
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -16,20 +21,30 @@ from task.models.base import ModelSettings, Output
 class Linear(nn.Module):
     """Maps images [n, C, H, W] to `Output`; its maps are the pooled images."""
 
-    def __init__(self, channels: int, classes: int, features: int) -> None:
+    def __init__(self, channels: int, classes: int, features: int, sigmoid: bool = False) -> None:
         super().__init__()
+        self.sigmoid = sigmoid
         self.pool = nn.AdaptiveAvgPool2d(math.isqrt(features))
         self.classifier = nn.Linear(channels * features, classes)
 
     def forward(self, x: Tensor) -> Output:
         maps = self.pool(x)
         features = maps.flatten(1)
-        return Output(self.classifier(features), features, maps)
+        logits = self.classifier(features)
+        return Output(logits.sigmoid() if self.sigmoid else logits, features, maps)
 
 
 @dataclass
 class LinearSettings(ModelSettings):
-    """Settings of the linear model; ``features`` counts the pixels of a pooled channel."""
+    """Settings of the linear model; ``features`` counts the pixels of a pooled channel.
+
+    Attributes:
+        sigmoid: whether the logits go through a sigmoid, as in FLUTE's and FedML's model.
+    """
+
+    trained_features: ClassVar = False
+
+    sigmoid: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,4 +54,4 @@ class LinearSettings(ModelSettings):
             refuse(self, "norm", "must be group: model=linear has no normalisation")
 
     def build(self, channels: int, classes: int) -> Linear:
-        return Linear(channels, classes, self.features)
+        return Linear(channels, classes, self.features, self.sigmoid)

@@ -53,6 +53,22 @@ def test_the_linear_model_refuses_what_is_not_there() -> None:
         settings("linear", "model.norm=batch")
 
 
+def test_the_linear_model_can_end_in_a_sigmoid() -> None:
+    x = torch.randn(2, 3, 8, 8)
+    torch.manual_seed(0)
+    plain = settings("linear", "model.features=64").build(3, 7)(x)
+    torch.manual_seed(0)
+    squashed = settings("linear", "model.features=64", "model.sigmoid=true").build(3, 7)(x)
+    assert torch.equal(squashed.logits, 1 / (1 + torch.exp(-plain.logits)))
+    assert torch.equal(squashed.features, plain.features)
+
+
+@pytest.mark.parametrize("method", ["freeze", "moon", "fedprox+moon"])
+def test_the_linear_model_refuses_methods_that_train_features(method: str) -> None:
+    with pytest.raises(ConfigError, match="classifier, and model=linear has none"):
+        settings("linear", f"method={method}")
+
+
 @pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "linear"])
 class TestEveryModel:

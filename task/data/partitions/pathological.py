@@ -49,12 +49,19 @@ class PathologicalPartitioner(MinimumSizePartitioner):
         for index, label in enumerate(classes):
             of_class = generator.permutation(np.flatnonzero(pool.labels == label))
             clients = [client for client, hand in enumerate(hands) if index in hand]
-            for client, part in zip(clients, np.array_split(of_class, len(clients)), strict=True):
+            parts = self.split_class(of_class, len(clients), generator)
+            for client, part in zip(clients, parts, strict=True):
                 by_client[client].append(part)
-        parts = [np.concatenate(parts) for parts in by_client]
         return self.with_minimum_size(
-            parts, "from others, so that some hold more than classes_per_client classes"
+            [np.concatenate(parts) for parts in by_client],
+            "from others, so that some hold more than classes_per_client classes",
         )
+
+    def split_class(
+        self, of_class: Positions, clients: int, generator: np.random.Generator
+    ) -> list[Positions]:
+        """Split the shuffled images of one class among the clients that hold it."""
+        return np.array_split(of_class, clients)
 
 
 def deal_classes(

@@ -38,6 +38,11 @@ SETTINGS = {
     "augmentation=crop_flip": {"augmentation.padding=-1": "must be at least 0"},
     "partition=dirichlet": {"partition.alpha=0": "must be above 0"},
     "partition=pathological": {"partition.classes_per_client=0": "must be at least 1"},
+    "partition=power_law": {
+        "partition.classes_per_client=0": "must be at least 1",
+        "partition.sigma=-1": "must be from 0 to 10",
+        "partition.sigma=11": "must be from 0 to 10",
+    },
     "data=folder": {"data.test_share=1.5": "must be from 0 to 1"},
     "data=hub data.repo=a/b": {"data.test_share=-1": "must be from 0 to 1"},
     "model=cnn": {"model.features=0": "must be at least 1"},

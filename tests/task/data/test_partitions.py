@@ -20,6 +20,7 @@ from task.data.partitions.dirichlet import DirichletPartitioner, class_shares
 from task.data.partitions.domains import DomainPartitioner
 from task.data.partitions.iid import IidPartitioner
 from task.data.partitions.pathological import PathologicalPartitioner, deal_classes
+from task.data.partitions.power_law import PowerLawPartitioner
 from task.data.partitions.sites import SitePartitioner
 from task.errors import ConfigError
 from task.seeding import numpy_generator
@@ -33,6 +34,9 @@ KINDS: dict[str, Callable[[float], MinimumSizePartitioner]] = {
     "iid": lambda _: IidPartitioner(10),
     "pathological": lambda alpha: PathologicalPartitioner(
         10, classes_per_client=1 + int(alpha * 10) % 10
+    ),
+    "power law": lambda alpha: PowerLawPartitioner(
+        10, classes_per_client=1 + int(alpha * 10) % 10, sigma=min(alpha, 10)
     ),
 }
 
@@ -168,6 +172,46 @@ class TestPathological:
             PathologicalPartitioner(10, 11).partition(pool(1500), 10, numpy_generator(0))
 
 
+class TestPowerLaw:
+    @settings(max_examples=40, deadline=None)
+    @given(
+        sigma=st.floats(0, 10), clients=st.integers(10, 500), each=st.integers(1, 10),
+        seed=st.integers(0, 99),
+    )  # fmt: skip
+    def test_every_client_holds_its_classes_and_its_minimum_of_each(
+        self, sigma: float, clients: int, each: int, seed: int
+    ) -> None:
+        images = pool(10_000)
+        result = PowerLawPartitioner(10, each, sigma).partition(
+            images, clients, numpy_generator(seed)
+        )
+        assert_complete(result, 10_000, clients, 10)
+        assert result.note == ""
+        for part in result.clients:
+            _, counts = np.unique(images.labels[part], return_counts=True)
+            assert len(counts) == each
+            assert counts.min() >= min(-(-10 // each), 10_000 // (clients * each + 10))
+
+    def test_sizes_have_fedproxs_spread(self) -> None:
+        """The shares' logarithms have standard deviation 2; there are enough images to see it."""
+        images = pool(1_000_000)
+        result = PowerLawPartitioner(10, 1, 2.0).partition(images, 1000, numpy_generator(0))
+        beyond = np.array([len(part) - 10 for part in result.clients])
+        logarithms = np.log(beyond[beyond > 0])
+        assert len(logarithms) > 980
+        assert np.std(logarithms) == pytest.approx(2, rel=0.1)
+        assert np.sort(beyond)[-100:].sum() > beyond.sum() / 2
+
+    def test_without_spread_the_sizes_are_even(self) -> None:
+        result = PowerLawPartitioner(10, 2, 0.0).partition(pool(10_000), 100, numpy_generator(0))
+        sizes = [len(part) for part in result.clients]
+        assert max(sizes) - min(sizes) <= 2
+
+    def test_classes_that_no_client_can_hold_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="4 clients with 2 classes each cannot hold all 10"):
+            PowerLawPartitioner(10, 2, 2.0).partition(pool(1500), 4, numpy_generator(0))
+
+
 class TestDomains:
     def test_num_clients_must_be_a_multiple_of_the_domains(self) -> None:
         with pytest.raises(ConfigError, match=r"num_clients=6: must be a multiple of 4, .* a, b"):
@@ -210,7 +254,12 @@ def test_iid_sizes_differ_by_at_most_one() -> None:
 
 @pytest.mark.parametrize(
     "partitioner",
-    [IidPartitioner(10), DirichletPartitioner(10, 0.3, True), PathologicalPartitioner(10, 2)],
+    [
+        IidPartitioner(10),
+        DirichletPartitioner(10, 0.3, True),
+        PathologicalPartitioner(10, 2),
+        PowerLawPartitioner(10, 2, 2.0),
+    ],
 )
 def test_too_many_clients_for_the_images_are_refused(partitioner: Partitioner) -> None:
     with pytest.raises(
