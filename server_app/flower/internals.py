@@ -24,6 +24,7 @@ fails and names the interface when a new version of Flower changes one of these:
 `server_app.flower.programs` the environment variables that they read.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ from task.plain_text import one_line
 
 STRUCTURE_BYTES = 1_000_000  # of a reply's objects beside its header and its arrays
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.05, 1.0  # seconds between two requests for the same object
+HTTP_GRID = "flwr.superlink.grid.http_grid"  # the module of the only grid that fetches replies
 FETCH, BUILD = "pull_objects", "inflate_object_from_contents"
 RECORD, FRAME = "ConfigRecord", frozenset({"Message", "RecordDict"})  # the types of objects
 GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)  # or if it has ended the run
@@ -97,7 +99,10 @@ def bounded_pull(record: int, total: int, seconds: float) -> Iterator[None]:
         total: the bytes in all its records, at most.
         seconds: how long a sender may take to deliver what it has announced.
     """
-    # Imported here because only a grid of sites needs it.
+    if HTTP_GRID not in sys.modules:  # the grid is in this process, and fetches nothing
+        yield
+        return
+    # Imported here because it takes a second, and only a grid of sites needs it.
     from flwr.superlink.grid import http_grid  # noqa: PLC0415
 
     names = vars(http_grid)  # the module imports the functions, and does not export them

@@ -6,8 +6,6 @@ Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torchvision.datasets import CIFAR10
-
 from task.data.sources.families.torchvision_source import Reader, TorchvisionSource, as_reader
 
 
@@ -15,10 +13,12 @@ from task.data.sources.families.torchvision_source import Reader, TorchvisionSou
 class Cifar10(TorchvisionSource):
     """CIFAR-10 in its Python version, ``cifar-10-batches-py``."""
 
-    folder: ClassVar = CIFAR10.base_folder
+    folder: ClassVar = "cifar-10-batches-py"
     mean: ClassVar = (0.4914, 0.4822, 0.4465)
     std: ClassVar = (0.2470, 0.2435, 0.2616)
 
     def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
+        from torchvision.datasets import CIFAR10  # noqa: PLC0415  (see TorchvisionSource.part)
+
         dataset = CIFAR10(self.root, train=train, download=download)
         return as_reader(dataset), dataset.targets

@@ -7,8 +7,6 @@ Recognition", Proceedings of the IEEE, 1998.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torchvision.datasets import MNIST
-
 from task.data.sources.families.torchvision_source import Reader, TorchvisionSource, as_reader
 
 
@@ -22,5 +20,7 @@ class Mnist(TorchvisionSource):
     std: ClassVar = (0.3081,)
 
     def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
+        from torchvision.datasets import MNIST  # noqa: PLC0415  (see TorchvisionSource.part)
+
         dataset = MNIST(self.root, train=train, download=download)
         return as_reader(dataset), dataset.targets.tolist()

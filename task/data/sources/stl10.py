@@ -9,8 +9,6 @@ Learning", AISTATS 2011.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torchvision.datasets import STL10
-
 from task.data.sources.families.torchvision_source import Reader, TorchvisionSource, as_reader
 
 
@@ -18,10 +16,12 @@ from task.data.sources.families.torchvision_source import Reader, TorchvisionSou
 class Stl10(TorchvisionSource):
     """STL-10 in its binary version, ``stl10_binary``."""
 
-    folder: ClassVar = STL10.base_folder
+    folder: ClassVar = "stl10_binary"
     mean: ClassVar = (0.4467, 0.4398, 0.4066)
     std: ClassVar = (0.2603, 0.2566, 0.2713)
 
     def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
+        from torchvision.datasets import STL10  # noqa: PLC0415  (see TorchvisionSource.part)
+
         dataset = STL10(self.root, split="train" if train else "test", download=download)
         return as_reader(dataset), dataset.labels.tolist()

@@ -4,6 +4,7 @@ import ast
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from flwr.app import Message, RecordDict
 from flwr.common import constant
 from flwr.supercore.error.base import ApiErrorCode
 from flwr.supercore.error.catalog import API_ERROR_MAP
+from flwr.superlink.grid import HttpGrid
 
 from server_app.deploy.joining import admission, reach
 from server_app.flower import internals, output
@@ -67,6 +69,12 @@ def test_the_reply_for_an_unknown_message() -> None:
     reply = internals.unavailable_reply("an id", 1)
     assert reply.metadata.reply_to_message_id == "an id"
     assert reply.error.code == internals.ErrorCode.MESSAGE_UNAVAILABLE
+
+
+def test_the_module_of_the_grid_of_sites() -> None:
+    """`bounded_pull` limits nothing while this module is not imported."""
+    assert HttpGrid.__module__ == internals.HTTP_GRID
+    assert {internals.FETCH, internals.BUILD} <= vars(sys.modules[internals.HTTP_GRID]).keys()
 
 
 def test_an_empty_run() -> None:

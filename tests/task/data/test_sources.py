@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,23 @@ class TestTorchvision:
         assert_split(data, 16, 4)
         assert data.labels.tolist() == labels
         assert np.array_equal(data.images[..., 0], making.pixels(16, 28, 0)[..., 0])
+
+    def test_a_prepared_data_set_does_not_import_torchvision(self, tmp_path: Path) -> None:
+        """The import takes seconds, and the images are in the image store."""
+        making.mnist(tmp_path)
+        words = ("data=mnist", f"data.root={tmp_path}")
+        opened(*words)
+        program = """
+import sys
+from server_app.config.composition import compose_experiment
+from server_app.runs.identity import code_of
+from task.data.image_store.store import open_dataset
+experiment = compose_experiment(sys.argv[1:])
+open_dataset(experiment.local().source())
+code_of(experiment.model_dump())
+sys.exit("torchvision" in sys.modules)
+"""
+        assert subprocess.run([sys.executable, "-c", program, *words], check=False).returncode == 0
 
     def test_stl10_is_read_column_by_column(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

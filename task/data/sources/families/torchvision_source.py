@@ -41,7 +41,11 @@ class TorchvisionSource(DirectorySource):
 
     @abstractmethod
     def part(self, train: bool, download: bool) -> tuple[Reader, list[int]]:
-        """Return torchvision's reader of one part, and its labels."""
+        """Return torchvision's reader of one part, and its labels.
+
+        It imports torchvision, which takes three seconds. Once the images are in the image store,
+        no process needs it.
+        """
 
     def needs_download(self) -> bool:
         return self.download and self.root is not None and not Path(self.root, self.folder).is_dir()
