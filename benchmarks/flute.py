@@ -9,8 +9,8 @@ their end, and of their rounds, for both engines and a bare loop of the same wor
 in the image store before.
 
 Differences from FLUTE: clients share MNIST's 60,000 training images by ``partition=power_law``, and
-the test set is MNIST's own. FLUTE's clients share 69,035 images with the same law, and nine tenths
-of each client's are for training. Ours also hold out a tenth, for validation.
+the test set is MNIST's own. FLUTE's clients share almost all 70,000 images with the same law, and
+nine tenths of each client's are for training. Ours also hold out a tenth, for validation.
 """
 
 import json

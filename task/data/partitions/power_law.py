@@ -1,15 +1,15 @@
 """Label shift with very different sizes: each client holds k classes, and few clients hold most.
 
 T. Li et al., "Federated Optimization in Heterogeneous Networks" (FedProx), MLSys 2020, split MNIST
-so among 1,000 clients with two digits each, and FedML and FLUTE use that split. Each client gets
-five images of each of its digits. The others are divided in proportion to numbers drawn from a
+in this way among 1,000 clients with two digits each. FedML and FLUTE use that split. Each client
+gets five images of each of its digits. The others are divided in proportion to numbers drawn from a
 log-normal distribution with sigma 2, which the paper calls a power law.
 
 Our choices:
 
 * Classes are dealt to the clients as in ``partition=pathological``. FedProx gives client i the
   digits i and i + 1.
-* Every image is used. FedProx leaves out about 1,000 of 70,000 by rounding down.
+* Every image is used. FedProx rounds down, and leaves out what remains.
 """
 
 import math
@@ -21,7 +21,7 @@ from task.data.dataset import Positions
 from task.data.partitions.pathological import PathologicalPartitioner
 from task.errors import refuse
 
-MOST_SIGMA = 10.0  # one client then holds almost all of a class; exp(100) would overflow no float64
+MOST_SIGMA = 10.0  # one client then holds almost all images of a class
 
 
 @dataclass
