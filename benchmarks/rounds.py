@@ -5,8 +5,8 @@
 Ten clients of 500 random images of 32x32 train `cnn` by federated averaging: two local epochs,
 batch 64, crop and flip, five rounds. The first round is left out, as processes warm up in it. Ours
 also holds out validation images and evaluates them each round, which the others do not. The others
-are Flower in the style of its quickstarts, with a SuperNode per client, and those of pfl, fluke and
-FedLab that are installed (``uv pip install pfl fluke-fl fedlab``), each written for speed.
+are Flower in the style of its quickstarts, with a SuperNode per client, and pfl, fluke and FedLab,
+each written for speed and in an environment of its own, which the benchmark makes with uv.
 """
 
 import csv
@@ -16,9 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +25,18 @@ from PIL import Image
 
 from benchmarks import quickstart
 from benchmarks.bare_loop import CLASSES, Work, run
+from benchmarks.peers.environments import python_of
 from server_app.config.composition import compose_experiment
 from task.data.federated import FederatedData, federate
 
 ROUNDS, CLIENTS, IMAGES = 5, 10, 5560
-PEERS = {"pfl": "with_pfl", "fluke-fl": "with_fluke", "fedlab": "with_fedlab"}
+# Each peer's module and requirements. pfl requires dp-accounting below 0.6, and we 0.6 or later.
+PEERS = {
+    "with_pfl": ("pfl==0.6.0", "dp-accounting==0.5.1"),
+    "with_fluke": ("fluke-fl==0.8.1",),
+    "with_fedlab": ("fedlab==1.3.0",),
+}
+ROOT = Path(__file__).parents[1]
 EXPERIMENT = (
     "method=fedavg", "partition=iid", f"num_clients={CLIENTS}", f"rounds={ROUNDS}",
     "local_epochs=2", "batch_size=64", f"evaluate_every={ROUNDS}", "data.image_size=32",
@@ -70,14 +75,14 @@ def bare_work(data: FederatedData, clients: Iterable[int], rounds: int) -> Work:
     )  # fmt: skip
 
 
-def peer(module: str, work: Work) -> list[float]:
-    """Run another simulator in its own process, and return the seconds of each round."""
+def peer(python: Path, module: str, work: Work) -> list[float]:
+    """Run another simulator in its environment, and return the seconds of each round."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "work.npz"
         np.savez(path, **work.arrays())
-        command = [sys.executable, "-m", "benchmarks.peers", module, str(path)]
-        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return list(json.loads(output.splitlines()[-1]))
+        command = [str(python), "-m", "benchmarks.peers", module, str(path)]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(words: Sequence[str]) -> None:
@@ -95,9 +100,9 @@ def main(words: Sequence[str]) -> None:
             "ours, Flower and Ray, 2 workers": lambda: ours(overrides, "federation.workers=2"),
             "Flower, quickstart style, 2 clients at a time": lambda: quickstart.run(work),
         }
-        for package, module in PEERS.items():
-            with suppress(PackageNotFoundError):
-                contestants[f"{package} {version(package)}"] = partial(peer, module, work)
+        for module, requirements in PEERS.items():
+            name = requirements[0].replace("==", " ")
+            contestants[name] = partial(peer, python_of(requirements), module, work)
         seconds: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(int(words[0]) if words else 3):
             for name, contestant in contestants.items():
