@@ -18,14 +18,14 @@ def process_ended_after(seconds: float, node_config: NodeConfig) -> Iterator[Non
     The stack of each thread is written to standard error. The server notices the lost worker and
     stops the run after its last complete round; ``univarfl train`` then resumes it.
 
-    A node that is simulated in the server's own process is left alone, because the whole command
+    A node that shares the process of the server is left alone, because the whole command
     would end with it.
 
     Args:
         seconds: how long the server waits; 0 for any time.
         node_config: the node's settings.
     """
-    armed = bool(seconds) and IN_PROCESS not in node_config
+    armed = bool(seconds) and not node_config.get(IN_PROCESS)
     if armed:
         faulthandler.dump_traceback_later(
             seconds + GRACE_SECONDS, exit=True, file=sys.__stderr__ or sys.stderr

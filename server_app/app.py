@@ -8,7 +8,7 @@ from flwr.serverapp import Grid, ServerApp
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import recorded_words
 from server_app.config.run_config import LEASE, from_run_config
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import RunFailedError, WorkerLostError
@@ -40,7 +40,7 @@ def main(grid: Grid, context: Context) -> None:
     show_progress()
     try:
         experiment, words = from_run_config(context.run_config)
-        if experiment.engine == "inprocess" and not isinstance(grid, InProcessGrid):
+        if experiment.engine == "inprocess" and not isinstance(grid, LocalGrid):
             raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
         directory, checkpoint = plan_run_directory(experiment), None
         experiment = experiment.placed(directory, resume=bool(experiment.resume))
@@ -50,7 +50,7 @@ def main(grid: Grid, context: Context) -> None:
     except ConfigError as error:
         logger.error("%s", error)
         raise
-    name = "inprocess" if isinstance(grid, InProcessGrid) else "flower"
+    name = "inprocess" if isinstance(grid, LocalGrid) else "flower"
     recorder.update(engine={"name": name, "run_id": str(context.run_id)})
     if not experiment.resume:
         recorder.update(overrides=recorded_words(words, experiment))

@@ -18,6 +18,7 @@ import task.methods
 from client_app.app import app as client_app
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.composition import compose_experiment
+from server_app.engines import inprocess
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
@@ -127,6 +128,16 @@ def client_logger() -> Iterator[None]:
     before = logger.handlers[:], logger.level, logger.propagate
     yield
     logger.handlers[:], logger.level, logger.propagate = before
+
+
+@pytest.fixture(autouse=True)
+def workers_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run all workers in the test's process, so that they see what the test changes."""
+
+    def grid_of(workers: int, _: str) -> InProcessGrid:
+        return InProcessGrid(vars(inprocess)["client_app"], workers)
+
+    monkeypatch.setattr(inprocess, "grid_of", grid_of)
 
 
 @pytest.fixture

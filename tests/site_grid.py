@@ -30,14 +30,14 @@ class SiteGrid(InProcessGrid):
         self, client_app: ClientApp, root: Path, names: Sequence[str], place: Path
     ) -> None:
         super().__init__(client_app, len(names))
-        self.registered = dict(zip(self._contexts, names, strict=True))
+        self.registered = dict(zip(self._nodes, names, strict=True))
         self.keys: dict[int, bytes] = {}
         for node_id, name in self.registered.items():
             key, path = new_key(), place / f"{node_id}.key"
             path.unlink(missing_ok=True)
             write_secret(path, key, PrivateFormat.OpenSSH)
             self.keys[node_id] = pem(key)
-            self._contexts[node_id].node_config = {
+            self._supernodes[node_id].context.node_config = {
                 "site": name, "data-dir": str(root / name), "key": str(path),
                 "memory-dir": str(place / f"{name}.mem"),
             }  # fmt: skip

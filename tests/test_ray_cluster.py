@@ -124,7 +124,7 @@ def test_a_raylet_that_dies_costs_only_the_current_round(
     second.kill()
     said = run.communicate(timeout=240)[0]
     assert "a worker's process has ended" in said
-    assert "Flower is restarted to resume the run" in said
+    assert "the workers are restarted to resume the run" in said
     assert read_record(place)["status"] == "completed"
     assert sha256(place) == sha256(train(*words))
 

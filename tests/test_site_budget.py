@@ -40,7 +40,7 @@ class Clinic:
         shared_worker.cache_clear()
         self.grid = SiteGrid(client_app.app.app, self.place, ["north"], self.place)
         (self.node,) = self.grid.get_node_ids()
-        self.grid._contexts[self.node].node_config.update(self.settings)
+        self.grid._supernodes[self.node].context.node_config.update(self.settings)
 
     def ask(self, kind: Kind[Any, Any], run: str, server_round: int, *words: str) -> Any:
         """Return the site's reply, or the failure."""

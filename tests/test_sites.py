@@ -139,7 +139,7 @@ def clinic(
     directory = making.tree(tmp_path / "Clinic_X", ["cat", "dog"], 10)
     grid = SiteGrid(client_app.app.app, tmp_path, ["Clinic_X"], tmp_path)
     (node,) = grid.get_node_ids()
-    grid._contexts[node].node_config["site"] = "north"
+    grid._supernodes[node].context.node_config["site"] = "north"
     return directory, grid, [node]
 
 

@@ -1,9 +1,5 @@
 """Training and sweeps from Python."""
 
-import sys
-import types
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import univarfl.application  # noqa: F401
@@ -34,8 +30,8 @@ def train(
     ``./runs``. ``resume=DIRECTORY`` continues a run that was interrupted.
 
     Args:
-        engine: "inprocess" trains in this process, "flower" in workers of Flower and Ray. The
-            models are equal, bit for bit.
+        engine: "inprocess" trains in this process, or in several with ``federation={"workers":
+            2}``; "flower" in workers of Flower and Ray. The models are equal, bit for bit.
         progress: whether to show a bar in a notebook or on a terminal, and lines elsewhere.
         settings: the settings; see ``univarfl train --help``.
 
@@ -89,7 +85,10 @@ def sweep(*, jobs: int | None = None, **settings: Any) -> Runs:
     from server_app.sweep.cells import cells_of  # noqa: PLC0415
 
     cells = cells_of([f"{key}={values(key, value)}" for key, value in entries(settings)])
-    from server_app.sweep.forking import warm_up  # noqa: PLC0415
+    from server_app.engines.processes import (  # noqa: PLC0415
+        warm_up,
+        without_callers_script,
+    )
 
     warm_up("univarfl.application", "server_app.sweep.job")
     from server_app.sweep.schedule import Sweep  # noqa: PLC0415
@@ -108,15 +107,3 @@ def values(key: str, value: Any) -> str:
             raise ConfigError(key, value, "must have at least one value")
         return ",".join(text(key, each) for each in value)
     return text(key, value)
-
-
-@contextmanager
-def without_callers_script() -> Iterator[None]:
-    """Keep new processes from running the caller's script again, as multiprocessing would."""
-    modules: Mapping[str, types.ModuleType] = sys.modules
-    caller = modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = caller

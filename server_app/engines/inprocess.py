@@ -1,6 +1,8 @@
-"""``engine=inprocess``: the same ServerApp and ClientApp in this process, without Ray."""
+"""``engine=inprocess``: the same ServerApp and ClientApp without Ray, in one process or several."""
 
+import os
 from collections.abc import Sequence
+from contextlib import closing
 
 from flwr.app import Context, RecordDict
 
@@ -8,11 +10,18 @@ from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.experiment import Experiment
 from server_app.config.run_config import to_run_config
-from server_app.engines.inprocess_grid import RUN_ID, InProcessGrid
+from server_app.engines.cluster import this_machine
+from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local_grid import LocalGrid
+from server_app.engines.processes import warm_up
+from server_app.engines.supernode import RUN_ID
+from server_app.engines.worker_processes import VISIBLE_GPUS, WorkerProcesses
+
+CLIENT_APP = "client_app.app:app"
 
 
 def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
-    """Run an experiment in this process.
+    """Run an experiment in this process, or in this one and a process for each worker.
 
     Args:
         experiment: the experiment, with its run directory.
@@ -21,7 +30,6 @@ def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
     Raises:
         Exception: the error that ended the run; the record has its reason.
     """
-    grid = InProcessGrid(client_app, experiment.federation.workers or 1)
     context = Context(
         run_id=RUN_ID,
         node_id=0,
@@ -29,4 +37,20 @@ def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
         state=RecordDict(),
         run_config=to_run_config(experiment, words),
     )
-    server_app(grid=grid, context=context)
+    workers = min(experiment.federation.workers or 1, experiment.participants)
+    with closing(grid_of(workers, experiment.device)) as grid:
+        server_app(grid=grid, context=context)
+
+
+def grid_of(workers: int, device: str) -> LocalGrid:
+    """Return the grid of a run: this process, or a process for each of several workers."""
+    if workers == 1:
+        return InProcessGrid(client_app, 1)
+    warm_up("client_app.app", "server_app.engines.worker_processes")
+    return WorkerProcesses(CLIENT_APP, workers, [] if device == "cpu" else gpu_names())
+
+
+def gpu_names() -> list[str]:
+    """Return this machine's GPUs as ``$CUDA_VISIBLE_DEVICES`` names them."""
+    visible = os.environ.get(VISIBLE_GPUS)
+    return visible.split(",") if visible else [str(index) for index in range(this_machine().gpus)]

@@ -52,7 +52,7 @@ def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
         before, reached = reached, last_round(directory)
         if not restarts.allow(progress=reached > before):
             break
-        logger.info("%s; Flower is restarted to resume the run", record["reason"])
+        logger.info("%s; the workers are restarted to resume the run", record["reason"])
         record = attempt(experiment.placed(directory, resume=True), words, directory)
     if record["status"] != "completed":
         raise RunError(_failure(record["reason"], directory))

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from server_app.config.experiment import read_experiment
 from server_app.config.resuming import recorded_words
+from server_app.engines.processes import CONTEXT
 from server_app.engines.train import train_experiment
 from server_app.runs.identity import code_of, identity_of, shared_hash
 from server_app.runs.records.record import INTERRUPTED, close_record, read_record
 from server_app.runs.records.tables import count_rounds
 from server_app.sweep.cells import Cell
-from server_app.sweep.forking import CONTEXT
 from task.errors import RunError
 from task.fingerprint import fingerprint
 

@@ -44,7 +44,8 @@ class Sweep:
         self.runs = runs_directory(experiments[0])
         plan_run_directory(experiments[0])  # fails if the directory cannot be written
         flower = any(experiment.engine == "flower" for experiment in experiments)
-        self.jobs = jobs or (1 if flower else jobs_at_a_time())
+        workers = max(experiment.federation.workers or 1 for experiment in experiments)
+        self.jobs = jobs or (1 if flower else max(1, jobs_at_a_time() // workers))
         name = f"{datetime.now(tz=UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         (self.runs / SWEEPS).mkdir(exist_ok=True)
         self.existing, self.claims = ExistingRuns(self.runs), Claims(self.runs)

@@ -53,7 +53,7 @@ __all__ = [
     "TrainRow",
 ]
 
-IN_PROCESS = "in-process"  # a node setting: the node is simulated in the server's own process
+IN_PROCESS = "in-process"  # a setting of simulated nodes: does it share the server's process?
 
 
 class ForgetRequest(Request):

@@ -20,11 +20,11 @@ from safetensors.numpy import load_file
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.engines import inprocess
+from server_app.engines.processes import CONTEXT
 from server_app.engines.train import train_experiment
 from server_app.runs.checkpoint import checkpoints, read_checkpoint
 from server_app.runs.records.record import read_record
 from server_app.runs.records.tables import count_rounds
-from server_app.sweep.forking import CONTEXT
 from task.errors import ConfigError, RunError
 from tests.chaos.schedule import ROUNDS, Interruption, Schedule
 from tests.chaos.tampering import ChaoticGrid

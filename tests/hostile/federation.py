@@ -148,7 +148,7 @@ class HostileGrid(SiteGrid):
             set_message_id(reply, f"{message.metadata.message_id}-error")
             size = len(reason)
         else:
-            config = self._contexts[message.metadata.dst_node_id].node_config
+            config = self._supernodes[message.metadata.dst_node_id].context.node_config
             sent = draft.content(message.metadata.message_type, signing_key(config))
             reply.content = sent
             size = size_of(sent)

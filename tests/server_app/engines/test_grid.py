@@ -1,11 +1,13 @@
-"""The in-process grid's own promises; tests/test_flower.py holds it to Ray's."""
+"""The promises of our own grids; tests/test_flower.py compares them with Ray's."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.worker_processes import WorkerProcesses
 
 PROBE = Path(__file__).parents[2] / "probe_app"
 
@@ -31,8 +33,16 @@ EXPECTED: dict[str, Any] = {
 }
 
 
-def test_it_does_what_rays_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_does_what_rays_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROBE))
     from probe import client, server  # type: ignore[import-not-found]
 
     assert server.observations(InProcessGrid(client.app, 2)) == EXPECTED
+
+
+def test_processes_do_what_rays_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROBE))
+    from probe import server
+
+    with closing(WorkerProcesses("probe.client:app", 2)) as grid:
+        assert server.observations(grid) == EXPECTED

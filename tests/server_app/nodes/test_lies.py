@@ -61,7 +61,7 @@ class Liars(SiteGrid):
         super().__init__(answering(real, self.lies), images, [*honest, *("east" for _ in liars)],
                          place)  # fmt: skip
         self.claims: dict[int, Claims] = {}
-        for node_id, (name, claims) in zip(list(self._contexts)[len(honest) :], liars, strict=True):
+        for node_id, (name, claims) in zip(list(self._nodes)[len(honest) :], liars, strict=True):
             self.registered[node_id], self.claims[node_id] = name, claims
 
     def lies(self, node_id: int) -> Claims:
@@ -207,7 +207,7 @@ class Forger(SiteGrid):
 
     def sign_as(self, node_id: int, reply: Message, header: bytes) -> None:
         """Give a reply a header that a node signs."""
-        key = signing_key(self._contexts[node_id].node_config)
+        key = signing_key(self._supernodes[node_id].context.node_config)
         assert key is not None
         signature = sign(key, FORGET.message_type, Packed(header, {}))
         reply.content[HEADER] = ConfigRecord({JSON: header, SIGNATURE: signature})

@@ -197,9 +197,12 @@ def test_a_second_one_of_the_same_name_that_comes_later_is_refused(
     class Doubled(Sites):
         def __init__(self, *words: Any) -> None:
             super().__init__(*words)
-            first, *_, last = self._contexts
-            own = {"key": self._contexts[last].node_config["key"]}
-            self._contexts[last].node_config = {**self._contexts[first].node_config, **own}
+            first, *_, last = self._nodes
+            own = {"key": self._supernodes[last].context.node_config["key"]}
+            self._supernodes[last].context.node_config = {
+                **self._supernodes[first].context.node_config,
+                **own,
+            }
             self.registered[last] = self.registered[first]
 
     monkeypatch.setattr(sys.modules[__name__], "Sites", Doubled)

@@ -62,13 +62,13 @@ class MaskedSites(SiteGrid):
                 key = load_pem_public_key(self.keys[other])
                 text = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
                 (roster / f"{named}.pub").write_bytes(text)
-            self._contexts[node_id].node_config["roster"] = str(roster)
+            self._supernodes[node_id].context.node_config["roster"] = str(roster)
 
     def configure(self, name: str, **settings: str | bool | float) -> None:
         """Change the settings of one site."""
         (node_id,) = (node for node, known in self.registered.items() if known == name)
         for key, value in settings.items():
-            self._contexts[node_id].node_config[key.replace("_", "-")] = value
+            self._supernodes[node_id].context.node_config[key.replace("_", "-")] = value
 
     def answer(self, message: Message, context: Context) -> Message:
         """Answer a message in a process of its own, as far as the state is concerned."""

@@ -1,0 +1,28 @@
+"""New processes: forks of a fork server, which has imported PyTorch once."""
+
+import multiprocessing
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import forkserver
+
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def warm_up(*modules: str) -> None:
+    """Start the fork server and preload these modules in parallel with our own imports."""
+    CONTEXT.set_forkserver_preload(list(modules))
+    forkserver.ensure_running()
+
+
+@contextmanager
+def without_callers_script() -> Iterator[None]:
+    """Keep new processes from running the caller's script again, as multiprocessing would."""
+    modules: Mapping[str, types.ModuleType] = sys.modules
+    caller = modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = caller
