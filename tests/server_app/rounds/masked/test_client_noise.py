@@ -115,7 +115,7 @@ def test_nothing_else_tells_of_the_data(train: Train) -> None:
         "rounds=4",
         "num_clients=8",
         "rho=0.5",
-        "method=moon",
+        "method=fedprox",
         "seed=1",
         "evaluate_every=4",
     )
