@@ -1,6 +1,7 @@
 """``engine=inprocess`` with several workers: the same bits, and processes that die."""
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -39,7 +40,7 @@ class Command:
 
     def workers(self) -> list[psutil.Process]:
         """Wait for round 1, and return the workers, which are the fork server's children."""
-        until(lambda: "round 1/" in self.output.read_text(), "round 1", END_SECONDS)
+        until(lambda: re.search(r"round +1/", self.output.read_text()), "round 1", END_SECONDS)
         family = family_of(self.process.pid)
         return [each for each in family[1:] if each.ppid() != self.process.pid]
 

@@ -13,6 +13,7 @@ from server_app.engines.inprocess import run_inprocess
 from server_app.engines.plan import check_machine
 from server_app.engines.restarts import Restarts
 from server_app.engines.superlink import superlink_of
+from server_app.rounds.errors import WorkerLostError
 from server_app.runs.checkpoint import checkpoints, last_round
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.records.record import (
@@ -76,6 +77,8 @@ def attempt(experiment: Experiment, words: Sequence[str], directory: Path) -> di
     except KeyboardInterrupt:
         mark_interrupted(directory)
         raise
+    except WorkerLostError:
+        return read_record(directory)  # The ServerApp has closed it, with the reason.
     except Exception as error:
         reason = describe_error(error)
         close_record(directory, reason)
