@@ -1,12 +1,13 @@
 """Compare the seconds of our round with the bare loop and with other simulators.
 
-    uv run python -m benchmarks.rounds [REPEATS]     (about 5 minutes each, two cores)
+    uv run python -m benchmarks.rounds [REPEATS]     (about 8 minutes each, two cores)
 
 Ten clients of 500 random images of 32x32 train `cnn` by federated averaging: two local epochs,
 batch 64, crop and flip, five rounds. The first round is left out, as processes warm up in it. Ours
 also holds out validation images and evaluates them each round, which the others do not. The others
-are Flower in the style of its quickstarts, with a SuperNode per client, and pfl, fluke and FedLab,
-each written for speed and in an environment of its own, which the benchmark makes with uv.
+are Flower in the style of its quickstarts, with a SuperNode per client, and pfl, fluke, FedLab and
+BlazeFL, each in an environment of its own, which the benchmark makes with uv, and in two layouts:
+the one its users write, and the one that is kindest to it (`benchmarks/peers/shared.py`).
 """
 
 import csv
@@ -17,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +32,18 @@ from server_app.config.composition import compose_experiment
 from task.data.federated import FederatedData, federate
 
 ROUNDS, CLIENTS, IMAGES = 5, 10, 5560
-# Each peer's module and requirements. pfl requires dp-accounting below 0.6, and we 0.6 or later.
+# Each peer's modules. pfl requires dp-accounting below 0.6, and we 0.6 or later.
 PEERS = {
-    "with_pfl": ("pfl==0.6.0", "dp-accounting==0.5.1"),
-    "with_fluke": ("fluke-fl==0.8.1",),
-    "with_fedlab": ("fedlab==1.3.0",),
+    ("pfl==0.6.0", "dp-accounting==0.5.1"): {"pfl 0.6.0": "with_pfl"},
+    ("fluke-fl==0.8.1",): {"fluke-fl 0.8.1": "with_fluke"},
+    ("fedlab==1.3.0",): {"fedlab 1.3.0": "with_fedlab"},
+    ("blazefl==3.0.0", "tqdm"): {
+        "BlazeFL 3.0.0": "with_blazefl",
+        "BlazeFL 3.0.0, pool of 2 processes": "with_blazefl_pool",
+    },
 }
+# BlazeFL requires Python 3.14, but of what is newer than 3.12 it uses only deferred annotations.
+NEWER = {"blazefl==3.0.0": "3.12"}
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = (
     "method=fedavg", "partition=iid", f"num_clients={CLIENTS}", f"rounds={ROUNDS}",
@@ -75,12 +83,12 @@ def bare_work(data: FederatedData, clients: Iterable[int], rounds: int) -> Work:
     )  # fmt: skip
 
 
-def peer(python: Path, module: str, work: Work) -> list[float]:
+def peer(python: Path, module: str, layout: str, work: Work) -> list[float]:
     """Run another simulator in its environment, and return the seconds of each round."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "work.npz"
         np.savez(path, **work.arrays())
-        command = [str(python), "-m", "benchmarks.peers", module, str(path)]
+        command = [str(python), "-m", "benchmarks.peers", module, layout, str(path)]
         done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return list(json.loads(done.stdout.splitlines()[-1]))
 
@@ -94,15 +102,20 @@ def main(words: Sequence[str]) -> None:
         contestants: dict[str, Callable[[], list[float]]] = {
             "bare, 1 process of 1 thread": lambda: run(work, 1, 1),
             "ours, in one process": lambda: ours(overrides, "engine=inprocess"),
+            "ours, in 2 processes without Ray": lambda: ours(
+                overrides, "engine=inprocess", "federation.workers=2"
+            ),
             "bare, 1 process of 2 threads": lambda: run(work, 1, 2),
             "bare, 2 processes of 1 thread": lambda: run(work, 2, 1),
             "the same, keeping freed memory": lambda: run(work, 2, 1, tuned=True),
             "ours, Flower and Ray, 2 workers": lambda: ours(overrides, "federation.workers=2"),
             "Flower, quickstart style, 2 clients at a time": lambda: quickstart.run(work),
         }
-        for module, requirements in PEERS.items():
-            name = requirements[0].replace("==", " ")
-            contestants[name] = partial(peer, python_of(requirements), module, work)
+        for requirements, modules in PEERS.items():
+            python = python_of(requirements, NEWER.get(requirements[0], ""))
+            for (name, module), layout in product(modules.items(), ("own", "kindest")):
+                label = f"{name}, {layout} layout"
+                contestants[label] = partial(peer, python, module, layout, work)
         seconds: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(int(words[0]) if words else 3):
             for name, contestant in contestants.items():

@@ -1,4 +1,4 @@
-"""Run one peer, ``MODULE WORK.npz``, in its own process: the libraries change global settings."""
+"""Run one peer, ``MODULE LAYOUT WORK.npz``, in its own process, as libraries change settings."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.bare_loop import Work
 
 if __name__ == "__main__":
-    with np.load(sys.argv[2]) as data:
+    with np.load(sys.argv[3]) as data:
         work = Work.of_arrays(dict(data))
-    seconds = import_module(f"benchmarks.peers.{sys.argv[1]}").run(work)
+    seconds = import_module(f"benchmarks.peers.{sys.argv[1]}").run(work, sys.argv[2])
     print(f"\n{json.dumps(seconds)}")

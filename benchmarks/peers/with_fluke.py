@@ -17,7 +17,7 @@ from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader  # type:
 from fluke.utils import FederationObserver  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from benchmarks.bare_loop import CLASSES, Work
-from benchmarks.peers.shared import Logits, crop_and_flip, tensors
+from benchmarks.peers.shared import Layout, Logits, crop_and_flip, tensors
 
 
 class Clock(FederationObserver):  # type: ignore[misc, unused-ignore]
@@ -33,12 +33,12 @@ class Clock(FederationObserver):  # type: ignore[misc, unused-ignore]
         self.seconds.append(time.perf_counter() - self.started)
 
 
-def run(work: Work) -> list[float]:
+def run(work: Work, layout: Layout) -> list[float]:
     """Run federated averaging by fluke, and return the seconds of each round."""
     torch.set_num_threads(2)
     loaders = [
         FastDataLoader(
-            *tensors(work, positions), num_labels=CLASSES, batch_size=work.batch_size,
+            *tensors(work, positions, layout), num_labels=CLASSES, batch_size=work.batch_size,
             shuffle=True, transforms=crop_and_flip,
         )
         for positions in work.clients

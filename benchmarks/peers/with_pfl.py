@@ -24,7 +24,7 @@ from pfl.model.pytorch import PyTorchModel  # type: ignore[import-not-found, imp
 from torch import Tensor
 
 from benchmarks.bare_loop import Work
-from benchmarks.peers.shared import Logits, crop_and_flip, tensors
+from benchmarks.peers.shared import Layout, Logits, crop_and_flip, tensors
 
 
 class Learner(Logits):
@@ -55,10 +55,10 @@ class Clock(TrainingProcessCallback):  # type: ignore[misc, unused-ignore]
         return False, Metrics()
 
 
-def run(work: Work) -> list[float]:
+def run(work: Work, layout: Layout) -> list[float]:
     """Run federated averaging by pfl, and return the seconds of each round."""
     torch.set_num_threads(2)
-    users = [PyTorchTensorDataset(tensors(work, positions)) for positions in work.clients]
+    users = [PyTorchTensorDataset(tensors(work, positions, layout)) for positions in work.clients]
     sampler = get_user_sampler("minimize_reuse", range(len(users)))  # one after another: all
     data = FederatedDataset(users.__getitem__, sampler)
     sgd = partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-5)  # pfl gives it lr
