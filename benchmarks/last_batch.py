@@ -16,13 +16,14 @@ from torch import Tensor
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
+from task.config import LastBatch
 from task.data.batches import training_batches
 
 
-def kept(order: Tensor, batch_size: int) -> list[Tensor]:
+def kept(order: Tensor, batch_size: int, last_batch: LastBatch) -> list[Tensor]:
     """Keep the remainder as a batch; join only a single row, which batch norm cannot take."""
     batches = list(order.split(batch_size))
-    return training_batches(order, batch_size) if len(batches[-1]) == 1 else batches
+    return training_batches(order, batch_size, last_batch) if len(batches[-1]) == 1 else batches
 
 
 def accuracy(seed: int, place: str) -> float:
@@ -34,7 +35,7 @@ def accuracy(seed: int, place: str) -> float:
 
 def main() -> None:
     """Train in both ways, and print the accuracies."""
-    ways: dict[str, Callable[[Tensor, int], list[Tensor]]] = {
+    ways: dict[str, Callable[[Tensor, int, LastBatch], list[Tensor]]] = {
         "joined": training_batches,
         "as it is": kept,
     }
@@ -42,7 +43,7 @@ def main() -> None:
     for name, cut in ways.items():
         with (
             tempfile.TemporaryDirectory() as place,
-            patch("task.training.loop.training_batches", cut),
+            patch("task.data.batches.training_batches", cut),
         ):
             found = [accuracy(seed, place) for seed in range(3)]
         shown = "  ".join(f"{value:.3f}" for value in found)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from task import registry
 from task.errors import ConfigError
 from task.extensions import PLUS
+from task.optim.settings import Sgd
 from task.privacy.settings import Privacy
 from task.secure.settings import Secure
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
+LastBatch = Literal["merge", "drop"]
 
 T = TypeVar("T")
 
@@ -31,22 +33,6 @@ class Strict(BaseModel):
     """Settings that refuse unknown keys, other types and numbers that are not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Sgd(Strict):
-    """Stochastic gradient descent; each client starts every round with a new optimizer."""
-
-    lr: Annotated[float, Field(gt=0)]
-    momentum: Annotated[float, Field(ge=0, lt=1)]
-    weight_decay: Annotated[float, Field(ge=0)]
-    nesterov: bool
-    max_gradient_norm: Annotated[float, Field(gt=0)] | None
-
-    @model_validator(mode="after")
-    def _check_nesterov_has_momentum(self) -> "Sgd":
-        if self.nesterov and not self.momentum:
-            raise ConfigError("optim.nesterov", True, "needs optim.momentum above 0")
-        return self
 
 
 class Runtime(Strict):
@@ -65,8 +51,10 @@ class LocalConfig(Strict):
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
     num_clients: Annotated[int, Field(ge=1)]
+    rounds: Annotated[int, Field(ge=1)]
     local_epochs: Annotated[int, Field(ge=1)]
     batch_size: Annotated[int, Field(ge=2)]
+    last_batch: LastBatch
     device: Device
     data: Settings
     partition: Settings

@@ -1,6 +1,7 @@
 """The commands that pages show for one machine, each run by the program, with short training."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,8 @@ SHOWN = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Path:
-    """Return a directory with what the commands name: a run, directories of runs, images."""
+def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Iterator[Path]:
+    """Yield a directory with what the commands name: a run, directories of runs, images."""
     root = tmp_path_factory.mktemp("shown")
     making.tree(root / "scans", ["zero", "one", "two"], 24)
     making.tree(root / "more", ["inside"], 2)
@@ -39,10 +40,11 @@ def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -
              f"output_dir={root / 'runs'}", "run_id=RUN"]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+        making.stl10(root / "STL10", patch, train=200)
         succeed(words)
-    for name in LISTS:
-        shutil.copytree(root / "runs" / "RUN", root / name / "RUN")
-    return root
+        for name in LISTS:
+            shutil.copytree(root / "runs" / "RUN", root / name / "RUN")
+        yield root
 
 
 def succeed(words: list[str]) -> None:
@@ -66,7 +68,8 @@ def test_a_shown_command_runs(
     monkeypatch.chdir(place)
     monkeypatch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
     monkeypatch.setenv("UNIVARFL_MEMORY", str(place / "memory"))
-    line = shown.line.replace("DIRECTORY", "PACS")
+    data = "STL10" if "experiment=stl10" in shown.line else "PACS"
+    line = shown.line.replace("DIRECTORY", data)
     words = Command(shown.page, line).words[1:]
     name, parameters = parsed(Command(shown.page, line))
     overrides = [str(word) for word in parameters.get("overrides") or ()]  # type: ignore[attr-defined]

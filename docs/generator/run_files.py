@@ -53,7 +53,8 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "split": "`train`: unweighted means over the participants. `validation`: a tenth of "
             "each participant's images; after the last round, of every client's. `test`: the "
             "test set.",
-            "metric": "For `train`: `ce`, the method's terms and `seconds`. For `test`: "
+            "metric": "For `train`: `ce`, the method's terms, `seconds`, and `learning_rate` "
+            "if it has a schedule. For `test`: "
             "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`; after "
             "the last round also `auroc` and `average_precision`, means over the classes for "
             "which they are defined.",

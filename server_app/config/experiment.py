@@ -51,7 +51,6 @@ class Experiment(LocalConfig):
 
     alpha: Annotated[float, Field(gt=0)]
     rho: Annotated[float, Field(gt=0, le=1)]
-    rounds: Annotated[int, Field(ge=1)]
     evaluate_every: Annotated[int, Field(ge=1)]
     engine: Literal["flower", "inprocess"]
     output_dir: str | None

@@ -57,6 +57,8 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     privacy = experiment.privacy_spent(server_round)
     if isinstance(privacy.get("epsilon"), float):
         train["epsilon"] = privacy["epsilon"]
+    if experiment.optim.schedule != "constant":
+        train["learning_rate"] = experiment.optim.rate(server_round, experiment.rounds)
 
     # Score, after the last round on every client.
     last = server_round == experiment.rounds

@@ -37,6 +37,7 @@ SHARED = (
     "task.extensions",
     "task.methods",
     "task.models",
+    "task.optim",
     "task.privacy",
     "task.protocol",
     "task.registry",

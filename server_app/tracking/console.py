@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 
-NOT_LOSSES = ("clients", "failed", "seconds")
+NOT_LOSSES = ("clients", "failed", "learning_rate", "seconds")
 
 logger = logging.getLogger("univarfl")
 chosen_handler: ContextVar[logging.Handler | None] = ContextVar("chosen_handler", default=None)

@@ -12,10 +12,15 @@ Taken from the authors' release where the paper leaves something open:
   trains only the narrow stage.
 * The term is scaled to the value of the cross-entropy.
 * The spectral norms take ten power iterations, and gradients are clipped at a norm of 10.
+
+Difference from the release: the narrow stage reads all channels of its input, as the text at Eq. 7
+says, and so does its transmitting matrix. ``subblock=release`` reads the first quarter of them. The
+paper's Table 5 agrees with the release: a forward pass takes 1.8 million multiplications more than
+FedAvg's (89.1 and 87.3).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -60,21 +65,25 @@ def spectral_norm(matrices: Tensor, iterations: int) -> Tensor:
     return norm.flatten().clamp_min(1e-24).sqrt()
 
 
-def lipschitz_gap(stage_input: Tensor, narrow: Tensor, full: Tensor, iterations: int) -> Tensor:
+def lipschitz_gap(
+    narrow_input: Tensor, narrow: Tensor, full_input: Tensor, full: Tensor, iterations: int
+) -> Tensor:
     """L_Lip of Eq. 5: the mean squared difference of the two spectral norms, a scalar.
 
     Always computed in float32: it is the difference of two close numbers.
 
     Args:
-        stage_input: [n, C, h, w].
-        narrow: the narrow stage's output, [n, C'', h', w'].
+        narrow_input: what the narrow stage read, [n, c, h, w].
+        narrow: the narrow stage's output, [n, c', h', w'].
+        full_input: the full stage's input, [n, C, h, w].
         full: the full stage's output, [n, C', h', w'].
         iterations: of the power iteration.
     """
-    with torch.autocast(stage_input.device.type, enabled=False):
-        before = stage_input.float()
-        student = spectral_norm(transmitting_matrix(before, narrow.float()), iterations)
-        teacher = spectral_norm(transmitting_matrix(before, full.float()), iterations)
+    with torch.autocast(full_input.device.type, enabled=False):
+        student_matrix = transmitting_matrix(narrow_input.float(), narrow.float())
+        teacher_matrix = transmitting_matrix(full_input.float(), full.float())
+        student = spectral_norm(student_matrix, iterations)
+        teacher = spectral_norm(teacher_matrix, iterations)
         return F.mse_loss(student, teacher)
 
 
@@ -87,6 +96,8 @@ class FedAlign(Method):
         width: the width of the narrow last stage, as a share of its channels, in (0, 1].
         power_iterations: for the spectral norms, at least 1.
         max_gradient_norm: the L2 norm at which the whole gradient is clipped, above 0.
+        subblock: what the narrow stage reads of its input: all channels, as in the ``paper``, or
+            the share `width` of them, as in the ``release``.
     """
 
     terms: ClassVar = ("l_lip",)
@@ -97,6 +108,7 @@ class FedAlign(Method):
     width: float
     power_iterations: int
     max_gradient_norm: float
+    subblock: Literal["paper", "release"]
 
     def __post_init__(self) -> None:
         if self.alignment_weight < 0:
@@ -117,8 +129,11 @@ class FedAlign(Method):
             return {}
         assert out.stage_input is not None
         stage_input = out.stage_input.detach()
-        narrow = self._model.narrower_last_stage(stage_input, self.width)
-        gap = lipschitz_gap(stage_input, narrow, out.maps.detach(), self.power_iterations)
+        narrow_input, narrow = self._model.narrower_last_stage(
+            stage_input, self.width, whole_input=self.subblock == "paper"
+        )
+        full = out.maps.detach()
+        gap = lipschitz_gap(narrow_input, narrow, stage_input, full, self.power_iterations)
         cross_entropy = F.cross_entropy(out.logits.detach(), y)
         scale = cross_entropy / gap.detach().clamp_min(1e-12)
         return {"l_lip": Term(gap, self.alignment_weight * scale)}

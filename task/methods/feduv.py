@@ -12,12 +12,13 @@ Our choices:
 * Eq. 4 averages over pairs of different rows: a row with itself adds only a constant.
 * sigma, the median of the squared distances, sets the scale of Eq. 4 and gets no gradient.
 
-Difference from the authors' release: the exponent of Eq. 4 is -d^2 / (2 sigma), as in the paper;
-the release has -d^2 / sigma.
+Difference from the authors' release: the exponent of Eq. 4 is -d^2 / (2 sigma), as in the paper.
+The release has -d^2 / sigma, leaves distances of 0 out of the median, and differentiates the
+median, too. ``sigma=release`` does the same.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ from torch import Tensor
 from task.errors import refuse
 from task.methods.base import Method, Term
 from task.models.base import Output
+
+Sigma = Literal["paper", "release"]
 
 
 def classifier_deviation(logits: Tensor) -> Tensor:
@@ -46,12 +49,14 @@ def classifier_deviation(logits: Tensor) -> Tensor:
     return torch.relu(classes**-0.5 - deviation).mean()
 
 
-def uniformity(features: Tensor) -> Tensor:
+def uniformity(features: Tensor, kind: Sigma = "paper") -> Tensor:
     """Mean Gaussian potential of pairs of rows, ``exp(-||x - y||^2 / (2 sigma))`` (Eq. 4).
 
     Args:
         features: [n, d], any float type. Computed in float64: in float32 the distance of two close
             rows would be lost in the rounding of their norms.
+        kind: ``release`` takes ``exp(-||x - y||^2 / sigma)``, with sigma the median of the squared
+            distances above 0, which gets a gradient.
 
     Returns:
         A float32 scalar in (0, 1]; 0 for one row, which has no pairs.
@@ -64,10 +69,14 @@ def uniformity(features: Tensor) -> Tensor:
     square = products.diagonal()
     distance = (square[:, None] + square - 2 * products).clamp_min(0)
     i, j = torch.triu_indices(rows, rows, offset=1, device=wide.device)
-    sigma = distance.detach()[i, j].median()
-    scale = sigma.where(sigma > 0, 1)  # identical rows: every distance is 0, whatever the scale
+    pairs = distance[i, j]
+    if kind == "release":
+        scale = pairs.where(pairs > 0, torch.nan).nanmedian()
+    else:
+        scale = 2 * pairs.detach().median()
+    scale = scale.where(scale > 0, 1)  # identical rows: every distance is 0, whatever the scale
     itself = torch.eye(rows, dtype=torch.bool, device=wide.device)
-    energy: Tensor = torch.exp(distance / (-2 * scale)).masked_fill(itself, 0).sum()
+    energy: Tensor = torch.exp(distance / -scale).masked_fill(itself, 0).sum()
     return (energy / (rows * (rows - 1))).float()
 
 
@@ -78,12 +87,14 @@ class FedUV(Method):
     Attributes:
         uniformity_weight: mu, the weight of Eq. 4, at least 0.
         deviation_weight: lambda, the weight of Eq. 2, at least 0; None means D/4 for D classes.
+        sigma: the scale of Eq. 4, as in the ``paper`` or in the ``release``; see `uniformity`.
     """
 
     terms: ClassVar = ("l_v", "l_u")
 
     uniformity_weight: float
     deviation_weight: float | None
+    sigma: Sigma
 
     def __post_init__(self) -> None:
         if self.uniformity_weight < 0:
@@ -98,5 +109,5 @@ class FedUV(Method):
         if weight:
             terms["l_v"] = Term(classifier_deviation(out.logits), weight)
         if self.uniformity_weight:
-            terms["l_u"] = Term(uniformity(out.features), self.uniformity_weight)
+            terms["l_u"] = Term(uniformity(out.features, self.sigma), self.uniformity_weight)
         return terms

@@ -31,6 +31,9 @@ def check_separable(config: "LocalConfig") -> None:
                 f"{', '.join(fitting)}, or protect whole clients with strategy=dp_fixed"
             )
             raise ConfigError("method", name, allowed)
+    if config.last_batch != "merge":
+        allowed = "batches are drawn at random with privacy.unit=example; leave it out"
+        raise ConfigError("last_batch", config.last_batch, allowed)
     if config.network().norm == "batch":
         allowed = (
             "batch norm mixes the images of a batch, and its statistics reveal them; with "

@@ -15,10 +15,10 @@ from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
+from task.optim.sgd import LocalSgd
 from task.seeding import torch_generator
 from task.training.forward import Forward
 from task.training.losses import LossMeter, weighted_sum
-from task.training.sgd import LocalSgd
 from task.training.transfer import to_cpu, to_device
 
 
@@ -98,6 +98,7 @@ class LocalTrainer:
         device = positions.device
         self.model.load_state_dict(to_device(weights, device))
         self.optimizer.reset()
+        self.optimizer.rate = self.config.optim.rate(server_round, self.config.rounds)
         self.model.train()
         key = (self.config.seed, "local", server_round, client)
         this = LocalRound(
@@ -140,8 +141,9 @@ class LocalTrainer:
         of_all = f"of {self.config.local_epochs}"
         for epoch in range(self.config.local_epochs):
             batches = epoch_batches(
-                images, positions, self.config.batch_size, self.augmentation, key, epoch
-            )
+                images, positions, self.config.batch_size, self.config.last_batch,
+                self.augmentation, key, epoch,
+            )  # fmt: skip
             for x, y in batches:
                 if time.monotonic() > deadline:
                     raise TrainingError(f"out of time in epoch {epoch + 1} {of_all}")

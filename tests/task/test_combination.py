@@ -19,7 +19,13 @@ from task.models.resnet56 import ResNet56Settings
 def test_bounds_on_gradients_come_after_all_that_adds_to_them() -> None:
     """FedAlign clips at 1; FedProx adds a much larger gradient far from the global weights."""
     model = ResNet56Settings(32, "batch").build(1, 10)
-    clip = FedAlign(alignment_weight=0.45, width=0.25, power_iterations=2, max_gradient_norm=1.0)
+    clip = FedAlign(
+        alignment_weight=0.45,
+        width=0.25,
+        power_iterations=2,
+        max_gradient_norm=1.0,
+        subblock="paper",
+    )
     both = Combination({"fedalign": clip, "fedprox": FedProx(proximal_weight=1.0)})
     both.start(model, LocalRound(1, 0, torch.Generator()))
     with torch.no_grad():

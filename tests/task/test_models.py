@@ -171,7 +171,7 @@ class TestNarrow:
         out = model(torch.randn(4, 1, 8, 8))
         after_full = copy.deepcopy(model.state_dict())
         model.narrower(torch.randn(4, 1, 8, 8), 0.8)
-        model.narrower_last_stage(out.stage_input, 0.25)
+        model.narrower_last_stage(out.stage_input, 0.25, whole_input=True)
         state = model.state_dict()
         assert all(torch.equal(state[name], value) for name, value in after_full.items())
         assert not torch.equal(before["stem.1.running_mean"], after_full["stem.1.running_mean"])
@@ -179,7 +179,7 @@ class TestNarrow:
     def test_the_last_stage_reads_its_whole_input(self) -> None:
         model = small().train()
         stage_input = torch.randn(4, 128, 4, 4, requires_grad=True)
-        maps = model.narrower_last_stage(stage_input, 0.25)
+        _, maps = model.narrower_last_stage(stage_input, 0.25, whole_input=True)
         assert maps.shape == (4, 64, 2, 2)
         maps.square().sum().backward()
         assert stage_input.grad is not None

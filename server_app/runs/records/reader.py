@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from server_app.config.published import Table
 from server_app.runs.identity import identity_of, recorded_code
+from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import (
     CLASSES,
@@ -25,7 +26,6 @@ from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
 STATUSES = ("completed", "failed", "running")
-RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
 NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 
@@ -204,9 +204,7 @@ def read_run_json(path: Path) -> dict[str, Any]:
     if missing:
         raise RecordError(f"run.json lacks {', '.join(missing)}")
     check_entries(record)
-    data = record["config"].get("data")
-    if isinstance(data, dict) and data.get("name") in RESIZED:
-        data.setdefault("resize", "squash")  # as before there was a choice
+    add_later_settings(record["config"])
     return record
 
 

@@ -134,17 +134,22 @@ class ResidualNet(nn.Module):
         output: Output = functional_call(self, narrow(self, width, ("stem.0.weight",), outer), (x,))
         return output
 
-    def narrower_last_stage(self, stage_input: Tensor, width: float) -> Tensor:
-        """Return the maps of the last stage, cut to a share of its channels.
+    def narrower_last_stage(
+        self, stage_input: Tensor, width: float, *, whole_input: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return the input and the maps of the last stage, cut to a share of its channels.
 
         Args:
             stage_input: [n, C', h', w'], not cut.
             width: the share of channels, in (0, 1].
+            whole_input: whether the narrow stage reads all channels of its input.
         """
         last = self.stages[-1]
         readers = ("0.conv1.weight", "0.downsample.0.weight")
-        maps: Tensor = functional_call(last, narrow(last, width, readers), (stage_input,))
-        return maps
+        state = narrow(last, width, readers if whole_input else ())
+        stage_input = stage_input[:, : state[readers[0]].shape[1]]
+        maps: Tensor = functional_call(last, state, (stage_input,))
+        return stage_input, maps
 
 
 @dataclass

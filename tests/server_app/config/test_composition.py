@@ -76,7 +76,7 @@ def test_what_is_typed_wins_over_what_a_data_set_brings() -> None:
 
 def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
     told = compose_experiment(["output_dir=/somewhere"]).local().model_dump()
-    assert not {"output_dir", "rho", "rounds", "strategy", "federation", "engine"} & told.keys()
+    assert not {"output_dir", "rho", "strategy", "federation", "engine"} & told.keys()
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         (
             "optim.foo=1",
             (
-                "optim.foo=1: unknown key; optim has lr, momentum, weight_decay, nesterov, "
-                "max_gradient_norm"
+                "optim.foo=1: unknown key; optim has lr, schedule, momentum, weight_decay, "
+                "nesterov, max_gradient_norm"
             ),
         ),
         (

@@ -153,20 +153,20 @@ def mnist(root: Path) -> list[int]:
     return labels
 
 
-def stl10(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
-    """Write 10 training and 4 test images, by column, with labels from 1; return them from 0."""
+def stl10(root: Path, patch: pytest.MonkeyPatch, train: int = 10) -> list[int]:
+    """Write training and 4 test images, by column, with labels from 1; return them from 0."""
     from torchvision.datasets import STL10
 
     place = root / "stl10_binary"
     place.mkdir(parents=True)
-    labels = [(3 * index) % 10 for index in range(14)]
-    images = pixels(14, 96, 0).transpose(0, 3, 2, 1)
+    labels = [(3 * index) % 10 for index in range(train + 4)]
+    images = pixels(len(labels), 96, 0).transpose(0, 3, 2, 1)
     files = {
-        "train_X.bin": images[:10].tobytes(),
-        "train_y.bin": bytes(label + 1 for label in labels[:10]),
+        "train_X.bin": images[:train].tobytes(),
+        "train_y.bin": bytes(label + 1 for label in labels[:train]),
         "unlabeled_X.bin": b"",
-        "test_X.bin": images[10:].tobytes(),
-        "test_y.bin": bytes(label + 1 for label in labels[10:]),
+        "test_X.bin": images[train:].tobytes(),
+        "test_y.bin": bytes(label + 1 for label in labels[train:]),
         "class_names.txt": b"airplane\nbird\ncar\ncat\ndeer\ndog\nhorse\nmonkey\nship\ntruck\n",
         "fold_indices.txt": b"0 1 2\n" * 10,
     }

@@ -32,6 +32,14 @@ class TestBatches:
             assert all(size <= 2 * len(batch) <= 3 * size for batch in batches)
             assert all(1 < len(batch) <= largest_batch(size) for batch in batches)
 
+    @given(images=st.integers(1, 300), size=st.integers(2, 64))
+    def test_without_the_last_one_are_full(self, images: int, size: int) -> None:
+        """Fewer images than a batch are one batch, since a client must train."""
+        batches = training_batches(torch.arange(images), size, "drop")
+        assert torch.equal(torch.cat(batches), torch.arange(sum(map(len, batches))))
+        full = [size] * (images // size)
+        assert [len(batch) for batch in batches] == (full or [images])
+
     @given(size=st.integers(2, 64))
     def test_reach_the_largest_size(self, size: int) -> None:
         lengths = [
@@ -53,7 +61,12 @@ class TestBatches:
         images, positions = digits(), torch.arange(100, 177)
         seen = [
             torch.cat(
-                [y for _, y in epoch_batches(images, positions, 20, NoAugmentation(), KEY, e)]
+                [
+                    y
+                    for _, y in epoch_batches(
+                        images, positions, 20, "merge", NoAugmentation(), KEY, e
+                    )
+                ]
             )
             for e in (0, 0, 1)
         ]
@@ -101,11 +114,13 @@ class TestCropFlip:
     def test_images_vary_between_epochs_and_repeat_with_the_seed(self) -> None:
         images, positions = digits(), torch.arange(40)
         runs = [
-            torch.cat([x for x, _ in epoch_batches(images, positions, 16, CropFlip(4), KEY, e)])
+            torch.cat(
+                [x for x, _ in epoch_batches(images, positions, 16, "merge", CropFlip(4), KEY, e)]
+            )
             for e in (0, 0, 1)
         ]
         plain = torch.cat(
-            [x for x, _ in epoch_batches(images, positions, 16, NoAugmentation(), KEY, 0)]
+            [x for x, _ in epoch_batches(images, positions, 16, "merge", NoAugmentation(), KEY, 0)]
         )
         assert torch.equal(runs[0], runs[1])
         assert not torch.equal(runs[0], runs[2])

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from task.methods.base import LocalRound
 from task.methods.fedalign import lipschitz_gap, spectral_norm, transmitting_matrix
@@ -19,6 +20,7 @@ from task.methods.moon import Moon, model_contrastive
 from task.methods.scaffold import correct_gradients
 from task.methods.stochdepth import StochDepth, keep_rates
 from task.models.cnn import Cnn
+from task.models.layers.residual import Bottle, stage
 from task.models.resnet56 import ResNet56Settings
 from task.seeding import torch_generator
 
@@ -29,7 +31,7 @@ def parameter(values: list[float], gradient: list[float] | None = None) -> nn.Pa
     return made
 
 
-def grad(of: nn.Parameter) -> Tensor:
+def gradient(of: Tensor) -> Tensor:
     assert of.grad is not None
     return of.grad
 
@@ -39,7 +41,7 @@ class TestFedProx:
         """w = (3, -1), anchor (1, 1), mu = 0.5: 0.5 * (2, -2) is added to the gradient (10, 20)."""
         w = parameter([3.0, -1.0], [10.0, 20.0])
         add_proximal_gradient([w], [torch.tensor([1.0, 1.0])], 0.5)
-        assert grad(w).tolist() == [11.0, 19.0]
+        assert gradient(w).tolist() == [11.0, 19.0]
 
     def test_steps_with_momentum_are_those_of_the_written_out_objective(self) -> None:
         """The term is squared, and enters the momentum buffer only once."""
@@ -60,7 +62,7 @@ class TestFedProx:
     def test_a_parameter_without_gradient_is_still_pulled(self) -> None:
         w = nn.Parameter(torch.tensor([3.0]))
         add_proximal_gradient([w], [torch.tensor([1.0])], 0.5)
-        assert grad(w).tolist() == [1.0]
+        assert gradient(w).tolist() == [1.0]
 
 
 class TestMoon:
@@ -142,6 +144,28 @@ class TestFedUV:
         value = uniformity(torch.tensor([[0.0], [1.0], [3.0]]))
         expected = (math.exp(-1 / 8) + math.exp(-9 / 8) + math.exp(-4 / 8)) / 3
         assert value.item() == pytest.approx(expected, rel=1e-6)
+
+    def test_the_releases_scale_has_a_gradient_and_no_factor_2(self) -> None:
+        """PyTorch's distances in float64; the second and third row are equal."""
+        rows = torch.rand(6, 3, generator=torch_generator(0), dtype=torch.float64)
+        rows[2] = rows[1]
+        ours, theirs, detached = (rows.clone().requires_grad_() for _ in range(3))
+        uniformity(ours, "release").backward()
+        pairs = torch.pdist(theirs).square()
+        expected = torch.exp(-pairs / pairs[pairs > 0].median()).mean()
+        assert uniformity(rows, "release").item() == pytest.approx(expected.item(), rel=1e-6)
+        expected.backward()
+        pairs = torch.pdist(detached).square()
+        torch.exp(-pairs / pairs[pairs > 0].detach().median()).mean().backward()
+        assert torch.allclose(gradient(ours), gradient(theirs), rtol=1e-6, atol=1e-9)
+        assert not torch.allclose(gradient(ours), gradient(detached), rtol=0.1)
+
+    def test_equal_rows_have_no_gradient_with_the_releases_scale(self) -> None:
+        rows = torch.ones(4, 8, requires_grad=True)
+        value = uniformity(rows, "release")
+        value.backward()
+        assert value.item() == 1
+        assert torch.equal(gradient(rows), torch.zeros(4, 8))
 
     def test_one_row_gives_0(self) -> None:
         assert classifier_deviation(torch.ones(1, 4)).item() == 0
@@ -251,11 +275,33 @@ class TestFedAlign:
     def test_the_gap_by_hand(self) -> None:
         """One channel and one position: norms 2 * 3 and 2 * 5, whose squared difference is 16."""
         two, three, five = (torch.full((1, 1, 1, 1), v) for v in (2.0, 3.0, 5.0))
-        assert lipschitz_gap(two, three, five, 10).item() == pytest.approx(16.0, rel=1e-5)
+        assert lipschitz_gap(two, three, two, five, 10).item() == pytest.approx(16.0, rel=1e-5)
+
+    @pytest.mark.parametrize(("whole_input", "millions"), [(False, 1.87), (True, 2.65)])
+    def test_the_releases_narrow_stage_costs_what_table_5_says(
+        self, whole_input: bool, millions: float
+    ) -> None:
+        """89.1 instead of 87.3 million multiplications for a 32x32 image, so about 1.8."""
+        model = ResNet56Settings(32, "batch").build(3, 10)
+        with FlopCounterMode(display=False) as counter:
+            model.narrower_last_stage(torch.rand(1, 128, 16, 16), 0.25, whole_input=whole_input)
+        assert counter.get_total_flops() / 2e6 == pytest.approx(millions, abs=0.01)
+
+    def test_the_releases_narrow_stage_is_a_smaller_stage(self) -> None:
+        """A stage built with a quarter of the channels, and the first weights, has its maps."""
+        model = ResNet56Settings(32, "batch").build(3, 10)
+        before = torch.rand(2, 128, 8, 8, generator=torch_generator(0))
+        cut, maps = model.narrower_last_stage(before, 0.25, whole_input=False)
+        assert torch.equal(cut, before[:, :32])
+        small = stage(Bottle, 32, 6, 16, 2, "batch")
+        state = model.stages[-1].state_dict()
+        for name, value in small.state_dict().items():
+            value.copy_(state[name][tuple(slice(size) for size in value.shape)])
+        assert torch.allclose(small(cut), maps, atol=1e-5)
 
     def test_maps_of_zeros_have_finite_gradients(self) -> None:
-        narrow = torch.zeros(2, 3, 2, 2, requires_grad=True)
-        lipschitz_gap(torch.zeros(2, 4, 4, 4), narrow, torch.zeros(2, 6, 2, 2), 10).backward()
+        narrow, before = torch.zeros(2, 3, 2, 2, requires_grad=True), torch.zeros(2, 4, 4, 4)
+        lipschitz_gap(before, narrow, before, torch.zeros(2, 6, 2, 2), 10).backward()
         assert narrow.grad is not None
         assert torch.isfinite(narrow.grad).all()
 
@@ -266,7 +312,7 @@ class TestScaffold:
         w, seen = parameter([0.0], [5.0]), [torch.tensor([1.0])]
         correct_gradients([w], seen, [torch.tensor([2.0])])
         assert seen[0].item() == 6
-        assert grad(w).item() == 3
+        assert gradient(w).item() == 3
 
 
 class TestFedDyn:
@@ -274,4 +320,4 @@ class TestFedDyn:
         """Gradient 10, h_i = 4, w - anchor = 2, weight 0.5: 10 - 4 + 1."""
         w = parameter([3.0], [10.0])
         add_dynamic_gradient([w], [torch.tensor([1.0])], [torch.tensor([4.0])], 0.5)
-        assert grad(w).item() == 7
+        assert gradient(w).item() == 7

@@ -1,5 +1,6 @@
 """The local training loop: order of the hooks, errors, and no effects between clients."""
 
+import math
 import platform
 import subprocess
 import sys
@@ -99,6 +100,17 @@ def test_a_worker_computes_with_one_thread_and_deterministically_whatever_was_se
         work()
         assert torch.get_num_threads() == 1
         assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_round_of_the_cosine_trains_with_its_rate() -> None:
+    """Round 2 of 3 has three quarters of the rate, whatever round the worker trained before."""
+    words = "method=fedavg", "rounds=3"
+    falling = Worker(config(*words, "optim.schedule=cosine"))
+    constant = Worker(config(*words, f"optim.lr={0.01 * (1 + math.cos(math.pi / 3)) / 2!r}"))
+    weights = falling.initial_weights()
+    falling.train(weights, 3, 0)
+    trained = falling.train(weights, 2, 0).weights
+    assert same(trained, constant.train(weights, 2, 0).weights)
 
 
 def test_momentum_does_not_leak_into_the_next_client() -> None:

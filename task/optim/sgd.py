@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.sgd import sgd
 
-from task.config import Sgd
+from task.optim.settings import Sgd
 
 
 class LocalSgd:
@@ -19,11 +19,15 @@ class LocalSgd:
     Args:
         parameters: the trainable parameters.
         settings: learning rate, momentum, weight decay and the largest gradient norm.
+
+    Attributes:
+        rate: the learning rate of the next steps; it begins as that of the settings.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], settings: Sgd) -> None:
         self._parameters = list(parameters)
         self._settings = settings
+        self.rate = settings.lr
         # On a GPU one fused kernel saves launches. On a CPU it is no faster, and the plain form
         # rounds exactly as the definition does.
         self._fused = bool(self._parameters) and self._parameters[0].is_cuda
@@ -58,7 +62,7 @@ class LocalSgd:
             parameters,
             gradients,
             momentum,
-            lr=self._settings.lr,
+            lr=self.rate,
             momentum=self._settings.momentum,
             weight_decay=self._settings.weight_decay,
             dampening=0,

@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 
-from task.config import Sgd
-from task.training.sgd import LocalSgd
+from server_app.config.composition import compose_experiment
+from task.optim.settings import Sgd
+from task.optim.sgd import LocalSgd
 
 
 def network() -> torch.nn.Sequential:
@@ -28,8 +29,8 @@ def test_it_takes_the_steps_of_pytorchs_class(
     """In the second step one layer has no gradient: neither it nor its momentum changes."""
     ours, theirs = network(), network()
     settings = Sgd(
-        lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov,
-        max_gradient_norm=most,
+        lr=0.1, schedule="constant", momentum=momentum, weight_decay=weight_decay,
+        nesterov=nesterov, max_gradient_norm=most,
     )  # fmt: skip
     stepper = LocalSgd(ours.parameters(), settings)
     reference = torch.optim.SGD(
@@ -52,7 +53,7 @@ def test_it_takes_the_steps_of_pytorchs_class(
 def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:
     """As on a GPU, with a block that is dropped in the first batch."""
     ours, theirs = network(), network()
-    settings = Sgd(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=False, max_gradient_norm=None)
+    settings = compose_experiment([]).optim
     fused, plain = LocalSgd(ours.parameters(), settings), LocalSgd(theirs.parameters(), settings)
     fused._fused = True
     for step in range(3):
@@ -78,3 +79,14 @@ worker.test(worker.initial_weights())
 sys.exit("torch._dynamo" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_cosine_is_that_of_pytorchs_scheduler_with_a_step_per_round() -> None:
+    settings = compose_experiment(["optim.schedule=cosine"]).optim
+    theirs = torch.optim.SGD(network().parameters(), settings.lr)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=7)
+    for server_round in range(1, 8):
+        assert settings.rate(server_round, 7) == pytest.approx(scheduler.get_last_lr()[0])
+        theirs.step()
+        scheduler.step()
+    assert settings.rate(7, 7) > 0

@@ -1,0 +1,23 @@
+"""Settings that did not exist when an older record was written."""
+
+from typing import Any
+
+from task.extensions import PLUS
+
+RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
+
+METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
+
+
+def add_later_settings(config: dict[str, Any]) -> None:
+    """Add the settings that a run's configuration lacks, with the values that were used."""
+    data, optim = config.get("data"), config.get("optim")
+    if isinstance(data, dict) and data.get("name") in RESIZED:
+        data.setdefault("resize", "squash")
+    if isinstance(optim, dict):
+        optim.setdefault("schedule", "constant")
+    config.setdefault("last_batch", "merge")
+    method = config["method"]
+    for name in method["name"].split(PLUS):
+        for key, value in METHODS.get(name, {}).items():
+            method.setdefault(key, value)
