@@ -3,12 +3,15 @@
     uv run python -m benchmarks.results                  (from the saved records, in seconds)
     uv run python -m benchmarks.results write NAME...    (the same for some studies)
     uv run python -m benchmarks.results run NAME...      (run a study again: hours, see `studies`)
+    uv run python -m benchmarks.results complete NAME... (run what the saved records lack)
 
 ``univarfl sweep`` writes a study's runs to runs/results/NAME, so an interrupted study continues
-where it stopped. Their records, without models, are saved in benchmarks/records/NAME.tar.xz. The
-study's tables are on a page of docs/results between ``<!-- NAME -->`` and ``<!-- end -->``, its
-pictures in docs/results/pictures. Environment variables name the directories of data sets that are
-not in this project (PACS=DIRECTORY).
+where it stopped. ``complete`` keeps saved records of the same settings, whichever code made them,
+and saves what is finished when it is interrupted. A long study is run in parts in this way. The
+records, without models, are saved in benchmarks/records/NAME.tar.xz. The study's tables are on a
+page of docs/results between ``<!-- NAME -->`` and ``<!-- end -->``, its pictures in
+docs/results/pictures. Environment variables name the directories of data sets that are not in this
+project (PACS=DIRECTORY).
 """
 
 import io
@@ -18,10 +21,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -36,7 +40,10 @@ from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import charts
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
+from server_app.runs.identity import identity_of
 from server_app.runs.records.reader import Run, read_runs
+from server_app.sweep.cells import Cell, cells_of
+from server_app.sweep.schedule import Sweep
 from tests.processes import UNIVARFL
 
 HERE = Path(__file__).parent
@@ -50,11 +57,12 @@ LEAN = "watch.tensorboard=false"
 def main() -> None:
     """Run the named studies if asked to, and write their tables and pictures."""
     command, *names = sys.argv[1:] or ["write"]
-    if command not in ("write", "run") or not set(names) <= set(STUDIES):
+    ways = {"run": run, "complete": complete}
+    if command not in ("write", *ways) or not set(names) <= set(STUDIES):
         raise SystemExit(f"{__doc__}\nstudies: {', '.join(STUDIES)}")
     for name in names or STUDIES:
-        if command == "run":
-            run(name)
+        if command in ways:
+            ways[command](name)
         if archive(name).exists():
             write(name)
     if archive("labels").exists() and archive("iid").exists():
@@ -64,14 +72,60 @@ def main() -> None:
 def run(name: str) -> None:
     """Run and analyse the missing runs of a study, and save its records."""
     study, place = STUDIES[name], RUNS / name
-    root = [f"data.root={os.environ[study.needs]}"] if study.needs else []
     for words in study.sweeps:
-        overrides = [*words.split(), LEAN, f"output_dir={place}", *root]
-        subprocess.run([UNIVARFL, "sweep", *overrides], check=True)
+        subprocess.run([UNIVARFL, "sweep", *overrides_of(name, words)], check=True)
     if study.measures:
         only = [word for measure in study.measures for word in ("--only", measure)]
         subprocess.run([UNIVARFL, "analyse", place, *only], check=True)
-    save(name)
+    save(name, read_runs(place).runs)
+
+
+def complete(name: str) -> None:
+    """Run the cells of a study that have no saved record, and add their records.
+
+    Raises:
+        SystemExit: the study has measures, which need the models of its runs.
+    """
+    if STUDIES[name].measures:
+        raise SystemExit(f"{name} is analysed after its runs, and models are not saved: use run")
+    with saved(*[name] if archive(name).exists() else []) as kept:
+        cells = missing_cells(name, kept)
+        print(f"{name}: {len(kept)} saved records, {len(cells)} runs to go")
+        try:
+            if cells:
+                Sweep(cells).run()
+        finally:
+            new = read_runs(RUNS / name).runs if (RUNS / name).exists() else []
+            found = {settings_of(run.config) for run in new}
+            save(name, [*(run for run in kept if settings_of(run.config) not in found), *new])
+
+
+def missing_cells(name: str, kept: Iterable[Run]) -> list[Cell]:
+    """Return the cells of a study whose settings none of the runs has."""
+    found = {settings_of(run.config) for run in kept}
+    every = (each for words in STUDIES[name].sweeps for each in cells_of(overrides_of(name, words)))
+    return [
+        cell
+        for cell in every
+        if cell.experiment is None or settings_of(cell.experiment.model_dump()) not in found
+    ]
+
+
+def settings_of(config: Mapping[str, Any]) -> str:
+    """Return a hash of the settings of a run, wherever its data are."""
+    return identity_of({**config, "data": without_root(config["data"])}, None)
+
+
+def without_root(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a data set without its place on this machine."""
+    return {key: value for key, value in data.items() if key != "root"}
+
+
+def overrides_of(name: str, words: str) -> list[str]:
+    """Return the words of a study's sweep, with its places on this machine."""
+    needs = STUDIES[name].needs
+    root = [f"data.root={os.environ[needs]}"] if needs else []
+    return [*words.split(), LEAN, f"output_dir={RUNS / name}", *root]
 
 
 def archive(name: str) -> Path:
@@ -79,13 +133,13 @@ def archive(name: str) -> Path:
     return RECORDS / f"{name}.tar.xz"
 
 
-def save(name: str) -> None:
+def save(name: str, runs: Iterable[Run]) -> None:
     """Save the records of a study's runs, without paths of this machine."""
     RECORDS.mkdir(exist_ok=True)
     with tarfile.open(archive(name), "w:xz") as tar:
-        for found in read_runs(RUNS / name).runs:
+        for found in sorted(runs, key=lambda run: run.directory.name):
             record = {key: value for key, value in found.record.items() if key != "overrides"}
-            data = {key: value for key, value in found.config["data"].items() if key != "root"}
+            data = without_root(found.config["data"])
             record["config"] = {**found.config, "data": data, "output_dir": None}
             texts = {each: (found.directory / each).read_bytes() for each in TEXTS[1:]}
             texts[TEXTS[0]] = json.dumps(record).encode()
