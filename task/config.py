@@ -98,6 +98,15 @@ class LocalConfig(Strict):
 
         return self._component("data", "task.data.sources", Source)
 
+    @property
+    def validation_share(self) -> float:
+        """The share of a client's images that it validates on.
+
+        None with noise at the clients: scores are not sent then, and which images are held out
+        would depend on how many there are.
+        """
+        return 0.0 if self.privacy.private else self.source().validation_share
+
     def partitioner(self) -> "Partitioner":
         """Return the rule that divides the data set among the clients."""
         from task.data.partitions.base import Partitioner  # noqa: PLC0415

@@ -50,9 +50,9 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
         ROUND_COLUMNS,
         {
             "round": "Number of the round; round 0 is the untrained model.",
-            "split": "`train`: unweighted means over the participants. `validation`: a tenth of "
-            "each participant's images; after the last round, of every client's. `test`: the "
-            "test set.",
+            "split": "`train`: unweighted means over the participants. `validation`: "
+            "`data.validation_share` of each participant's images; after the last round, of every "
+            "client's. `test`: the test set.",
             "metric": "For `train`: `ce`, the method's terms, `seconds`, and `learning_rate` "
             "if it has a schedule. For `test`: "
             "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`; after "

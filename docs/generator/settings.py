@@ -9,6 +9,7 @@ from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
 from server_app.config.experiment import Experiment, FederationConfig, Watch
 from task.config import Runtime
+from task.data.sources.base import Source
 from task.optim.settings import Sgd
 from task.privacy.settings import Privacy
 from task.secure.settings import Secure
@@ -28,6 +29,7 @@ HANDLED = "published"  # set by experiment=..., not by hand
 def general() -> list[Setting]:
     """Return the settings of the first level of ``conf/config.yaml``, and of ``watch``."""
     types = hints(Experiment) | {f"watch.{name}": hint for name, hint in hints(Watch).items()}
+    types |= {f"data.{name}": hint for name, hint in hints(Source).items()}
     return described(read_file(CONF / "config.yaml").keys, types, "")
 
 

@@ -29,6 +29,7 @@ from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.tracking.loggers import MetricLoggers
+from task.errors import ConfigError
 from task.privacy.description import NOT_TOLD
 from task.protocol.messages import FORGET, ForgetRequest
 from task.training.worker import shared_worker
@@ -63,6 +64,12 @@ class Federation:
         self._run = RunIdentity(recorder.summary["key"], experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)
         self._nodes = NodeManager(grid, self._run, experiment, self._note)
+        if not (experiment.privacy.private or experiment.validation_share or self._has_test_images):
+            allowed = (
+                "leaves no images to measure accuracy on, as there is no test set; "
+                "use 0.1, or bring test images"
+            )
+            raise ConfigError("data.validation_share", experiment.validation_share, allowed)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
     def run(self) -> None:
@@ -112,6 +119,10 @@ class Federation:
         context.late_replies.drop_arrived()
         # After the last checkpoint, because a resumed run needs the clients' states.
         self._delete_client_states()
+
+    @property
+    def _has_test_images(self) -> bool:
+        return len(self._worker.data.dataset.test) > 0
 
     def _note(self, site: str, what: str) -> None:
         """Record what happened to a site."""

@@ -66,8 +66,8 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     test = Metrics({}, {})
     if last or server_round % experiment.evaluate_every == 0:
         scored: Sequence[int] = range(experiment.num_clients) if last else sampled
-        if experiment.privacy.private:
-            scored = ()  # scores tell of the images
+        if not experiment.validation_share:
+            scored = ()
         validation, test = score_model(context, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(

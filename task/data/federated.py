@@ -16,8 +16,6 @@ from task.errors import DataError, SiteError
 from task.seeding import numpy_generator
 from task.site import Site
 
-VALIDATION_SHARE = 0.1
-
 
 class ClientSplit(NamedTuple):
     """One client's images, as disjoint positions in the data set."""
@@ -72,7 +70,7 @@ def split_of(config: LocalConfig, dataset: ImageDataset) -> Split:
     Raises:
         ConfigError: there are too few images for so many clients.
     """
-    share = validation_share(config)
+    share = config.validation_share
     settings = [config.partition, config.num_clients, config.seed, dataset.content, share]
     key = json.dumps(settings, sort_keys=True)
     if key not in _latest_split:
@@ -92,9 +90,8 @@ def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
     pool = TrainingPool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
     generator = numpy_generator(config.seed, "partition")
     result = config.partitioner().partition(pool, config.num_clients, generator)
-    share = validation_share(config)
     clients = {
-        client: hold_out(train[part], config.seed, client, share)
+        client: hold_out(train[part], config.seed, client, config.validation_share)
         for client, part in enumerate(result.clients)
     }
     return Split(clients, result.note)
@@ -109,7 +106,7 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     """
     dataset = open_dataset(site_source(config, site))
     client = list(config.partitioner().sites).index(site.name)
-    split = hold_out(dataset.train, config.seed, client, validation_share(config))
+    split = hold_out(dataset.train, config.seed, client, config.validation_share)
     if len(split.train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
     unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""
@@ -171,25 +168,16 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
             )
 
 
-def validation_share(config: LocalConfig) -> float:
-    """Return the share of a client's images that it validates on.
+def hold_out(positions: Positions, seed: int, client: int, share: float) -> ClientSplit:
+    """Hold out a share of a client's images for validation.
 
-    None with noise at the clients: scores are not sent then, and which images are held out would
-    depend on how many there are.
+    Of two images or more at least one is held out, and of four or more two are left to train on.
     """
-    return 0.0 if config.privacy.private else VALIDATION_SHARE
-
-
-def hold_out(
-    positions: Positions, seed: int, client: int, share: float = VALIDATION_SHARE
-) -> ClientSplit:
-    """Hold out a share of a client's images for validation, at least one if there are two."""
     if not share:
         return ClientSplit(positions, positions[:0])
     generator = numpy_generator(seed, "validation", client)
-    count = int(len(positions) * share + 0.5)
-    if len(positions) >= 2:
-        count = max(count, 1)
+    images = len(positions)
+    count = max(0, min(1, images - 1), min(int(images * share + 0.5), images - 2))
     shuffled = generator.permutation(positions)
     return ClientSplit(np.sort(shuffled[count:]), np.sort(shuffled[:count]))
 

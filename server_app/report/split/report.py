@@ -123,7 +123,7 @@ def description(
     sizes = table.sum(axis=(1, 2))
     yield (
         f"partition={experiment.partition['name']}: {len(sizes)} clients with {sizes.min()} to "
-        f"{sizes.max()} images, a tenth of them for validation"
+        f"{sizes.max()} images, {experiment.validation_share:.0%} of them for validation"
     )
     for note in data.notes:
         yield f"note: {note}"

@@ -12,8 +12,10 @@ METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
 def add_later_settings(config: dict[str, Any]) -> None:
     """Add the settings that a run's configuration lacks, with the values that were used."""
     data, optim = config.get("data"), config.get("optim")
-    if isinstance(data, dict) and data.get("name") in RESIZED:
-        data.setdefault("resize", "squash")
+    if isinstance(data, dict):
+        data.setdefault("validation_share", 0.1)
+        if data.get("name") in RESIZED:
+            data.setdefault("resize", "squash")
     if isinstance(optim, dict):
         optim.setdefault("schedule", "constant")
     config.setdefault("last_batch", "merge")

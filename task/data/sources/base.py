@@ -53,6 +53,7 @@ class Source(ABC):
         std: per channel, of images scaled to [0, 1].
         skips_bad_images: whether images that cannot be decoded are left out and counted. Otherwise
             they are an error, because a benchmark must be complete.
+        validation_share: share of each client's images that it validates on instead of training.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -63,10 +64,13 @@ class Source(ABC):
 
     image_size: int
     resize: Resize = field(default="squash", kw_only=True)
+    validation_share: float = field(default=0.1, kw_only=True)
 
     def __post_init__(self) -> None:
         if not 8 <= self.image_size <= 1024:
             refuse(self, "image_size", "must be from 8 to 1024")
+        if not 0 <= self.validation_share <= 0.5:
+            refuse(self, "validation_share", "must be from 0 to 0.5")
 
     @property
     def name(self) -> str:

@@ -164,7 +164,7 @@ def split_notes(splits: Sequence[str]) -> list[str]:
     used = sum(split in VALIDATION for split in splits)
     if not used or not set(splits) & set(TEST):
         return []
-    reason = "each client holds out a tenth of its images for validation"
+    reason = "each client holds out images of its own for validation (data.validation_share)"
     return [f"{used} images of the validation split are used for training; {reason}"]
 
 

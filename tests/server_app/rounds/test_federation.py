@@ -13,6 +13,7 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
 from tests.conftest import FEW_TO_TRAIN, SMALL, Train, faulty, only_run, rows, sha256
+from tests.task.data import making
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,19 @@ class TestRecord:
             if (row["split"], row["metric"]) == ("validation", "clients")
         }
         assert found == {"2": 2, "3": 4}
+
+    def test_nobody_is_validated_if_no_images_are_held_out(self, train: Train) -> None:
+        directory = train("data.validation_share=0", "rounds=1")
+        record = read_record(directory)
+        assert (record["data"]["train"], record["data"]["validation"]) == (FEW_TO_TRAIN, 0)
+        found = [row for row in rows(directory, "rounds.csv") if row["split"] == "validation"]
+        assert [(row["metric"], float(row["value"])) for row in found] == [("clients", 0)]
+
+    def test_images_to_measure_accuracy_on_are_needed(self, train: Train, tmp_path: Path) -> None:
+        making.tree(tmp_path / "images", ["dog", "cat"], 10)
+        words = ["data=folder", f"data.root={tmp_path / 'images'}", "data.test_share=0"]
+        with pytest.raises(RunError, match=r"data.validation_share=0.0: leaves no images"):
+            train(*words, "data.validation_share=0", "num_clients=2")
 
     def test_clients_csv_names_the_sampled_clients(self, run: Path) -> None:
         found = rows(run, "clients.csv")

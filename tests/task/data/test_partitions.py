@@ -281,10 +281,24 @@ class TestFederate:
         ("images", "validation"), [(0, 0), (1, 0), (2, 1), (14, 1), (15, 2), (100, 10)]
     )
     def test_small_clients(self, images: int, validation: int) -> None:
-        split = hold_out(np.arange(images), seed=0, client=0)
+        split = hold_out(np.arange(images), seed=0, client=0, share=0.1)
         assert len(split.validation) == validation
         both = np.sort(np.concatenate([split.train, split.validation]))
         assert np.array_equal(both, np.arange(images))
+
+    @pytest.mark.parametrize(
+        ("images", "validation"), [(1, 0), (2, 1), (3, 1), (4, 2), (5, 3), (7, 4), (100, 50)]
+    )
+    def test_two_images_are_left_to_train_on(self, images: int, validation: int) -> None:
+        split = hold_out(np.arange(images), seed=0, client=0, share=0.5)
+        assert len(split.validation) == validation
+
+    def test_all_images_train_without_validation(self) -> None:
+        words = ["data.validation_share=0"]
+        data = federate(compose_experiment(words).local())
+        parts = [client.train for client in data.clients.values()]
+        assert np.array_equal(np.sort(np.concatenate(parts)), data.dataset.train)
+        assert not any(len(client.validation) for client in data.clients.values())
 
     def test_classes_in_only_one_of_training_and_test_set_are_noted(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["train/dog", "train/horse", "test/dog", "test/house"], 10)
