@@ -42,6 +42,8 @@ TIN10 = (
     "data=folder data.image_size=64 partition=dirichlet alpha=0.01 rounds=60 local_epochs=10 "
     "batch_size=128 rho=0.1 optim.schedule=cosine,constant"
 )
+NIID = "experiment=niid_bench method=fedavg,scaffold,fedprox"
+LABELS = "partition=pathological partition.deal=random partition.classes_per_client=1,2,3"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -182,6 +184,16 @@ STUDIES = {  # with the time of each on two cores
             f"{TIN10} method=fedprox,moon,freeze,feduv,scaffold seed=0,1,2",
         ),
         needs="TIN10",
+        tables=four_readings,
+        pictures=("accuracy",),
+    ),
+    # Six hours.
+    "niid_bench": Study(
+        (
+            f"{NIID} partition=dirichlet alpha=0.5 seed=0,1,2",
+            f"{NIID} {LABELS} seed=0,1,2",
+        ),
+        needs="MNIST",
         tables=four_readings,
         pictures=("accuracy",),
     ),

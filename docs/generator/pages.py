@@ -24,8 +24,11 @@ DATA_SETS = (
 )
 SPLITS = (
     "`partition=NAME` selects how images are split among clients, `augmentation=NAME` how training "
-    "images are changed, `model=NAME` the network. Every network also has the key `model.weights`: "
-    "a safetensors file, or a run directory, whose weights a run [starts from]"
+    "images are changed."
+)
+NETWORKS = (
+    "`model=NAME` selects the network. Every network also has the key `model.weights`: a "
+    "safetensors file, or a run directory, whose weights a run [starts from]"
     "(../how-to/use-a-model.md#start-from-a-model)."
 )
 
@@ -40,9 +43,8 @@ def pages() -> dict[str, str]:
         "strategies.md": components.page("Strategies", STRATEGIES, STRATEGY),
         "guards.md": components.page("Guards", GUARDS, GUARD),
         "data/index.md": components.index("Data sets", DATA_SETS, DATA),
-        "splits-and-models.md": components.page(
-            "Splits and networks", SPLITS, PARTITION, AUGMENTATION, MODEL
-        ),
+        "splits.md": components.page("Splits", SPLITS, PARTITION, AUGMENTATION),
+        "networks.md": components.page("Networks", NETWORKS, MODEL),
         "experiments.md": experiments.page(),
         "run-files.md": run_files.page(),
         "api.md": api.page(),

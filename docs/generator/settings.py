@@ -21,7 +21,7 @@ or `deploy run`. Unknown keys and values out of range are refused before anythin
 
 The keys of the groups `method`, `strategy`, `guard`, `data`, `partition`, `augmentation` and
 `model` depend on the choice: see [methods](methods/index.md), [strategies](strategies.md),
-[guards](guards.md), [data sets](data/index.md) and [splits and networks](splits-and-models.md).
+[guards](guards.md), [data sets](data/index.md) [splits](splits.md) and [networks](networks.md).
 """
 HANDLED = "published"  # set by experiment=..., not by hand
 

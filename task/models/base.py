@@ -37,6 +37,7 @@ class ModelSettings(ABC):
         least_image_size: the smallest height and width of an image, in pixels.
         residual: whether the network is a `task.models.layers.residual.ResidualNet`.
         trained_features: whether layers that can be trained come before the classifier.
+        normalised: whether it has normalisation layers; if not, `norm` must be ``group``.
         features: d, the width of the projector, at least 1.
         norm: ``batch``, or ``group``, which keeps no statistics of the data.
     """
@@ -44,6 +45,7 @@ class ModelSettings(ABC):
     least_image_size: ClassVar[int] = 1
     residual: ClassVar[bool] = False
     trained_features: ClassVar[bool] = True
+    normalised: ClassVar[bool] = True
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     features: int
@@ -52,7 +54,9 @@ class ModelSettings(ABC):
     def __post_init__(self) -> None:
         if self.features < 1:
             refuse(self, "features", "must be at least 1")
-        if self.norm == "group" and self.features % GROUPS:
+        if not self.normalised and self.norm != "group":
+            refuse(self, "norm", "must be group: this network has no normalisation")
+        if self.normalised and self.norm == "group" and self.features % GROUPS:
             refuse(self, "features", f"must be a multiple of {GROUPS} with model.norm=group")
 
     @abstractmethod

@@ -46,6 +46,7 @@ class LinearSettings(ModelSettings):
     """
 
     trained_features: ClassVar = False
+    normalised: ClassVar = False
 
     sigmoid: bool = False
 
@@ -53,8 +54,6 @@ class LinearSettings(ModelSettings):
         super().__post_init__()
         if math.isqrt(self.features) ** 2 != self.features:
             refuse(self, "features", "must be a square number, such as 784 for 28x28 pixels")
-        if self.norm != "group":
-            refuse(self, "norm", "must be group: model=linear has no normalisation")
 
     def build(self, channels: int, classes: int) -> Linear:
         return Linear(channels, classes, self.features, self.sigmoid)

@@ -49,8 +49,20 @@ def test_the_linear_model_is_one_layer_on_the_pooled_pixels() -> None:
 def test_the_linear_model_refuses_what_is_not_there() -> None:
     with pytest.raises(ConfigError, match="must be a square number, such as 784"):
         settings("linear", "model.features=776")
-    with pytest.raises(ConfigError, match="has no normalisation"):
-        settings("linear", "model.norm=batch")
+    for name in ("linear", "lenet"):
+        with pytest.raises(ConfigError, match="has no normalisation"):
+            settings(name, "model.norm=batch")
+
+
+def test_lenet_has_the_parameters_of_niid_bench() -> None:
+    small, colour = settings("lenet").build(1, 10), settings("lenet", "model.map_size=5")
+    assert sum(value.numel() for value in small.parameters()) == 44_426
+    assert sum(value.numel() for value in colour.build(3, 10).parameters()) == 62_006
+    for size in (16, 28, 40):
+        out = small(torch.randn(2, 1, size, size))
+        assert (out.logits.shape, out.features.shape) == ((2, 10), (2, 84))
+    with pytest.raises(ConfigError, match="map_size=0: must be from 1 to 64"):
+        settings("lenet", "model.map_size=0")
 
 
 def test_the_linear_model_can_end_in_a_sigmoid() -> None:
@@ -70,7 +82,7 @@ def test_the_linear_model_refuses_methods_that_train_features(method: str) -> No
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "linear"])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("lenet", "linear")])
 class TestEveryModel:
     def test_answers_from_its_least_image_size_on(self, name: str, norm: str) -> None:
         given = settings(name, f"model.norm={norm}")

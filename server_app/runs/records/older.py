@@ -5,6 +5,7 @@ from typing import Any
 from task.extensions import PLUS
 
 RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
+DEALT = ("pathological", "power_law")  # partitions with partition.deal
 
 METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
 
@@ -13,12 +14,16 @@ def add_later_settings(config: dict[str, Any]) -> None:
     """Add the settings that a run's configuration lacks, with the values that were used."""
     data, optim = config.get("data"), config.get("optim")
     if isinstance(data, dict):
+        data.setdefault("normalisation", "own")
         data.setdefault("validation_share", 0.1)
         if data.get("name") in RESIZED:
             data.setdefault("resize", "squash")
     if isinstance(optim, dict):
         optim.setdefault("schedule", "constant")
     config.setdefault("last_batch", "merge")
+    partition = config.get("partition")
+    if isinstance(partition, dict) and partition.get("name") in DEALT:
+        partition.setdefault("deal", "even")
     method = config["method"]
     for name in method["name"].split(PLUS):
         for key, value in METHODS.get(name, {}).items():

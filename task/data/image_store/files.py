@@ -33,6 +33,7 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         return None
     if images.shape != shape or len(columns["labels"]) != len(images):
         return None
+    mean, std = source.mean_and_std
     return ImageDataset(
         version=directory.name,
         content=content,
@@ -40,8 +41,8 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         **columns,
         classes=tuple(description["classes"]),
         domains=tuple(description["domains"]),
-        mean=source.mean,
-        std=source.std,
+        mean=mean,
+        std=std,
         skipped=tuple((name, reason) for name, reason in description["skipped"]),
         notes=tuple(description["notes"]),
     )

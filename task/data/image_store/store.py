@@ -70,7 +70,7 @@ def settings_of(source: Source) -> dict[str, Any]:
     So stores that were built before there was another way of resizing are still found.
     """
     settings = dataclasses.asdict(source)
-    del settings["validation_share"]
+    del settings["validation_share"], settings["normalisation"]
     return {key: value for key, value in settings.items() if (key, value) != ("resize", "squash")}
 
 

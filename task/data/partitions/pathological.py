@@ -2,11 +2,13 @@
 
 H. B. McMahan et al., AISTATS 2017, cut sorted images into shards, which can contain two classes.
 Q. Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022, draw the classes of each
-client, and a class may be drawn by none. Here classes are dealt like cards: the numbers of clients
-that any two classes go to differ by at most one, and every image is used.
+client, and a class may be drawn by none. With ``deal: even`` classes are dealt like cards: the
+numbers of clients that any two classes go to differ by at most one, and every image is used. With
+``deal: random`` client i gets class i and draws the others, as in Flower's baseline ``niid_bench``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -21,9 +23,12 @@ class PathologicalPartitioner(MinimumSizePartitioner):
 
     Attributes:
         classes_per_client: the classes of each client.
+        deal: ``even``, so that each class goes to nearly as many clients as any other, or
+            ``random``.
     """
 
     classes_per_client: int
+    deal: Literal["even", "random"] = field(default="even", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +49,11 @@ class PathologicalPartitioner(MinimumSizePartitioner):
                 f"all {len(classes)} classes; raise classes_per_client or num_clients"
             )
             raise ConfigError("partition.classes_per_client", self.classes_per_client, allowed)
-        hands = deal_classes(len(classes), num_clients, self.classes_per_client, generator)
+        if self.deal == "random" and num_clients < len(classes):
+            allowed = f"needs at least {len(classes)} clients, one for each class; use even"
+            raise ConfigError("partition.deal", self.deal, allowed)
+        deal = draw_classes if self.deal == "random" else deal_classes
+        hands = deal(len(classes), num_clients, self.classes_per_client, generator)
         by_client: list[list[Positions]] = [[] for _ in range(num_clients)]
         for index, label in enumerate(classes):
             of_class = generator.permutation(np.flatnonzero(pool.labels == label))
@@ -62,6 +71,23 @@ class PathologicalPartitioner(MinimumSizePartitioner):
     ) -> list[Positions]:
         """Split the shuffled images of one class among the clients that hold it."""
         return np.array_split(of_class, clients)
+
+
+def draw_classes(
+    classes: int, clients: int, each: int, generator: np.random.Generator
+) -> list[set[int]]:
+    """Give client i class i (modulo `classes`), and draw its other classes without repetition.
+
+    Returns:
+        For each client a set of `each` classes.
+    """
+    hands = []
+    for client in range(clients):
+        first = client % classes
+        others = np.delete(np.arange(classes), first)
+        drawn = generator.choice(others, each - 1, replace=False)
+        hands.append({first, *drawn.tolist()})
+    return hands
 
 
 def deal_classes(

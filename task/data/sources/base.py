@@ -12,6 +12,7 @@ from PIL import Image
 from task.errors import ConfigError, refuse
 
 Resize = Literal["squash", "crop", "pad"]
+Scaling = Literal["own", "half", "none"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -53,6 +54,9 @@ class Source(ABC):
         std: per channel, of images scaled to [0, 1].
         skips_bad_images: whether images that cannot be decoded are left out and counted. Otherwise
             they are an error, because a benchmark must be complete.
+        normalisation: how pixels become the network's input, after they are scaled to [0, 1].
+            ``own`` uses the data set's mean and deviation, ``half`` 0.5 for both, and ``none``
+            leaves them.
         validation_share: share of each client's images that it validates on instead of training.
     """
 
@@ -64,6 +68,7 @@ class Source(ABC):
 
     image_size: int
     resize: Resize = field(default="squash", kw_only=True)
+    normalisation: Scaling = field(default="own", kw_only=True)
     validation_share: float = field(default=0.1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -76,6 +81,15 @@ class Source(ABC):
     def name(self) -> str:
         """The name used in ``data=NAME``."""
         return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What is subtracted from each channel of images in [0, 1], and what divides it then."""
+        fixed = {"half": (0.5, 0.5), "none": (0.0, 1.0)}
+        if self.normalisation in fixed:
+            mean, std = fixed[self.normalisation]
+            return (mean,) * self.channels, (std,) * self.channels
+        return self.mean, self.std
 
     def check_files(self) -> None:  # noqa: B027  (some sources have no files)
         """Check quickly whether the files can be there, without reading them.

@@ -55,6 +55,8 @@ def in_table(title: str, run: Experiment) -> list[Cell]:
 
 def title_of(sweep: str) -> str:
     """The table that a sweep is named after."""
+    if sweep == "niid_bench":
+        return "niid_bench, MNIST"
     paper, _, number = sweep.partition("_table")
     return f"{PAPERS[paper]}, Table {number}"
 
@@ -134,6 +136,7 @@ SMOKE: dict[str, tuple[Make, list[str]]] = {
         lambda root, _: making.imagenet(root),
         ["method=fedalign", "num_clients=2", "data.image_size=16"],
     ),
+    "niid_bench": (lambda root, _: making.mnist(root), ["method=scaffold", "num_clients=2"]),
 }
 SLOW = ("fedalign_imagenet200", "office_home", "tiny_imagenet")  # deep networks on many test images
 

@@ -138,18 +138,38 @@ def cifar100(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
     return labels
 
 
-def mnist(root: Path) -> list[int]:
-    """Write 12 training and 4 test images as MNIST's four files; return their labels."""
-    place = root / "MNIST" / "raw"
+def mnist(
+    root: Path, folder: str = "MNIST", names: tuple[str, str] = ("train", "t10k")
+) -> list[int]:
+    """Write 12 training and 4 test images as the four files of MNIST; return their labels."""
+    place = root / folder / "raw"
     place.mkdir(parents=True)
     labels = [(3 * index) % 10 for index in range(16)]
     grey = pixels(16, 28, 0)[..., 0]
-    for part, at in (("train", slice(12)), ("t10k", slice(12, 16))):
+    for part, at in zip(names, (slice(12), slice(12, 16)), strict=True):
         count = len(labels[at])
         head = b"".join(n.to_bytes(4, "big") for n in (2051, count, 28, 28))
         (place / f"{part}-images-idx3-ubyte").write_bytes(head + grey[at].tobytes())
         head = b"".join(n.to_bytes(4, "big") for n in (2049, count))
         (place / f"{part}-labels-idx1-ubyte").write_bytes(head + bytes(labels[at]))
+    return labels
+
+
+def svhn(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
+    """Write 12 training and 4 test images as matrices of MATLAB; return their labels."""
+    from scipy.io import savemat
+    from torchvision.datasets import SVHN
+
+    place = root / "SVHN"
+    place.mkdir(parents=True)
+    labels = [(3 * index) % 10 for index in range(16)]
+    images, listed = pixels(16, 32, 0), {}
+    for part, at in (("train", slice(12)), ("test", slice(12, 16))):
+        path = place / f"{part}_32x32.mat"
+        ten_for_zero = np.array([[label or 10] for label in labels[at]], dtype=np.uint8)
+        savemat(path, {"X": images[at].transpose(1, 2, 3, 0), "y": ten_for_zero})
+        listed[part] = ["", path.name, md5(path)]
+    patch.setattr(SVHN, "split_list", listed)
     return labels
 
 

@@ -19,7 +19,7 @@ from task.data.partitions.base import (
 from task.data.partitions.dirichlet import DirichletPartitioner, class_shares
 from task.data.partitions.domains import DomainPartitioner
 from task.data.partitions.iid import IidPartitioner
-from task.data.partitions.pathological import PathologicalPartitioner, deal_classes
+from task.data.partitions.pathological import PathologicalPartitioner, deal_classes, draw_classes
 from task.data.partitions.power_law import PowerLawPartitioner
 from task.data.partitions.sites import SitePartitioner
 from task.errors import ConfigError
@@ -156,6 +156,28 @@ class TestPathological:
         assert [len(hand) for hand in hands] == [each] * clients
         held = [sum(card in hand for hand in hands) for card in range(classes)]
         assert max(held) - min(held) <= 1
+
+    @given(clients=st.integers(10, 40), each=st.integers(1, 10), seed=st.integers(0, 99))
+    def test_drawn_classes_begin_with_the_clients_number(
+        self, clients: int, each: int, seed: int
+    ) -> None:
+        hands = draw_classes(10, clients, each, numpy_generator(seed))
+        assert [len(hand) for hand in hands] == [each] * clients
+        assert all(client % 10 in hand <= set(range(10)) for client, hand in enumerate(hands))
+
+    def test_drawn_classes_are_split_evenly_among_their_clients(self) -> None:
+        images = pool(5000)
+        partitioner = PathologicalPartitioner(10, 3, deal="random")
+        result = partitioner.partition(images, 10, numpy_generator(0))
+        assert_complete(result, 5000, 10, 10)
+        counts = np.array(
+            [np.bincount(images.labels[part], minlength=10) for part in result.clients]
+        )
+        holders = (counts > 0).sum(axis=0)
+        assert len(set(holders)) > 1
+        assert np.all((counts == 0) | (abs(counts - 500 / holders) < 1))
+        with pytest.raises(ConfigError, match="deal=random: needs at least 10 clients"):
+            partitioner.partition(images, 9, numpy_generator(0))
 
     def test_small_clients_are_filled_and_the_note_names_the_cost(self) -> None:
         """The smallest of the skewed classes has 13 images for ten clients."""

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from server_app.config.composition import compose_experiment
+from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
@@ -73,6 +75,54 @@ class TestTorchvision:
         assert_split(data, 16, 4)
         assert data.labels.tolist() == labels
         assert np.array_equal(data.images[..., 0], making.pixels(16, 28, 0)[..., 0])
+
+    def test_fashion_mnist_has_its_names(self, tmp_path: Path) -> None:
+        labels = making.mnist(tmp_path, "FashionMNIST")
+        data = opened("data=fashion_mnist", f"data.root={tmp_path}")
+        assert_split(data, 16, 4)
+        assert data.labels.tolist() == labels
+        assert data.classes[:2] == ("T-shirt/top", "Trouser")
+
+    @pytest.mark.parametrize("split", ["digits", "letters"])
+    def test_emnist_stands_upright_with_labels_from_0(self, split: str, tmp_path: Path) -> None:
+        names = f"emnist-{split}-train", f"emnist-{split}-test"
+        labels = making.mnist(tmp_path, "EMNIST", names)
+        if split == "letters":  # its files count from 1
+            for path in (tmp_path / "EMNIST" / "raw").glob("*labels*"):
+                content = path.read_bytes()
+                path.write_bytes(content[:8] + bytes(label + 1 for label in content[8:]))
+        data = opened("data=emnist", f"data.root={tmp_path}", f"data.split={split}")
+        assert_split(data, 16, 4)
+        assert data.labels.tolist() == labels
+        assert (len(data.classes), data.classes[0]) == (
+            (26, "a") if split == "letters" else (10, "0")
+        )
+        written = making.pixels(16, 28, 0)[..., 0]
+        assert np.array_equal(data.images[..., 0], written.transpose(0, 2, 1))
+
+    def test_svhn_has_the_class_0_for_the_digit_0(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        labels = making.svhn(tmp_path, monkeypatch)
+        data = opened("data=svhn", f"data.root={tmp_path}")
+        assert_split(data, 16, 4)
+        assert data.labels.tolist() == labels
+        assert np.array_equal(data.images, making.pixels(16, 32, 0))
+
+    @pytest.mark.parametrize(
+        ("normalisation", "mean", "std"),
+        [("own", 0.1307, 0.3081), ("half", 0.5, 0.5), ("none", 0.0, 1.0)],
+    )
+    def test_pixels_are_normalised_as_asked(
+        self, normalisation: str, mean: float, std: float, tmp_path: Path
+    ) -> None:
+        making.mnist(tmp_path)
+        words = "data=mnist", f"data.root={tmp_path}", f"data.normalisation={normalisation}"
+        data = opened(*words)
+        images = DeviceImages(data, torch.device("cpu"))
+        x, _ = images[torch.tensor([3])]
+        pixels = torch.from_numpy(np.array(data.images[3:4])).permute(0, 3, 1, 2)
+        assert torch.allclose(x, (pixels / 255 - mean) / std, atol=1e-6)
 
     def test_a_prepared_data_set_does_not_import_torchvision(self, tmp_path: Path) -> None:
         """The import takes seconds, and the images are in the image store."""

@@ -52,7 +52,8 @@ class TorchvisionSource(DirectorySource):
 
     def fetch(self) -> None:
         try:
-            self.part(train=True, download=True)
+            for kind in (True, False):
+                self.part(train=kind, download=True)
         except (OSError, RuntimeError) as error:
             raise DataError(f"{self.root}: the download failed: {error}") from None
 

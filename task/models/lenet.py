@@ -1,0 +1,65 @@
+"""LeNet-5 with ReLU and max-pooling: a small network without normalisation.
+
+Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", Proceedings of the IEEE,
+1998, in the form that McMahan's followers and Flower's baseline ``niid_bench`` train on MNIST and
+CIFAR-10: two 5x5 convolutions of 6 and 16 channels, and three linear layers. For images of 28x28 in
+grey and ten classes it has 44,426 parameters, and for 32x32 in colour with ``map_size=5`` 62,006.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+
+from task.errors import refuse
+from task.models.base import ModelSettings, Output
+
+MAPS, HIDDEN = 16, 120
+
+
+class LeNet(nn.Module):
+    """Maps images [n, C, H, W] to `Output`; its projector is the first two linear layers."""
+
+    def __init__(self, channels: int, classes: int, features: int, map_size: int) -> None:
+        super().__init__()
+        self.map_size = map_size
+        self.encoder = nn.Sequential(
+            nn.Conv2d(channels, 6, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+            nn.Conv2d(6, MAPS, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+        )  # fmt: skip
+        self.projector = nn.Sequential(
+            nn.Linear(MAPS * map_size**2, HIDDEN), nn.ReLU(inplace=True),
+            nn.Linear(HIDDEN, features), nn.ReLU(inplace=True),
+        )  # fmt: skip
+        self.classifier = nn.Linear(features, classes)
+
+    def forward(self, x: Tensor) -> Output:
+        maps = self.encoder(x)
+        fits = maps.shape[-2:] == (self.map_size, self.map_size)
+        pooled = maps if fits else F.adaptive_avg_pool2d(maps, self.map_size)
+        features = self.projector(pooled.flatten(1))
+        return Output(self.classifier(features), features, maps)
+
+
+@dataclass
+class LeNetSettings(ModelSettings):
+    """Settings of LeNet-5.
+
+    Attributes:
+        map_size: height and width of the maps that enter the linear layers: 4 for images of 28x28,
+            5 for 32x32. Maps of another size are pooled to it.
+    """
+
+    least_image_size: ClassVar = 16
+    normalised: ClassVar = False
+
+    map_size: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.map_size <= 64:
+            refuse(self, "map_size", "must be from 1 to 64")
+
+    def build(self, channels: int, classes: int) -> LeNet:
+        return LeNet(channels, classes, self.features, self.map_size)
