@@ -32,7 +32,10 @@ class Cell(Strict):
     sd: Annotated[float, Field(ge=0)] | None = None
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f}" + (f" ± {self.sd:.1f}" if self.sd is not None else "")
+        digits = max(1, len(repr(self.mean).partition(".")[2]))
+        return f"{self.mean:.{digits}f}" + (
+            f" ± {self.sd:.{digits}f}" if self.sd is not None else ""
+        )
 
 
 class Table(Strict):

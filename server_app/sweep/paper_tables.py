@@ -47,7 +47,7 @@ def rows_of(table: Table) -> Iterator[tuple[str, ...]]:
 
 def sweep_of(table: str) -> str:
     """Return the sweep that reproduces a table, such as feduv_table1 for "FedUV, Table 1"."""
-    return table.lower().replace(", table ", "_table")
+    return table.lower().replace(", table ", "_table").replace(", ", "_")
 
 
 def varied(settings: Mapping[str, Any], cell: Cell) -> str:

@@ -18,7 +18,7 @@ from server_app.config.experiment import Experiment
 from server_app.config.published import published_numbers
 from server_app.sweep.cells import cells_of
 from server_app.sweep.combinations import lines_of
-from server_app.sweep.paper_tables import sweep_of
+from server_app.sweep.paper_tables import sweep_of, varied
 from task.analysis.cost import training_cost
 from task.models.cnn import Cnn
 from task.training.device import choose_device, prepare_process
@@ -27,10 +27,9 @@ from task.training.device import choose_device, prepare_process
 SIZES = {
     "cifar10": (50_000, 10), "cifar100": (50_000, 100), "stl10": (5_000, 10),
     "tiny_imagenet": (100_000, 200), "imagenet200": (260_000, 200), "pacs": (8_871, 7),
-    "office_home": (13_768, 65), "ham10000": (8_060, 7),
+    "office_home": (13_768, 65), "ham10000": (8_060, 7), "mnist": (60_000, 10),
 }  # fmt: skip
-SHARE_TRAINED_ON = 0.9  # the other images of a client are for validation
-CHANNELS, STEPS = 3, 5
+STEPS = 5
 COUNTED: dict[str, float] = {}
 
 
@@ -62,23 +61,24 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
             if sweep_of(table) != name:
                 continue
             flops = training_flops(run)
-            at: dict[str, object] = {"alpha": run.partition.get("alpha")}
-            if run.partition["name"] != "dirichlet":
-                at = {"partition": run.partition["name"]}
-            at |= {k: v for k, v in number.at.items() if k != "method" and v is not None}
-            varied = " ".join(f"{key}={value}" for key, value in at.items())
+            split = {"partition": run.partition["name"], "alpha": run.partition.get("alpha")}
             yield {
                 "sweep": name, "data": run.data["name"],
-                "method": run.method["name"], "with": varied,
+                "method": run.method["name"], "with": varied(split, number),
                 "published, %": str(number),
-                "PFLOP a run": round(flops / 1e15, 1), "hours a run": round(flops / rate / 3600, 1),
+                "PFLOP a run": short(flops / 1e15), "hours a run": short(flops / rate / 3600),
             }  # fmt: skip
+
+
+def short(value: float) -> float:
+    """Return a number with one decimal, or with two digits if it is below 1."""
+    return round(value, 1) if value >= 1 else float(f"{value:.2g}")
 
 
 def training_flops(run: Experiment) -> float:
     """Return an estimate of the floating-point operations of a run's local training."""
     images, classes = SIZES[run.data["name"]]
-    passes = images * SHARE_TRAINED_ON * run.local_epochs * run.rounds
+    passes = images * (1 - run.validation_share) * run.local_epochs * run.rounds
     parts = json.dumps([run.method, run.model, run.data["image_size"], classes], sort_keys=True)
     return passes * run.participants / run.num_clients * flops_per_image(run, parts)
 
@@ -87,7 +87,7 @@ def flops_per_image(run: Experiment, parts: str) -> float:
     """Return the operations of a training step per image; counted once for equal `parts`."""
     if parts not in COUNTED:
         size, classes = json.loads(parts)[2:]
-        COUNTED[parts] = training_cost(run, CHANNELS, size, classes).step
+        COUNTED[parts] = training_cost(run, run.source().channels, size, classes).step
     return COUNTED[parts]
 
 
@@ -95,7 +95,7 @@ def flops_per_second(experiment: Experiment) -> float:
     """Return the operations per second of one process, measured on a cnn with 96x96 images."""
     prepare_process()
     device = choose_device(experiment.device)
-    network = Cnn(CHANNELS, 10, 256).to(device).to(memory_format=torch.channels_last)
+    network = Cnn(3, 10, 256).to(device).to(memory_format=torch.channels_last)
     x = torch.randn(64, 3, 96, 96, device=device).to(memory_format=torch.channels_last)
     seconds = []
     with FlopCounterMode(display=False) as counter:

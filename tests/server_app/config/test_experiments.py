@@ -13,10 +13,10 @@ from server_app.config.published import Cell, published_numbers, value_at
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from server_app.sweep.combinations import expand, lines_of
+from server_app.sweep.paper_tables import published_tables, sweep_of
 from tests.task.data import making
 
 EXPERIMENTS = choices()["experiment"]
-PAPERS = {"univarfl": "UniVarFL", "feduv": "FedUV", "fedalign": "FedAlign"}
 
 QUICK_SWEEPS = ("fedalign_table5", "univarfl_table2")
 
@@ -55,15 +55,13 @@ def in_table(title: str, run: Experiment) -> list[Cell]:
 
 def title_of(sweep: str) -> str:
     """The table that a sweep is named after."""
-    if sweep == "niid_bench":
-        return "niid_bench, MNIST"
-    paper, _, number = sweep.partition("_table")
-    return f"{PAPERS[paper]}, Table {number}"
+    (title,) = {table.name for table in published_tables() if sweep_of(table.name) == sweep}
+    return title
 
 
 def test_every_table_has_its_sweep() -> None:
     tables = {table.name for name in EXPERIMENTS for table in brought(name).published}
-    assert {title_of(sweep) for sweep in names_in(SWEEPS)} == tables
+    assert sorted(map(sweep_of, tables)) == names_in(SWEEPS)
 
 
 @pytest.mark.parametrize(
