@@ -53,7 +53,7 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
         if session.site is not None:
             check_identity(session)
             facts |= describe_site(session.worker, session.site)
-        elif any(member.keeps_state for member in session.worker.method.members()):
+        elif session.worker.config.models_kept:
             facts["state"] = ClientState(session.request.run).first(STORAGE, secrets.token_hex(8))
     except CANNOT_TRAIN as error:
         logger.error("%s", error)

@@ -173,10 +173,10 @@ def train_client(
         raise ProtocolError(f"client {client} is not trained here")
     charge_round(session)
     train = partial(worker.train, weights, request.round, client)
-    stateful = [member for member in worker.method.members() if member.keeps_state]
-    if not stateful:
+    models = worker.config.models_kept
+    if not models:
         return train(broadcast=broadcast, deadline=session.deadline)
-    max_bytes = len(stateful) * worker.model_bytes  # at most a model for each method
+    max_bytes = models * worker.model_bytes
     state = ClientState(request.run, max_bytes, session.site)
     result = train(state.load(client, accepted), broadcast, session.deadline)
     state.keep(client, request.round, accepted, result.state)

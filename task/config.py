@@ -99,6 +99,12 @@ class LocalConfig(Strict):
         return self._component("data", "task.data.sources", Source)
 
     @property
+    def models_kept(self) -> int:
+        """How many times the size of the model a client keeps between rounds, at most."""
+        members = self.local_method().members()
+        return sum(member.keeps_state for member in members) + self.optim.keep_momentum
+
+    @property
     def validation_share(self) -> float:
         """The share of a client's images that it validates on.
 

@@ -202,8 +202,7 @@ class Federation:
     def _delete_client_states(self) -> None:
         """Have the workers delete what they keep for the run; every site keeps something."""
         simulated = not self.experiment.partitioner().sites
-        keeps_state = any(member.keeps_state for member in self._worker.method.members())
-        if simulated and not keeps_state:
+        if simulated and not self.experiment.models_kept:
             return
         fields: dict[str, Any] = {
             "run": self._run.id, "experiment": self._run.experiment,

@@ -9,13 +9,15 @@ from task.errors import ConfigError
 
 
 class Sgd(BaseModel):
-    """Stochastic gradient descent; each client starts every round with a new optimizer.
+    """Stochastic gradient descent; a client keeps at most its momentum from round to round.
 
     Attributes:
         lr: the learning rate, that of round 1 if it has a schedule.
         schedule: how the rate changes over the rounds; see `rate`.
         momentum: the share of the previous step that is added.
         weight_decay: the factor of the L2 penalty on the weights.
+        keep_momentum: whether a client begins a round with the momentum of its last accepted one,
+            as in FedAlign's release, instead of none.
         nesterov: whether the momentum is Nesterov's.
         max_gradient_norm: the L2 norm to which each batch's gradient is clipped; None: no clipping.
     """
@@ -26,6 +28,7 @@ class Sgd(BaseModel):
     schedule: Literal["constant", "cosine"]
     momentum: Annotated[float, Field(ge=0, lt=1)]
     weight_decay: Annotated[float, Field(ge=0)]
+    keep_momentum: bool
     nesterov: bool
     max_gradient_norm: Annotated[float, Field(gt=0)] | None
 
@@ -33,6 +36,8 @@ class Sgd(BaseModel):
     def _check_nesterov_has_momentum(self) -> "Sgd":
         if self.nesterov and not self.momentum:
             raise ConfigError("optim.nesterov", True, "needs optim.momentum above 0")
+        if self.keep_momentum and not self.momentum:
+            raise ConfigError("optim.keep_momentum", True, "needs optim.momentum above 0")
         return self
 
     def rate(self, server_round: int, rounds: int) -> float:

@@ -1,6 +1,6 @@
-"""Stochastic gradient descent whose momentum is reset in place for each client."""
+"""Stochastic gradient descent whose momentum is replaced for each client."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +8,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.sgd import sgd
 
 from task.optim.settings import Sgd
+
+MOMENTUM = "momentum of "  # begins the names of the momentum's tensors in a client's state
 
 
 class LocalSgd:
@@ -17,25 +19,34 @@ class LocalSgd:
     four seconds to the start of each worker.
 
     Args:
-        parameters: the trainable parameters.
+        parameters: the trainable parameters, by name.
         settings: learning rate, momentum, weight decay and the largest gradient norm.
 
     Attributes:
         rate: the learning rate of the next steps; it begins as that of the settings.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], settings: Sgd) -> None:
-        self._parameters = list(parameters)
+    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: Sgd) -> None:
+        self._names, self._parameters = list(parameters), list(parameters.values())
         self._settings = settings
         self.rate = settings.lr
         # On a GPU one fused kernel saves launches. On a CPU it is no faster, and the plain form
         # rounds exactly as the definition does.
         self._fused = bool(self._parameters) and self._parameters[0].is_cuda
-        self.reset()
+        self._momentum: list[Tensor | None]
+        self.begin({})
 
-    def reset(self) -> None:
-        """Drop the momentum, so that every client starts a round without it."""
-        self._momentum: list[Tensor | None] = [None] * len(self._parameters)
+    def begin(self, state: Mapping[str, Tensor]) -> None:
+        """Replace the momentum by that of a client's state, and by none where it has none."""
+        kept = [state.get(MOMENTUM + name) for name in self._names]
+        self._momentum = [None if value is None else value.clone() for value in kept]
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what a client keeps for its next round: its momentum, or nothing."""
+        if not self._settings.keep_momentum:
+            return {}
+        found = zip(self._names, self._momentum, strict=True)
+        return {MOMENTUM + name: buffer for name, buffer in found if buffer is not None}
 
     def clear_gradients(self) -> None:
         """Drop all gradients."""
@@ -73,3 +84,8 @@ class LocalSgd:
         )
         for i, buffer in zip(at, momentum, strict=True):
             self._momentum[i] = buffer
+
+
+def without_momentum(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a client's state holds for the method."""
+    return {name: value for name, value in state.items() if not name.startswith(MOMENTUM)}

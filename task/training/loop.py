@@ -15,7 +15,7 @@ from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
-from task.optim.sgd import LocalSgd
+from task.optim.sgd import LocalSgd, without_momentum
 from task.seeding import torch_generator
 from task.training.forward import Forward
 from task.training.losses import LossMeter, weighted_sum
@@ -30,7 +30,8 @@ class LocalResult:
         weights: the trained model's ``state_dict``, copied to the CPU.
         examples: the number of training images.
         losses: the mean of each loss term over all images seen, unweighted, ``ce`` first.
-        state: what the method keeps for this client's next round, on the CPU.
+        state: what the method keeps for this client's next round, and the momentum if that is
+            kept, on the CPU.
         extra: what the method sends to its server update, on the CPU.
     """
 
@@ -55,7 +56,7 @@ class LocalTrainer:
         self.method = method
         self.config = config
         self.augmentation = config.augmenter()
-        self.optimizer = LocalSgd(trained_parameters(model).values(), config.optim)
+        self.optimizer = LocalSgd(trained_parameters(model), config.optim)
         self.forward = Forward(model, config.runtime, config.batch_size)
 
     def compile(self, images: DeviceImages) -> None:
@@ -85,7 +86,7 @@ class LocalTrainer:
             positions: the indices of the client's training images in it, [n] int64.
             server_round: the round, from 1.
             client: the client's number.
-            state: what the method kept when this client's update was last accepted.
+            state: the `LocalResult.state` of this client's last accepted update; empty before.
             broadcast: what the method's server update sends to every client.
             deadline: the time at which training must be finished, in seconds of `time.monotonic`.
 
@@ -97,7 +98,8 @@ class LocalTrainer:
             raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
         device = positions.device
         self.model.load_state_dict(to_device(weights, device))
-        self.optimizer.reset()
+        kept_before = to_device(state, device)
+        self.optimizer.begin(kept_before)
         self.optimizer.rate = self.config.optim.rate(server_round, self.config.rounds)
         self.model.train()
         key = (self.config.seed, "local", server_round, client)
@@ -105,7 +107,7 @@ class LocalTrainer:
             server_round,
             client,
             torch_generator(*key, "method"),
-            to_device(state, device),
+            without_momentum(kept_before),
             to_device(broadcast, device),
         )
         self.method.start(self.model, this)
@@ -117,7 +119,7 @@ class LocalTrainer:
             copy_to_cpu("model", self.model.state_dict()),
             examples,
             losses,
-            copy_to_cpu("state", outcome.state),
+            copy_to_cpu("state", {**outcome.state, **self.optimizer.state()}),
             copy_to_cpu("upload", outcome.extra),
         )
 
@@ -217,7 +219,7 @@ class LocalTrainer:
     def _free_failed_step(self) -> None:
         """Free all memory that a failed step has left: gradients, momentum, and PyTorch's cache."""
         self.optimizer.clear_gradients()
-        self.optimizer.reset()
+        self.optimizer.begin({})
         gc.collect()
         torch.cuda.empty_cache()
 

@@ -143,10 +143,10 @@ def trained(
     """Train a client by a method's hooks and our optimizer; return the weights and the outcome."""
     model = model_at(weight)
     optimizer = LocalSgd(
-        trained_parameters(model).values(),
+        trained_parameters(model),
         Sgd(
-            lr=LR, schedule="constant", momentum=momentum, weight_decay=0.0, nesterov=False,
-            max_gradient_norm=None,
+            lr=LR, schedule="constant", momentum=momentum, keep_momentum=False, weight_decay=0.0,
+            nesterov=False, max_gradient_norm=None,
         ),
     )  # fmt: skip
     method.start(model, LocalRound(1, client, torch.Generator(), **memory))

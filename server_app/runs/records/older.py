@@ -20,6 +20,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
             data.setdefault("resize", "squash")
     if isinstance(optim, dict):
         optim.setdefault("schedule", "constant")
+        optim.setdefault("keep_momentum", False)
     config.setdefault("last_batch", "merge")
     partition = config.get("partition")
     if isinstance(partition, dict) and partition.get("name") in DEALT:

@@ -141,11 +141,22 @@ class TestRepeats:
 
 class TestMemory:
     @pytest.mark.parametrize(
-        "method", ["scaffold", pytest.param("moon+feddyn", marks=pytest.mark.slow)]
+        "method",
+        [
+            "scaffold",
+            "fedavg optim.keep_momentum=true",
+            pytest.param("moon+feddyn", marks=pytest.mark.slow),
+        ],
     )
     def test_it_follows_the_client_and_not_the_worker(self, train: Train, method: str) -> None:
         """Half of the clients a round, so that many come back after a pause, to another worker."""
-        words = [f"method={method}", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
+        words = [
+            *f"method={method}".split(),
+            "rounds=4",
+            "rho=0.5",
+            "seed=1",
+            "partition=dirichlet",
+        ]
         one = train(*words)
         two = train(*words, "federation.workers=2")
         three = train(*words, "federation.workers=3")
@@ -155,6 +166,7 @@ class TestMemory:
 
     def test_a_completed_run_leaves_none_behind(self, train: Train, tmp_path: Path) -> None:
         train("method=moon", "rounds=1")
+        train("method=fedavg", "optim.keep_momentum=true", "rounds=1")
         assert list((tmp_path / "memory").iterdir()) == []
 
     def test_each_term_of_a_method_has_its_column(self, train: Train) -> None:

@@ -29,10 +29,10 @@ def test_it_takes_the_steps_of_pytorchs_class(
     """In the second step one layer has no gradient: neither it nor its momentum changes."""
     ours, theirs = network(), network()
     settings = Sgd(
-        lr=0.1, schedule="constant", momentum=momentum, weight_decay=weight_decay,
-        nesterov=nesterov, max_gradient_norm=most,
+        lr=0.1, schedule="constant", momentum=momentum, keep_momentum=False,
+        weight_decay=weight_decay, nesterov=nesterov, max_gradient_norm=most,
     )  # fmt: skip
-    stepper = LocalSgd(ours.parameters(), settings)
+    stepper = LocalSgd(dict(ours.named_parameters()), settings)
     reference = torch.optim.SGD(
         theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
     )
@@ -54,7 +54,10 @@ def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:
     """As on a GPU, with a block that is dropped in the first batch."""
     ours, theirs = network(), network()
     settings = compose_experiment([]).optim
-    fused, plain = LocalSgd(ours.parameters(), settings), LocalSgd(theirs.parameters(), settings)
+    fused, plain = (
+        LocalSgd(dict(ours.named_parameters()), settings),
+        LocalSgd(dict(theirs.named_parameters()), settings),
+    )
     fused._fused = True
     for step in range(3):
         x = torch.randn(5, 3)
@@ -65,6 +68,25 @@ def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:
             stepper.step()
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_momentum_can_be_taken_out_and_put_back() -> None:
+    """Steps with another client's in between are those of an optimizer that never stopped."""
+    ours, theirs = network(), network()
+    settings = compose_experiment(["optim.keep_momentum=true"]).optim
+    stepper = LocalSgd(dict(ours.named_parameters()), settings)
+    reference = torch.optim.SGD(theirs.parameters(), 0.01, 0.9, weight_decay=1e-5)
+    for _ in range(3):
+        x = torch.randn(5, 3)
+        for model in (ours, theirs):
+            model.zero_grad()
+            model(x).square().sum().backward()
+        stepper.step()
+        reference.step()
+        kept = {name: value.clone() for name, value in stepper.state().items()}
+        stepper.begin({name: torch.ones_like(value) for name, value in kept.items()})
+        stepper.begin(kept)
+    assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
 
 
 def test_training_does_not_import_the_compiler() -> None:

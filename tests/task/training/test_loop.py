@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
 from task.errors import TrainingError
-from task.methods.base import LocalRound, Method, Outcome, Term
+from task.methods.base import LocalRound, Method, Outcome, Term, trained_parameters
 from task.models.base import Output
 from task.models.cnn import Cnn
+from task.optim.sgd import MOMENTUM
 from task.seeding import torch_generator
 from task.training.evaluation import Score, evaluate
 from task.training.loop import LocalTrainer
@@ -120,6 +121,26 @@ def test_momentum_does_not_leak_into_the_next_client() -> None:
     weights = used.initial_weights()
     used.train(weights, 1, 0)
     assert same(used.train(weights, 1, 1).weights, fresh.train(weights, 1, 1).weights)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "moon"])
+def test_a_kept_momentum_goes_on_in_the_clients_next_round(method: str) -> None:
+    """Also in another worker, which trained another client; the method's own state is beside it."""
+    words = f"method={method}", "optim.keep_momentum=true"
+    one, another = Worker(config(*words)), Worker(config(*words))
+    weights = one.initial_weights()
+    kept = one.train(weights, 1, 0).state
+    names = {name for name in kept if name.startswith(MOMENTUM)}
+    assert names == {MOMENTUM + name for name in trained_parameters(one.model)}
+    assert (len(kept) > len(names)) == (method == "moon")
+    another.train(weights, 1, 1)
+    goes_on = another.train(weights, 2, 0, kept)
+    assert same(goes_on.weights, one.train(weights, 2, 0, kept).weights)
+    rest = {name: value for name, value in kept.items() if name not in names}
+    begins_anew = one.train(weights, 2, 0, rest)
+    assert not same(goes_on.weights, begins_anew.weights)
+    plain = Worker(config(f"method={method}"))
+    assert same(begins_anew.weights, plain.train(weights, 2, 0, rest).weights)
 
 
 def test_the_hooks_are_called_in_the_order_they_promise() -> None:
