@@ -44,6 +44,11 @@ TIN10 = (
 )
 NIID = "experiment=niid_bench method=fedavg,scaffold,fedprox"
 LABELS = "partition=pathological partition.deal=random partition.classes_per_client=1,2,3"
+CHANCE = "alpha=0.01 rounds=20 local_epochs=2"
+CAUSES = (
+    "alpha", "rounds", "local_epochs", "batch_size", "optim.lr", "optim.momentum", "model.norm",
+    "model.name",
+)  # fmt: skip
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -95,6 +100,21 @@ def by_noise(summary: Summary) -> list[pd.DataFrame]:
             pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
         )
     return [pd.DataFrame([rows[noise] for noise in sorted(rows)])]
+
+
+def by_cause(summary: Summary) -> list[pd.DataFrame]:
+    """Return the test accuracy in % of one seed after another, by what differs from the first."""
+    usual = flat(compose_experiment(CHANCE.split()).model_dump())
+    rows: dict[str, dict[str, str]] = {}
+    for (_, method), runs in summary.counted.items():
+        found = flat(runs[0].config)
+        changed = [f"{key}={found[key]}" for key in CAUSES if found[key] != usual[key]]
+        name = ", ".join(changed) or "as on digits"
+        values = 100 * pd.Series([run.record["results"]["test"]["accuracy"] for run in runs])
+        rows.setdefault(name, {"setting": name})[f"{method}, rho {found['rho']:g}"] = mean_and_sd(
+            values
+        )
+    return [pd.DataFrame(rows.values()).fillna("")]
 
 
 def four_readings(summary: Summary) -> list[pd.DataFrame]:
@@ -196,6 +216,24 @@ STUDIES = {  # with the time of each on two cores
         needs="MNIST",
         tables=four_readings,
         pictures=("accuracy",),
+    ),
+    # Half an hour.
+    "chance": Study(
+        tuple(
+            f"{CHANCE} method=fedavg,univarfl rho=0.1,1.0 seed=0,1,2 {one}"
+            for one in (
+                "alpha=0.01,0.1",
+                "model.norm=group",
+                "batch_size=8",
+                "local_epochs=1",
+                "local_epochs=10",
+                "optim.lr=0.001",
+                "optim.momentum=0",
+                "model=lenet",
+                "rounds=100",
+            )
+        ),
+        tables=by_cause,
     ),
     # A quarter of an hour.
     "sensitivity": Study(

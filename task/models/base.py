@@ -1,13 +1,15 @@
 """The parts that all models share: their output, their settings and their projector."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from task.errors import refuse
 from task.models.layers.norm import GROUPS, Norm, norm_1d
+
+ProjectorKind = Literal["normalised", "plain", "none"]
 
 
 class Output(NamedTuple):
@@ -40,6 +42,8 @@ class ModelSettings(ABC):
         normalised: whether it has normalisation layers; if not, `norm` must be ``group``.
         features: d, the width of the projector, at least 1.
         norm: ``batch``, or ``group``, which keeps no statistics of the data.
+        projector: the layers before the classifier; see `projector`. Without any, the pooled maps
+            are the features, and `features` is not used.
     """
 
     least_image_size: ClassVar[int] = 1
@@ -50,6 +54,7 @@ class ModelSettings(ABC):
 
     features: int
     norm: Norm
+    projector: ProjectorKind = field(default="normalised", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.features < 1:
@@ -67,11 +72,21 @@ class ModelSettings(ABC):
         """
 
 
-def projector(inputs: int, width: int, norm: Norm) -> nn.Sequential:
-    """Return two linear layers, each with normalisation and ReLU (UniVarFL, section 4).
+def projector(
+    inputs: int, width: int, norm: Norm, kind: ProjectorKind = "normalised"
+) -> nn.Sequential:
+    """Return the layers that map pooled maps [n, inputs] to features [n, width].
 
-    Maps [n, inputs] to features [n, width].
+    ``normalised``: two linear layers, each with normalisation and ReLU (UniVarFL, section 4).
+    ``plain``: two linear layers with a ReLU between them, as FedAlign's release has them for MOON.
+    ``none``: no layer, so that the features are [n, inputs], as in FedAlign for other methods.
     """
+    if kind == "none":
+        return nn.Sequential()
+    if kind == "plain":
+        return nn.Sequential(
+            nn.Linear(inputs, inputs), nn.ReLU(inplace=True), nn.Linear(inputs, width)
+        )
     return nn.Sequential(
         nn.Linear(inputs, width, bias=False),
         norm_1d(norm, width),

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from task.models.base import ModelSettings, Output, projector
+from task.models.base import ModelSettings, Output, ProjectorKind, projector
 from task.models.layers.norm import Norm, norm_2d
 
 # (kernel, stride, output channels) of each convolution; none is padded.
@@ -28,7 +28,14 @@ LAYERS = (
 class Cnn(nn.Module):
     """Maps images [n, C, H, W], H and W at least 32, to `Output`; its maps have 64 channels."""
 
-    def __init__(self, channels: int, classes: int, features: int, norm: Norm = "batch") -> None:
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        features: int,
+        norm: Norm = "batch",
+        kind: ProjectorKind = "normalised",
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for kernel, stride, width in LAYERS:
@@ -36,8 +43,8 @@ class Cnn(nn.Module):
             layers += [convolution, norm_2d(norm, width), nn.ReLU(inplace=True)]
             channels = width
         self.encoder = nn.Sequential(*layers)
-        self.projector = projector(channels, features, norm)
-        self.classifier = nn.Linear(features, classes)
+        self.projector = projector(channels, features, norm, kind)
+        self.classifier = nn.Linear(features if len(self.projector) else channels, classes)
 
     def forward(self, x: Tensor) -> Output:
         maps = self.encoder(x)
@@ -52,4 +59,4 @@ class CnnSettings(ModelSettings):
     least_image_size: ClassVar[int] = 32
 
     def build(self, channels: int, classes: int) -> Cnn:
-        return Cnn(channels, classes, self.features, self.norm)
+        return Cnn(channels, classes, self.features, self.norm, self.projector)

@@ -118,6 +118,27 @@ def test_the_cnn_has_the_papers_layers() -> None:
     assert all(c.bias is None and c.padding == (0, 0) for c in convolutions)
 
 
+@pytest.mark.parametrize(
+    ("kind", "features", "parts"), [("normalised", 32, 6), ("plain", 32, 3), ("none", 64, 0)]
+)
+def test_a_projector_is_chosen(kind: str, features: int, parts: int) -> None:
+    model = settings("cnn", "model.features=32", f"model.projector={kind}").build(3, 7)
+    out = model(torch.randn(2, 3, 32, 32))
+    assert out.features.shape == (2, features)
+    assert isinstance(model, Cnn)
+    assert model.classifier.in_features == features
+    assert len(model.projector) == parts
+    if kind == "none":
+        assert torch.equal(out.features, out.maps.mean(dim=(2, 3)))
+
+
+def test_resnet56_without_projector_has_the_parameters_of_fedaligns_table_5() -> None:
+    """0.61 million: convolutions and linear layers, without batch norm."""
+    model = settings("resnet56", "model.projector=none").build(3, 100)
+    layers = [part for part in model.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    assert sum(value.numel() for part in layers for value in part.parameters()) == 605_460
+
+
 def test_resnet56_costs_what_fedalign_says() -> None:
     """FedAlign, Table 5: 87.3 million multiply-adds for an image of 32x32 and 100 classes."""
     model = ResNet56Settings(256, "batch").build(3, 100)

@@ -6,6 +6,7 @@ from task.extensions import PLUS
 
 RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
 DEALT = ("pathological", "power_law")  # partitions with partition.deal
+PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.projector
 
 METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
 
@@ -25,6 +26,9 @@ def add_later_settings(config: dict[str, Any]) -> None:
     partition = config.get("partition")
     if isinstance(partition, dict) and partition.get("name") in DEALT:
         partition.setdefault("deal", "even")
+    model = config.get("model")
+    if isinstance(model, dict) and model.get("name") in PROJECTED:
+        model.setdefault("projector", "normalised")
     method = config["method"]
     for name in method["name"].split(PLUS):
         for key, value in METHODS.get(name, {}).items():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from task.models.base import ModelSettings, Output, projector
+from task.models.base import ModelSettings, Output, ProjectorKind, projector
 from task.models.layers.narrow import narrow
 from task.models.layers.norm import Norm, norm_2d
 
@@ -90,6 +90,7 @@ class ResidualNet(nn.Module):
         classes: the number of classes.
         features: the width of the projector.
         norm: the normalisation of all layers.
+        kind: the kind of projector.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class ResidualNet(nn.Module):
         classes: int,
         features: int,
         norm: Norm,
+        kind: ProjectorKind,
     ) -> None:
         super().__init__()
         channels = stem.out_channels
@@ -108,8 +110,8 @@ class ResidualNet(nn.Module):
         for blocks, planes, stride in stages:
             self.stages.append(stage(block, channels, blocks, planes, stride, norm))
             channels = planes * block.expansion
-        self.projector = projector(channels, features, norm)
-        self.classifier = nn.Linear(features, classes)
+        self.projector = projector(channels, features, norm, kind)
+        self.classifier = nn.Linear(features if len(self.projector) else channels, classes)
         for part in (self.stem, self.stages):
             part.apply(initialise)
 
@@ -170,7 +172,9 @@ class ResidualSettings(ModelSettings):
     def build(self, channels: int, classes: int) -> ResidualNet:
         width, kernel, stride = self.stem
         stem = nn.Conv2d(channels, width, kernel, stride, kernel // 2, bias=False)
-        return ResidualNet(stem, self.block, self.stages, classes, self.features, self.norm)
+        return ResidualNet(
+            stem, self.block, self.stages, classes, self.features, self.norm, self.projector
+        )
 
 
 def stage(
