@@ -3,8 +3,11 @@
 import logging
 import os
 import socket
+import time
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import joblib
 import torch
@@ -15,6 +18,8 @@ from task.errors import ConfigError
 ADDRESS = "RAY_ADDRESS"
 FIND_CLUSTER = "auto"  # Ray's word for the cluster that this machine belongs to
 CONNECT_SECONDS = 5.0
+LOST_SECONDS = 90.0  # until Ray has noticed that a machine is gone; it needs some 20 s
+POLL_SECONDS = 0.5
 WORKERS_PER_CPU = 8  # more only compete for the CPUs, and each needs several hundred MB of memory
 
 
@@ -84,15 +89,14 @@ def cluster_at(address: str) -> Machines:
     """Return the machines of a Ray cluster, counting whole CPUs and GPUs.
 
     Raises:
-        ConfigError: the cluster does not answer, or has no CPU.
+        ConfigError: the cluster or one of its machines does not answer, or it has no CPU.
     """
     import ray  # noqa: PLC0415  (takes seconds; needed for a cluster only)
 
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-        nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        resources = [node["Resources"] for node in nodes if node["Alive"]]
+        resources = [node["Resources"] for node in answering_nodes(ray.nodes)]
     except (OSError, RuntimeError, ValueError) as error:
         raise address_error(address, error) from None
     finally:
@@ -102,6 +106,46 @@ def cluster_at(address: str) -> Machines:
     if not cpus:
         raise ConfigError(ADDRESS, address, "no machine of that cluster offers a CPU")
     return Machines(cpus, gpus, running=True)
+
+
+def answering_nodes(
+    nodes: Callable[[], Sequence[Mapping[str, Any]]], seconds: float = LOST_SECONDS
+) -> list[Mapping[str, Any]]:
+    """Return a cluster's nodes once all that Ray believes to be alive answer.
+
+    Ray notices a lost machine only after some 20 s. A run that counts on it would wait for its
+    workers for ever.
+
+    Args:
+        nodes: asks Ray for its nodes.
+        seconds: how long to wait until Ray has noticed each node that does not answer.
+
+    Raises:
+        ConnectionError: a node does not answer, and Ray still believes it to be alive.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        alive = [node for node in nodes() if node["Alive"]]
+        silent = next((place for node in alive if not answers(place := place_of(node))), None)
+        if silent is None:
+            return alive
+        if time.monotonic() >= deadline:
+            raise ConnectionError(f"its machine {silent} does not answer")
+        time.sleep(POLL_SECONDS)
+
+
+def place_of(node: Mapping[str, Any]) -> str:
+    """Return the HOST:PORT of a node's raylet."""
+    return f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+
+
+def answers(address: str) -> bool:
+    """Return whether a program listens at HOST:PORT."""
+    try:
+        connect(address)
+    except OSError:
+        return False
+    return True
 
 
 def connect(address: str) -> None:
