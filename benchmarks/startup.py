@@ -31,7 +31,7 @@ PROCESSES = {
 MESSAGE = """
 import json, sys, time
 began = time.perf_counter()
-import client_app.app
+import client_app.handlers
 from server_app.config.composition import compose_experiment
 from task.training.worker import Worker
 imported = time.perf_counter()

@@ -7,9 +7,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from task.errors import SiteError
-from task.protocol.messages import IN_PROCESS
 from task.protocol.signature import read_private_key
-from task.site import NodeConfig, Site
+from task.site import IN_PROCESS, NodeConfig, Site
 
 NO_DIRECTORY = (
     "this SuperNode has no data directory: start it with --node-config "

@@ -12,8 +12,8 @@ from client_app.client_state import ClientState, StateLostError
 from client_app.masked.identity import check_identity
 from client_app.mods.error_redaction import reason_for_server
 from client_app.node import runtime, simulated
-from client_app.session import CodeMismatchError, Session
-from task.errors import ConfigError, DataError, DeviceError, SiteError
+from client_app.session import Session
+from task.errors import CodeMismatchError, ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories
 from task.plain_text import one_line
 from task.privacy.settings import UNTOLD_IMAGES

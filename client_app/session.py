@@ -13,7 +13,7 @@ from client_app.client_state import ClientState
 from client_app.node import check_extensions, site_of
 from task.config import read_local_config
 from task.data.federated import site_version
-from task.errors import SiteError
+from task.errors import CodeMismatchError, SiteError
 from task.fingerprint import code_directories, fingerprint_for
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
@@ -24,10 +24,6 @@ from task.training.worker import Worker, shared_worker
 DATA_VERSION = "data-version"  # the entry with the version of a site's images at the run's start
 
 Asked = TypeVar("Asked", bound=Request)
-
-
-class CodeMismatchError(RuntimeError):
-    """The server and this worker run different code, so nothing may be trained."""
 
 
 @dataclass

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from task.protocol.messages import IN_PROCESS
-from task.site import NodeConfig
+from task.site import IN_PROCESS, NodeConfig
 
 GRACE_SECONDS = 30.0
 

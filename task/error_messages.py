@@ -1,8 +1,7 @@
 """One-line messages for any error, with what to do about it where that is known."""
 
 import errno
-
-import torch
+import sys
 
 OUR_PACKAGES = ("client_app", "server_app", "task")
 
@@ -26,7 +25,8 @@ def describe_error(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0]
     if text and type(error).__module__.partition(".")[0] in OUR_PACKAGES:
         return text
-    if isinstance(error, torch.cuda.OutOfMemoryError):
+    torch = sys.modules.get("torch")  # without PyTorch, the error is none of PyTorch's
+    if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
         return (
             "the GPU has too little memory: use a smaller batch_size, a smaller model or a lower "
             f"federation.workers ({text})"

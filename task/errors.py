@@ -39,6 +39,10 @@ class SiteError(RuntimeError):
     """A site's settings are invalid, or do not fit the experiment."""
 
 
+class CodeMismatchError(RuntimeError):
+    """The server and a worker run different code, so nothing may be trained."""
+
+
 class TrainingError(RuntimeError):
     """A client's local training cannot start, or failed."""
 

@@ -25,6 +25,8 @@ from task.files import from_home
 
 NodeConfig = Mapping[str, object]
 
+IN_PROCESS = "in-process"  # a setting of simulated nodes: does it share the server's process?
+
 SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SITE_NAME_FORM = "1 to 64 letters, digits, '.', '_' and '-', with a letter or digit first"
 FLOWERS_OWN = ("partition-id", "num-partitions")  # Flower's examples set them for every SuperNode

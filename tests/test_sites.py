@@ -16,9 +16,9 @@ from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.fingerprint import fingerprint
 from task.privacy.settings import UNTOLD_IMAGES
-from task.protocol.messages import EVALUATE, IN_PROCESS, REGISTER, TRAIN, Kind, TrainRequest
+from task.protocol.messages import EVALUATE, REGISTER, TRAIN, Kind, TrainRequest
 from task.protocol.tensors import PackedTensors
-from task.site import Site
+from task.site import IN_PROCESS, Site
 from task.training.worker import Worker
 from tests.site_grid import SiteGrid
 from tests.task.data import making

@@ -11,9 +11,8 @@ from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
 from client_app.node import simulated
-from client_app.session import CodeMismatchError
 from task.error_messages import describe_error
-from task.errors import DeviceError, SiteError, TrainingError
+from task.errors import CodeMismatchError, DeviceError, SiteError, TrainingError
 from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
 from task.site import NodeConfig, site_name

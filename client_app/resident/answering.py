@@ -17,7 +17,7 @@ from client_app.messages import read_request
 from client_app.mods.error_redaction import reason_for_server
 from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
-from client_app.session import CodeMismatchError
+from task.errors import CodeMismatchError
 from task.fingerprint import fingerprint_for
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import (

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import torch
 
+import client_app.handlers  # noqa: F401  (before children are forked)
 from client_app.node import site_of
 from client_app.resident import frames
 from client_app.resident.answering import answer

@@ -46,7 +46,7 @@ def grid_of(workers: int, device: str) -> LocalGrid:
     """Return the grid of a run: this process, or a process for each of several workers."""
     if workers == 1:
         return InProcessGrid(client_app, 1)
-    warm_up("client_app.app", "server_app.engines.worker_processes")
+    warm_up("client_app.handlers", "server_app.engines.worker_processes")
     return WorkerProcesses(CLIENT_APP, workers, [] if device == "cpu" else gpu_names())
 
 

@@ -7,7 +7,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from server_app.flower.internals import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, ErrorCode
-from task.protocol.messages import IN_PROCESS
+from task.site import IN_PROCESS
 
 RUN_ID = 1
 FIRST_NODE_ID = 1000

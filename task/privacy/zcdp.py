@@ -7,8 +7,6 @@ one of continuous Gaussian noise. Sampling of participants lowers nothing here: 
 
 import math
 
-from scipy.optimize import minimize_scalar
-
 LARGEST_ORDER = 1e9
 
 
@@ -34,6 +32,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """
     if not rho:
         return 0.0
+    # Imported here because it takes half a second, and most runs have no noise.
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415
 
     def of_order(log_minus_1: float) -> float:
         minus_1 = math.exp(log_minus_1)

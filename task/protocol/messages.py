@@ -28,7 +28,6 @@ __all__ = [
     "AGREE",
     "EVALUATE",
     "FORGET",
-    "IN_PROCESS",
     "KEYS",
     "KINDS",
     "REGISTER",
@@ -52,8 +51,6 @@ __all__ = [
     "TrainRequest",
     "TrainRow",
 ]
-
-IN_PROCESS = "in-process"  # a setting of simulated nodes: does it share the server's process?
 
 
 class ForgetRequest(Request):

@@ -18,12 +18,12 @@ from server_app.nodes.messages import Exchange, Letter
 from task.fingerprint import fingerprint
 from task.protocol.messages import (
     FORGET,
-    IN_PROCESS,
     ForgetReply,
     ForgetRequest,
     TrainRequest,
 )
 from task.protocol.tensors import PackedTensors
+from task.site import IN_PROCESS
 from task.training.worker import shared_worker
 
 KEPT = {"h": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}

@@ -7,8 +7,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 import client_app.app
+import client_app.handlers
 from client_app.messages import write_reply
-from client_app.session import CodeMismatchError, Session
+from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.nodes.manager import NodeManager
@@ -21,6 +22,7 @@ from server_app.nodes.registration import (
 )
 from task import fingerprint
 from task.config import Device
+from task.errors import CodeMismatchError
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 from task.protocol.packed import Packed
 from tests.site_grid import SiteGrid
@@ -40,7 +42,7 @@ def registering(**changes: str | bool | int) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        sent = client_app.app.query(message, context).content
+        sent = client_app.handlers.query(message, context).content
         reply = RegistrationReply.unpack(Packed.of(sent)).model_copy(update=changes)
         return write_reply(REGISTER, reply, message, context.node_config)
 
