@@ -6,9 +6,12 @@ epoch, ...). So no draw depends on which worker trains a client, or in which ord
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def derived_seed(seed: int, *key: int | str) -> int:
@@ -27,6 +30,8 @@ def numpy_generator(seed: int, *key: int | str) -> np.random.Generator:
     return np.random.default_rng(derived_seed(seed, *key))
 
 
-def torch_generator(seed: int, *key: int | str) -> torch.Generator:
+def torch_generator(seed: int, *key: int | str) -> "torch.Generator":
     """Return a CPU torch generator for one purpose; its numbers are the same for every device."""
+    import torch  # noqa: PLC0415  (takes seconds; who counts participants does not need it)
+
     return torch.Generator().manual_seed(derived_seed(seed, *key))

@@ -52,20 +52,25 @@ def train(
     """Run one experiment."""
     # Imported here because Hydra, PyTorch and Flower take seconds. The experiment is composed
     # before PyTorch and Flower are imported, so that a wrong word is refused at once.
-    from server_app.config.composition import compose_experiment  # noqa: PLC0415
+    from server_app.config.composition import check_settings, compose_settings  # noqa: PLC0415
     from server_app.config.resuming import whole_words  # noqa: PLC0415
 
     words = whole_words(overrides or [])
-    experiment = compose_experiment(words)
+    settings = compose_settings(words)
 
     if dry_run:
         from server_app.engines.plan import plan_lines  # noqa: PLC0415
 
-        print("\n".join(plan_lines(experiment)))
+        print("\n".join(plan_lines(check_settings(settings))))
         return
 
-    from server_app.engines.train import train_experiment  # noqa: PLC0415
-    from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415
+    from server_app.engines.early import started_early  # noqa: PLC0415
 
-    with progress_on_terminal(experiment):
-        train_experiment(experiment, words)
+    with started_early(settings) as superlink:
+        experiment = check_settings(settings)
+
+        from server_app.engines.train import train_experiment  # noqa: PLC0415
+        from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415
+
+        with progress_on_terminal(experiment):
+            train_experiment(experiment, words, superlink)

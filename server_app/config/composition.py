@@ -34,7 +34,15 @@ def compose_experiment(words: Sequence[str]) -> Experiment:
     Raises:
         ConfigError: an override cannot be read, or a key, choice or value is not allowed.
     """
-    settings = compose_settings(words)
+    return check_settings(compose_settings(words))
+
+
+def check_settings(settings: dict[str, Any]) -> Experiment:
+    """Return the experiment of composed settings, once every value is checked.
+
+    Raises:
+        ConfigError: a value is not allowed.
+    """
     try:
         return Experiment.model_validate(settings)
     except ValidationError as error:

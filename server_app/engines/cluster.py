@@ -3,14 +3,13 @@
 import logging
 import os
 import socket
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-
-import joblib
-import torch
 
 from task.error_messages import describe_error
 from task.errors import ConfigError
@@ -20,6 +19,7 @@ FIND_CLUSTER = "auto"  # Ray's word for the cluster that this machine belongs to
 CONNECT_SECONDS = 5.0
 LOST_SECONDS = 90.0  # until Ray has noticed that a machine is gone; it needs some 20 s
 POLL_SECONDS = 0.5
+GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # of NVIDIA's driver, of WSL, of AMD's
 WORKERS_PER_CPU = 8  # more only compete for the CPUs, and each needs several hundred MB of memory
 
 
@@ -82,7 +82,21 @@ def address_error(address: str, error: Exception) -> ConfigError:
 
 def this_machine() -> Machines:
     """Return this machine."""
-    return Machines(joblib.cpu_count(), torch.cuda.device_count(), running=False)
+    import joblib  # noqa: PLC0415  (takes a fifth of a second)
+
+    return Machines(joblib.cpu_count(), gpu_count(), running=False)
+
+
+def gpu_count() -> int:
+    """Return the number of GPUs.
+
+    PyTorch's import takes seconds, so it is asked only if the system has a file of a GPU's driver.
+    """
+    if sys.platform == "linux" and not any(Path(path).exists() for path in GPU_FILES):
+        return 0
+    import torch  # noqa: PLC0415
+
+    return torch.cuda.device_count()
 
 
 def cluster_at(address: str) -> Machines:

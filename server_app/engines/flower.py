@@ -5,7 +5,6 @@ status last.
 """
 
 import logging
-import math
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -13,10 +12,10 @@ from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.engines.cluster import Machines, machines
+from server_app.engines.layout import Layout
 from server_app.engines.superlink import SuperLink
 from server_app.flower.run_command import run_command
 from server_app.flower.run_log import first_exception, follow, log_length, unfinished
-from server_app.rounds.sampling import participant_count
 from server_app.tracking.progress import TRAINED, clients
 from task.trained_clients import TrainedClients
 
@@ -38,7 +37,8 @@ def run_flower(
         experiment: the experiment, with its run directory.
         words: the words it was composed from.
         directory: the run directory that the ServerApp will make.
-        superlink: runs the experiment; started, perhaps not ready yet; ended afterwards.
+        superlink: runs the experiment; started, perhaps not ready yet; ended afterwards. If it has
+            a Ray of its own, that has a CPU for each worker.
 
     Raises:
         EngineError, FlowerError: Flower or the ServerApp ended without a result.
@@ -47,7 +47,8 @@ def run_flower(
     output = superlink.home / "run.log"
     position = log_length(directory)
     command = run_command(superlink.home, experiment, words)
-    federation = federation_config(experiment, machines())
+    federation = federation_config(experiment, machines(), bool(superlink.ray_cpus))
+    finished = False
     try:
         superlink.wait_until_ready()
         with output.open("w") as stream:
@@ -55,12 +56,13 @@ def run_flower(
         look = partial(log_clients, superlink.trained_clients)
         for line in follow(directory, lambda: client.poll() is None, position, look):
             logger.info("%s", line)
-        if unfinished(directory):
+        finished = not unfinished(directory)
+        if not finished:
             directory.mkdir(exist_ok=True)
             log = Path(shutil.copy(output, directory / "flower.log"))
             raise EngineError(f"Flower ended the run: {first_exception(log)} (see {log})")
     finally:
-        superlink.end()
+        superlink.end(at_once=finished)
 
 
 def log_clients(trained: TrainedClients) -> None:
@@ -69,21 +71,21 @@ def log_clients(trained: TrainedClients) -> None:
         clients.info(TRAINED, *client)
 
 
-def federation_config(experiment: Experiment, found: Machines) -> str:
+def federation_config(experiment: Experiment, found: Machines, ray_runs: bool = False) -> str:
     """Return Flower's federation settings: one SuperNode and one Ray actor for each worker.
 
-    Each worker has an equal share of the GPUs, if there are any. On a Ray cluster that already
-    runs, the number of CPUs is the cluster's, and Flower starts one actor for each CPU.
+    Each worker has an equal share of the GPUs, if there are any. If Ray runs already, Flower starts
+    one actor for each of its CPUs.
+
+    Args:
+        experiment: what is run.
+        found: the machines that train.
+        ray_runs: whether Ray was started for this run; a cluster in `found` runs anyway.
     """
-    gpus = 0 if experiment.device == "cpu" else found.gpus
-    participants = participant_count(experiment.num_clients, experiment.rho)
-    workers = min(experiment.federation.workers or gpus or found.cpus, participants)
-    share = 0.0
-    if gpus:
-        # A worker uses one GPU only, so round up the workers per GPU and round down the share.
-        share = math.floor(1000 / math.ceil(workers / gpus)) / 1000
-    ray = "" if found.running else f"init-args-num-cpus={workers} "
+    layout = Layout.of(experiment)
+    workers = layout.ray_actors(found)
+    ray = "" if found.running or ray_runs else f"init-args-num-cpus={workers} "
     return (
         f"num-supernodes={workers} {ray}client-resources-num-cpus=1 "
-        f"client-resources-num-gpus={share}"
+        f"client-resources-num-gpus={layout.gpu_share(found)}"
     )

@@ -11,7 +11,9 @@ from server_app.app import app as server_app
 from server_app.config.experiment import Experiment
 from server_app.config.run_config import to_run_config
 from server_app.engines.cluster import this_machine
+from server_app.engines.early import WORKER_MODULES
 from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.layout import Layout
 from server_app.engines.local_grid import LocalGrid
 from server_app.engines.processes import warm_up
 from server_app.engines.supernode import RUN_ID
@@ -37,7 +39,7 @@ def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
         state=RecordDict(),
         run_config=to_run_config(experiment, words),
     )
-    workers = min(experiment.federation.workers or 1, experiment.participants)
+    workers = Layout.of(experiment).own_processes()
     with closing(grid_of(workers, experiment.device)) as grid:
         server_app(grid=grid, context=context)
 
@@ -46,7 +48,7 @@ def grid_of(workers: int, device: str) -> LocalGrid:
     """Return the grid of a run: this process, or a process for each of several workers."""
     if workers == 1:
         return InProcessGrid(client_app, 1)
-    warm_up("client_app.handlers", "server_app.engines.worker_processes")
+    warm_up(*WORKER_MODULES)
     return WorkerProcesses(CLIENT_APP, workers, [] if device == "cpu" else gpu_names())
 
 

@@ -8,11 +8,13 @@ from typing import Any
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
+from server_app.engines.early import superlink_for
 from server_app.engines.flower import run_flower
 from server_app.engines.inprocess import run_inprocess
+from server_app.engines.layout import Layout
 from server_app.engines.plan import check_machine
 from server_app.engines.restarts import Restarts
-from server_app.engines.superlink import superlink_of
+from server_app.engines.superlink import SuperLink
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.checkpoint import checkpoints, last_round
 from server_app.runs.directory import plan_run_directory
@@ -31,12 +33,15 @@ from task.training.worker import build_model_for
 logger = logging.getLogger("univarfl")
 
 
-def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
+def train_experiment(
+    experiment: Experiment, words: Sequence[str], superlink: SuperLink | None = None
+) -> Path:
     """Run an experiment, and return its run directory.
 
     Args:
         experiment: the experiment.
         words: the words it was composed from; the record keeps them.
+        superlink: a SuperLink that was started for it; None to start one if it needs one.
 
     Raises:
         ConfigError, DataError, DeviceError: the settings do not fit together, or the data cannot
@@ -47,7 +52,7 @@ def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
     check_machine_and_data(experiment)
     directory = plan_run_directory(experiment)
     placed = experiment.placed(directory, resume=bool(experiment.resume))
-    record = attempt(placed, words, directory)
+    record = attempt(placed, words, directory, superlink)
     restarts, reached = Restarts(), 0
     while record.get("restartable"):
         before, reached = reached, last_round(directory)
@@ -60,20 +65,25 @@ def train_experiment(experiment: Experiment, words: Sequence[str]) -> Path:
     return directory
 
 
-def attempt(experiment: Experiment, words: Sequence[str], directory: Path) -> dict[str, Any]:
+def attempt(
+    experiment: Experiment,
+    words: Sequence[str],
+    directory: Path,
+    superlink: SuperLink | None = None,
+) -> dict[str, Any]:
     """Run or resume an experiment once, and return its closed record.
 
     Raises:
         RunError: the run ended before the ServerApp wrote how.
     """
     try:
-        with superlink_of(experiment.engine) as superlink:
-            if experiment.resume:
-                reopen_record(directory)
-            if superlink is None:
-                run_inprocess(experiment, words)
-            else:
-                run_flower(experiment, words, directory, superlink)
+        if experiment.engine == "inprocess":
+            reopen(experiment, directory)
+            run_inprocess(experiment, words)
+        else:
+            with superlink or superlink_for(Layout.of(experiment)) as ready:
+                reopen(experiment, directory)
+                run_flower(experiment, words, directory, ready)
     except KeyboardInterrupt:
         mark_interrupted(directory)
         raise
@@ -85,6 +95,12 @@ def attempt(experiment: Experiment, words: Sequence[str], directory: Path) -> di
         raise RunError(_failure(reason, directory)) from error
     close_record(directory, "its process ended without writing a reason")
     return read_record(directory)
+
+
+def reopen(experiment: Experiment, directory: Path) -> None:
+    """Mark the record of a resumed run as running."""
+    if experiment.resume:
+        reopen_record(directory)
 
 
 def check_machine_and_data(experiment: Experiment) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -106,10 +107,15 @@ def run_to_end(command: Sequence[str], home: Path) -> tuple[int, str]:
     return process.returncode, output.decode(errors="replace")
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End supervised programs and every process they started, and wait until they have ended."""
+def stop(processes: Sequence[subprocess.Popen[bytes]], at_once: bool = False) -> None:
+    """End supervised programs and every process they started, and wait until they have ended.
+
+    Args:
+        processes: the supervisors.
+        at_once: whether to kill the programs, because they have nothing left to do.
+    """
     for process in processes:
-        process.terminate()
+        process.send_signal(supervisor.AT_ONCE if at_once else signal.SIGTERM)
     for process in processes:
         try:
             process.wait(STOP_SECONDS)

@@ -24,27 +24,35 @@ import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-RESET = (*ASKED_TO_END, signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores the last two
+AT_ONCE = signal.SIGUSR1  # asks to kill the program and its processes without SIGTERM first
+SIGNALS = (*ASKED_TO_END, AT_ONCE)
+RESET = (*SIGNALS, signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores the last two
 CALLER_SECONDS = 0.5  # how soon the end of the caller is noticed
 POLITE_SECONDS, FORCE_SECONDS = 15.0, 5.0
 POLL_SECONDS = 0.1
 
 
 class Watch:
-    """A wait for the end of a child, of the parent, or for a signal that asks to end."""
+    """A wait for the end of a child, of the parent, or for a signal that asks to end.
+
+    Attributes:
+        asked: whether such a signal has arrived.
+        at_once: whether `AT_ONCE` has.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = self.at_once = False
         self._read, write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in ASKED_TO_END:
+        for number in SIGNALS:
             signal.signal(number, self._ask)
 
-    def _ask(self, *_: object) -> None:
+    def _ask(self, number: int, _: object) -> None:
         self.asked = True
+        self.at_once |= number == AT_ONCE
 
     def wait(self, child: int, parent: int) -> int | None:
         """Return the child's wait status, or None if the parent ended or a signal came first."""
@@ -67,7 +75,7 @@ def supervise(caller: int, command: Sequence[str]) -> NoReturn:
     if inner == 0:
         stand_by(outer, command)
     status = watch.wait(inner, caller)
-    end_family()
+    end_family(watch.at_once)
     exit_like(status or 0)
 
 
@@ -78,7 +86,7 @@ def stand_by(outer: int, command: Sequence[str]) -> NoReturn:
     """
     adopt_orphans()
     watch = Watch()
-    for number in ASKED_TO_END:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     program = os.fork()
     if program == 0:
@@ -124,10 +132,11 @@ def has_children() -> bool:
     return True
 
 
-def end_family() -> None:
-    """End every descendant: SIGTERM once, and SIGKILL after `POLITE_SECONDS`."""
+def end_family(at_once: bool = False) -> None:
+    """End every descendant: SIGTERM once, and SIGKILL after `POLITE_SECONDS`, or at once."""
     family: set[psutil.Process] = set()
-    for number, seconds in ((signal.SIGTERM, POLITE_SECONDS), (signal.SIGKILL, FORCE_SECONDS)):
+    polite = (signal.SIGTERM, POLITE_SECONDS)
+    for number, seconds in (*([] if at_once else [polite]), (signal.SIGKILL, FORCE_SECONDS)):
         asked: set[psutil.Process] = set()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -1,0 +1,46 @@
+"""What a run's processes need first, started while this process still imports PyTorch.
+
+This file and what it imports import no PyTorch.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from server_app.engines.cluster import ADDRESS, this_machine
+from server_app.engines.layout import Layout
+from server_app.engines.processes import warm_up
+from server_app.engines.superlink import SuperLink
+
+WORKER_MODULES = ("client_app.handlers", "server_app.engines.worker_processes")
+
+
+@contextmanager
+def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
+    """Start a run's first processes, and end them with the context.
+
+    Args:
+        settings: the settings of the run, which nobody has checked. Nothing is started for wrong
+            ones.
+
+    Yields:
+        The SuperLink for the run, if its engine needs one.
+    """
+    layout = Layout.of_settings(settings)
+    if layout is None:
+        yield None
+    elif layout.engine == "flower":
+        with superlink_for(layout) as superlink:
+            yield superlink
+    else:
+        if layout.own_processes() > 1:
+            warm_up(*WORKER_MODULES)
+        yield None
+
+
+def superlink_for(layout: Layout) -> SuperLink:
+    """Return a SuperLink for a run, not started yet."""
+    if os.environ.get(ADDRESS):
+        return SuperLink()
+    return SuperLink(layout.ray_actors(this_machine()))
