@@ -25,7 +25,7 @@ from threading import Thread
 from typing import Any
 
 from benchmarks.recovery import WORDS, Watched, digits
-from server_app.engines.processes import CONTEXT
+from server_app.engines.local.processes import CONTEXT
 from server_app.runs.records.record import read_record
 from tests.chaos.site_faults import (
     KINDS,

@@ -8,7 +8,7 @@ from flwr.serverapp import Grid, ServerApp
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import recorded_words
 from server_app.config.run_config import LEASE, from_run_config
-from server_app.engines.local_grid import LocalGrid
+from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import RunFailedError, WorkerLostError

@@ -19,7 +19,7 @@ from client_app.app import app as client_app
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.composition import compose_experiment
 from server_app.engines import inprocess
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.data.image_store.store import open_dataset

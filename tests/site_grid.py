@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
 from server_app.deploy.keys import new_key, write_secret
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 
 
 class SiteGrid(InProcessGrid):

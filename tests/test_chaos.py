@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.engines.processes import warm_up
+from server_app.engines.local.processes import warm_up
 from tests.chaos.schedule import draw
 from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
 

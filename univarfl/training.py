@@ -85,7 +85,7 @@ def sweep(*, jobs: int | None = None, **settings: Any) -> Runs:
     from server_app.sweep.cells import cells_of  # noqa: PLC0415
 
     cells = cells_of([f"{key}={values(key, value)}" for key, value in entries(settings)])
-    from server_app.engines.processes import (  # noqa: PLC0415
+    from server_app.engines.local.processes import (  # noqa: PLC0415
         warm_up,
         without_callers_script,
     )

@@ -17,7 +17,7 @@ from torch import Tensor
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
-from server_app.engines.processes import CONTEXT, warm_up
+from server_app.engines.local.processes import CONTEXT, warm_up
 from task.errors import TrainingError
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter

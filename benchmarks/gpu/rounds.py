@@ -23,7 +23,7 @@ from benchmarks.gpu.mps import MpsError, mps, servers
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
-from server_app.engines.processes import CONTEXT, warm_up
+from server_app.engines.local.processes import CONTEXT, warm_up
 from task.config import LocalConfig
 from task.training.worker import Worker
 

@@ -68,7 +68,7 @@ def sweep(
         show_cells(cells)
         return
 
-    from server_app.engines.processes import warm_up  # noqa: PLC0415
+    from server_app.engines.local.processes import warm_up  # noqa: PLC0415
 
     warm_up("univarfl.application", "server_app.sweep.job")
 

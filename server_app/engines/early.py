@@ -10,10 +10,10 @@ from typing import Any
 
 from server_app.engines.cluster import ADDRESS, this_machine
 from server_app.engines.layout import Layout
-from server_app.engines.processes import warm_up
+from server_app.engines.local.processes import warm_up
 from server_app.engines.superlink import SuperLink
 
-WORKER_MODULES = ("client_app.handlers", "server_app.engines.worker_processes")
+WORKER_MODULES = ("client_app.handlers", "server_app.engines.local.worker_processes")
 
 
 @contextmanager
@@ -41,6 +41,9 @@ def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
 
 def superlink_for(layout: Layout) -> SuperLink:
     """Return a SuperLink for a run, not started yet."""
-    if os.environ.get(ADDRESS):
-        return SuperLink()
-    return SuperLink(layout.ray_actors(this_machine()))
+    return SuperLink(ray_cpus_for(layout))
+
+
+def ray_cpus_for(layout: Layout) -> int:
+    """Return the CPUs of a run's own Ray: one for each worker; 0 with a cluster that runs."""
+    return 0 if os.environ.get(ADDRESS) else layout.ray_actors(this_machine())

@@ -13,7 +13,7 @@ from pathlib import Path
 from server_app.config.experiment import Experiment
 from server_app.engines.cluster import Machines, machines
 from server_app.engines.layout import Layout
-from server_app.engines.superlink import SuperLink
+from server_app.engines.superlink import RunningSuperLink
 from server_app.flower.run_command import run_command
 from server_app.flower.run_log import first_exception, follow, log_length, unfinished
 from server_app.tracking.progress import TRAINED, clients
@@ -27,7 +27,7 @@ class EngineError(RuntimeError):
 
 
 def run_flower(
-    experiment: Experiment, words: Sequence[str], directory: Path, superlink: SuperLink
+    experiment: Experiment, words: Sequence[str], directory: Path, superlink: RunningSuperLink
 ) -> None:
     """Run the experiment under Flower and print its progress until it ends.
 

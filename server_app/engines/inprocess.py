@@ -12,12 +12,12 @@ from server_app.config.experiment import Experiment
 from server_app.config.run_config import to_run_config
 from server_app.engines.cluster import this_machine
 from server_app.engines.early import WORKER_MODULES
-from server_app.engines.inprocess_grid import InProcessGrid
 from server_app.engines.layout import Layout
-from server_app.engines.local_grid import LocalGrid
-from server_app.engines.processes import warm_up
-from server_app.engines.supernode import RUN_ID
-from server_app.engines.worker_processes import VISIBLE_GPUS, WorkerProcesses
+from server_app.engines.local.inprocess_grid import InProcessGrid
+from server_app.engines.local.local_grid import LocalGrid
+from server_app.engines.local.processes import warm_up
+from server_app.engines.local.supernode import RUN_ID
+from server_app.engines.local.worker_processes import VISIBLE_GPUS, WorkerProcesses
 
 CLIENT_APP = "client_app.app:app"
 

@@ -1,4 +1,4 @@
-"""A private SuperLink and Ray: started for one run and ended with it.
+"""A private SuperLink and Ray: started for one run, or for the runs of a sweep, and then ended.
 
 Flower's shared local SuperLink is a daemon that keeps the directory, environment and code path of
 its first caller. This one starts in an empty directory, on free ports and with its own Flower
@@ -8,11 +8,14 @@ Ray is started beside it, while the command still imports PyTorch. Otherwise Flo
 after it has imported the application.
 """
 
+import contextlib
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import IO, Self
+
+import psutil
 
 from server_app.engines.cluster import ADDRESS
 from server_app.flower.programs import (
@@ -23,34 +26,76 @@ from server_app.flower.programs import (
     wait_until_ready,
     write_connection,
 )
+from server_app.flower.supervisor import POLITE_SECONDS
 from task.trained_clients import TRAINED_CLIENTS, TrainedClients
 
 CLIENTS = "trained_clients.txt"
+SIMULATION = "flwr-simulation"  # the program of a run
 LOOPBACK = "127.0.0.1"
 RAY_HOST = Path(__file__).with_name("ray_host.py")
 READY = "Ray is ready"  # what it prints
 RAYS_ROOT = "/tmp"  # noqa: S108  (Ray's own; the path of a socket in it may have 107 characters)
 
 
-class SuperLink:
+class RunningSuperLink:
+    """A SuperLink and perhaps a Ray that another process has started, for one run at a time.
+
+    Args:
+        home: the SuperLink's directory.
+        pid: the process under which it runs.
+        ray_cpus: the number of CPUs of its Ray, on each of which Flower starts one actor; 0 for no
+            Ray: Flower then starts one for each run, or uses the cluster at ``$RAY_ADDRESS``.
+    """
+
+    def __init__(self, home: Path, pid: int, ray_cpus: int) -> None:
+        self.home, self.pid, self.ray_cpus = home, pid, ray_cpus
+        self.empty = home / "empty"
+        self.trained_clients = TrainedClients(home / CLIENTS)
+        self.trained_clients.new()  # those of earlier runs do not count
+        self._variables: dict[str, str] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self, at_once: bool = False) -> None:
+        """End the run and every process that `popen` has started; a second call does nothing.
+
+        Args:
+            at_once: whether the run has written its results, and ends by itself.
+        """
+        stop(self._processes, at_once)
+        self._processes.clear()
+        if not at_once:
+            end_simulations(self.pid)
+
+    def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
+        """Start one of Flower's commands in the empty directory; `end` ends it too."""
+        process = start(command, self.home, self.empty, output, self._variables)
+        self._processes.append(process)
+        return process
+
+    def wait_until_ready(self) -> None:
+        """Return once runs can be submitted; they can."""
+
+
+class SuperLink(RunningSuperLink):
     """A context manager around a ``flower-superlink --simulation`` process, and a Ray of its own.
 
     The processes start with the context, and accept runs some seconds later.
 
     Args:
-        ray_cpus: the number of CPUs of its Ray, on each of which Flower starts one actor; 0 for no
-            Ray: Flower then starts one for each run, or uses the cluster at ``$RAY_ADDRESS``.
+        ray_cpus: see `RunningSuperLink`.
     """
 
     def __init__(self, ray_cpus: int = 0) -> None:
-        self.ray_cpus = ray_cpus
         self._scratch = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
-        self.home = Path(self._scratch.name)
-        self.empty = self.home / "empty"
-        self.log = self.home / "superlink.log"
-        self.trained_clients = TrainedClients(self.home / CLIENTS)
+        super().__init__(Path(self._scratch.name), 0, ray_cpus)
+        self.log, self.ray_log = self.home / "superlink.log", self.home / "ray.log"
         self._variables = {TRAINED_CLIENTS: str(self.home / CLIENTS)}
-        self._processes: list[subprocess.Popen[bytes]] = []
         self._ray: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -69,6 +114,7 @@ class SuperLink:
                  "--host", LOOPBACK, "--port", str(port)],
                 log,
             )  # fmt: skip
+        self.pid = self.process.pid
         return self
 
     def _start_ray(self, port: int) -> None:
@@ -76,17 +122,11 @@ class SuperLink:
         self._sessions = tempfile.TemporaryDirectory(
             prefix="ray", dir=RAYS_ROOT, ignore_cleanup_errors=True
         )
-        self.ray_log = self.home / "ray.log"
+        command = [sys.executable, "-P", str(RAY_HOST), str(port), str(self.ray_cpus)]
         with self.ray_log.open("w") as log:
-            command = [sys.executable, "-P", str(RAY_HOST), str(port), str(self.ray_cpus)]
-            ray = start(
-                [*command, self._sessions.name], self.home, self.empty, log, self._variables
-            )
-        self._ray.append(ray)
+            whole = [*command, self._sessions.name]
+            self._ray.append(start(whole, self.home, self.empty, log, self._variables))
         self._variables[ADDRESS] = f"{LOOPBACK}:{port}"
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
 
     def end(self, at_once: bool = False) -> None:
         """End all programs and every process of their runs; a second call does nothing.
@@ -102,12 +142,6 @@ class SuperLink:
         self._ray.clear()
         self._scratch.cleanup()
 
-    def popen(self, command: list[str], output: IO[str]) -> subprocess.Popen[bytes]:
-        """Start one of Flower's commands in the empty directory; `end` ends it too."""
-        process = start(command, self.home, self.empty, output, self._variables)
-        self._processes.append(process)
-        return process
-
     def wait_until_ready(self) -> None:
         """Return once runs can be submitted.
 
@@ -117,3 +151,22 @@ class SuperLink:
         wait_until_ready(lambda: is_healthy(self.address), self.process, self.log)
         for ray in self._ray:
             wait_until_ready(lambda: READY in self.ray_log.read_text(), ray, self.ray_log, "Ray")
+
+
+def end_simulations(superlink: int) -> None:
+    """End the processes in which a SuperLink's runs are simulated, so that their records close.
+
+    Args:
+        superlink: the process under which the SuperLink runs.
+    """
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(superlink).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if any(word.endswith(SIMULATION) for word in process.cmdline()):
+                    process.terminate()
+                    found.append(process)
+    _, stubborn = psutil.wait_procs(found, POLITE_SECONDS)
+    for process in stubborn:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -14,7 +14,7 @@ from server_app.engines.inprocess import run_inprocess
 from server_app.engines.layout import Layout
 from server_app.engines.plan import check_machine
 from server_app.engines.restarts import Restarts
-from server_app.engines.superlink import SuperLink
+from server_app.engines.superlink import RunningSuperLink
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.checkpoint import checkpoints, last_round
 from server_app.runs.directory import plan_run_directory
@@ -34,7 +34,7 @@ logger = logging.getLogger("univarfl")
 
 
 def train_experiment(
-    experiment: Experiment, words: Sequence[str], superlink: SuperLink | None = None
+    experiment: Experiment, words: Sequence[str], superlink: RunningSuperLink | None = None
 ) -> Path:
     """Run an experiment, and return its run directory.
 
@@ -69,7 +69,7 @@ def attempt(
     experiment: Experiment,
     words: Sequence[str],
     directory: Path,
-    superlink: SuperLink | None = None,
+    superlink: RunningSuperLink | None = None,
 ) -> dict[str, Any]:
     """Run or resume an experiment once, and return its closed record.
 

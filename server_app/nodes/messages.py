@@ -23,7 +23,7 @@ RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
 CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
 LIFETIME = 2.0  # of a message, in timeouts: a site that returns later finds no outdated work
 LAST_CHARACTERS = 20_000  # of an error reply's reason, which may be of any length
-MIN_PAUSE, MAX_PAUSE = 0.01, 0.1  # seconds between two looks for replies
+MIN_PAUSE, MAX_PAUSE = 0.01, 0.02  # seconds between two looks for replies
 SITES_MAX_PAUSE = 0.2  # each look is a request that costs the SuperLink 10 ms
 
 Asked = TypeVar("Asked", bound=Request)

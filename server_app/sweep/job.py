@@ -15,7 +15,8 @@ from pathlib import Path
 
 from server_app.config.experiment import read_experiment
 from server_app.config.resuming import recorded_words
-from server_app.engines.processes import CONTEXT
+from server_app.engines.local.processes import CONTEXT
+from server_app.engines.superlink import RunningSuperLink
 from server_app.engines.train import train_experiment
 from server_app.runs.identity import code_of, identity_of, shared_hash
 from server_app.runs.records.record import INTERRUPTED, close_record, read_record
@@ -38,9 +39,17 @@ class Job:
         directory: the run directory; it exists only if the run is resumed.
         log: the file for what the run prints.
         resume: whether to resume the run.
+        superlink: a SuperLink that runs for it; None to start one if it needs one.
     """
 
-    def __init__(self, cell: Cell, directory: Path, log: Path, resume: bool) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        directory: Path,
+        log: Path,
+        resume: bool,
+        superlink: RunningSuperLink | None = None,
+    ) -> None:
         assert cell.experiment is not None
         self.cell = cell
         self.directory = directory
@@ -48,8 +57,11 @@ class Job:
         self._answer, answer = CONTEXT.Pipe(duplex=False)
         experiment = cell.experiment.placed(directory, resume=resume)
         self.process: ForkServerProcess = CONTEXT.Process(
-            target=run, args=(experiment.model_dump_json(), cell.words, cell.identity, log, answer)
-        )
+            target=run,
+            args=(
+                experiment.model_dump_json(), cell.words, cell.identity, superlink, log, answer
+            ),
+        )  # fmt: skip
         self.process.start()
         answer.close()
 
@@ -92,7 +104,12 @@ class Job:
 
 
 def run(
-    experiment: str, words: Sequence[str], identity: str, log: Path, answer: Connection
+    experiment: str,
+    words: Sequence[str],
+    identity: str,
+    superlink: RunningSuperLink | None,
+    log: Path,
+    answer: Connection,
 ) -> None:
     """Train in this process, and send the reason of a failure, or nothing.
 
@@ -100,6 +117,7 @@ def run(
         experiment: the experiment as JSON, with its run directory.
         words: the words it was composed from.
         identity: the identity that the sweep expects; see `identity_of`.
+        superlink: a SuperLink that runs for it, if there is one.
         log: the file that takes what the run prints.
         answer: where to send the reason.
     """
@@ -115,7 +133,7 @@ def run(
         config = cell.model_dump()
         if identity_of(config, code_of(config)) != identity:
             raise RunError("the code has changed since the sweep began; start it again")
-        train_experiment(cell, words)
+        train_experiment(cell, words, superlink)
     except KeyboardInterrupt:
         answer.send(INTERRUPTED)
     except Exception as error:

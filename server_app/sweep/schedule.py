@@ -24,6 +24,7 @@ from server_app.sweep.ledger import (
     Ledger,
 )  # fmt: skip
 from server_app.sweep.overview import Overview, reasons_once
+from server_app.sweep.shared_superlink import SharedSuperLink
 from task.errors import RunError
 
 LOOK_SECONDS = 0.5
@@ -54,6 +55,7 @@ class Sweep:
         self.overview = Overview(cells)
         self._waiting: deque[Cell] = deque()
         self._running: list[Job] = []
+        self._shared = SharedSuperLink()
 
     def run(self) -> None:
         """Run every cell.
@@ -126,7 +128,8 @@ class Sweep:
         assert cell.experiment is not None
         ended = self.existing.unfinished(cell)
         directory = ended or plan_run_directory(cell.experiment)
-        self._running.append(Job(cell, directory, self.log, resume=ended is not None))
+        superlink = self._shared.lend(cell.experiment) if self.jobs == 1 else None
+        self._running.append(Job(cell, directory, self.log, ended is not None, superlink))
         self.ledger.note(cell, RUNNING, run=directory)
         self.overview.started(cell)
 
@@ -135,6 +138,8 @@ class Sweep:
         for job in [job for job in self._running if not job.process.is_alive()]:
             self._running.remove(job)
             reason = job.reason()
+            if reason:
+                self._shared.end()
             self.ledger.note(job.cell, FAILED if reason else DONE, reason, job.directory)
             self.claims.leave(job.cell)
             self.overview.ended(job.cell, not reason)
@@ -149,6 +154,7 @@ class Sweep:
         for job in self._running:
             job.end()
         self._settle()
+        self._shared.end()
 
     def _state(self) -> str:
         done, failed = self.ledger.count(DONE), self.ledger.count(FAILED, REFUSED)

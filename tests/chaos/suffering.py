@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.engines import inprocess
-from server_app.engines.processes import CONTEXT
+from server_app.engines.local.processes import CONTEXT
 from server_app.engines.train import train_experiment
 from server_app.runs.checkpoint import checkpoints, read_checkpoint
 from server_app.runs.records.record import read_record

@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Error, Message
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.flower.internals import ErrorCode, set_message_id
 from task.protocol.messages import SUM
 from task.protocol.packed import DATA, HEADER, JSON, Packed, place_of

@@ -13,7 +13,7 @@ from client_app.client_state import ClientState, StateLostError, state_root
 from client_app.session import Session
 from client_app.work_unit import train_clients
 from server_app.config.composition import compose_experiment
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.messages import Exchange, Letter
 from task.fingerprint import fingerprint
 from task.protocol.messages import (

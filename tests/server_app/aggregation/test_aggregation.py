@@ -13,7 +13,7 @@ from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.guards.none import NoGuard
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.aggregation.strategies.fedavg import FedAvgSettings
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.exact_sum import ExactSum, normalise_weights
 from task.methods.base import Tensors
 from tests.server_app.aggregation.updates import model, update

@@ -7,7 +7,7 @@ import torch
 import client_app.app
 from server_app.aggregation.global_model import GlobalModel
 from server_app.config.composition import compose_experiment
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.training.worker import Worker
 from tests.conftest import SMALL
 from tests.server_app.aggregation.updates import update

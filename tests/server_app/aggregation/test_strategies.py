@@ -21,7 +21,7 @@ from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment, compose_settings
 from server_app.config.experiment import Experiment
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.errors import ConfigError
 from task.exact_sum import normalise_weights
 from tests.conftest import model_for, norm_for

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from server_app.engines.inprocess_grid import InProcessGrid
-from server_app.engines.worker_processes import WorkerProcesses
+from server_app.engines.local.inprocess_grid import InProcessGrid
+from server_app.engines.local.worker_processes import WorkerProcesses
 
 PROBE = Path(__file__).parents[2] / "probe_app"
 

@@ -152,6 +152,23 @@ def test_a_program_that_ignores_sigterm_is_killed(
     assert alive(family) == []
 
 
+def test_at_once_a_program_is_killed_before_it_can_answer_sigterm(tmp_path: Path) -> None:
+    answered = tmp_path / "answered"
+    code = (
+        "import signal, sys, time; from pathlib import Path\n"
+        "signal.signal(signal.SIGTERM, lambda *_: Path(sys.argv[1]).touch())\n"
+        "print('ready', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(answered)]
+    process = start(command, tmp_path, tmp_path, subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    family = psutil.Process(process.pid).children(recursive=True)
+    stop([process], at_once=True)
+    assert alive(family) == []
+    assert not answered.exists()
+
+
 def test_a_program_killed_by_a_signal_is_reported_as_that(tmp_path: Path) -> None:
     process = program(tmp_path / "pids")
     family = family_in(tmp_path / "pids")

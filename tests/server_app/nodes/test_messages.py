@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from client_app.app import app as client_app
 from client_app.messages import read_request, write_reply
 from server_app.config.composition import compose_experiment
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.messages import Exchange, Failure, Letter, RecordWriter

@@ -11,7 +11,7 @@ import client_app.handlers
 from client_app.messages import write_reply
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
-from server_app.engines.inprocess_grid import InProcessGrid
+from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import (

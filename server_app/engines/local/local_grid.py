@@ -15,7 +15,7 @@ from uuid import uuid4
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from server_app.engines.supernode import FIRST_NODE_ID, RUN_ID
+from server_app.engines.local.supernode import FIRST_NODE_ID, RUN_ID
 from server_app.flower.internals import Run, set_message_id, set_task_identity, unavailable_reply
 
 logger = logging.getLogger("univarfl")

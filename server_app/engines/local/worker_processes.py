@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from flwr.app import Context, Message
 
-from server_app.engines.local_grid import LocalGrid
-from server_app.engines.processes import CONTEXT, without_callers_script
-from server_app.engines.supernode import RUN_ID, SuperNode, node_context
+from server_app.engines.local.local_grid import LocalGrid
+from server_app.engines.local.processes import CONTEXT, without_callers_script
+from server_app.engines.local.supernode import RUN_ID, SuperNode, node_context
 from server_app.flower.internals import set_message_id, set_task_identity
 from server_app.rounds.errors import WorkerLostError
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
-from server_app.engines.local_grid import LocalGrid
-from server_app.engines.supernode import SuperNode, node_context
+from server_app.engines.local.local_grid import LocalGrid
+from server_app.engines.local.supernode import SuperNode, node_context
 from server_app.flower.internals import set_message_id
 
 

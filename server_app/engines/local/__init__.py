@@ -1,0 +1,1 @@
+"""How are clients trained without Ray, in this process or in several?"""
