@@ -45,6 +45,11 @@ def programs(process: "subprocess.Popen[str]") -> set[tuple[str, int]]:
     return found
 
 
+def runs_in(place: Path) -> list[Path]:
+    """Return the run directories in a directory."""
+    return sorted(record.parent for record in place.glob("*/run.json"))
+
+
 @pytest.mark.slow
 def test_runs_share_superlink_and_ray_and_leave_nothing_to_each_other(
     train: Train, tmp_path: Path
@@ -62,8 +67,9 @@ def test_runs_share_superlink_and_ray_and_leave_nothing_to_each_other(
         said = process.stdout.read()
     assert process.returncode == 0, said
     assert sorted(name for name, _ in seen) == [SUPERLINK, RAY], seen
-    directories = sorted(path for path in tmp_path.iterdir() if path.name != "sweeps")
+    directories = runs_in(tmp_path)
     assert len(directories) == 2
+    assert list((tmp_path / "memory").iterdir()) == []
     for directory in directories:
         seed = read_record(directory)["config"]["seed"]
         assert sha256(directory) == sha256(train("method=moon", f"seed={seed}"))
@@ -71,24 +77,21 @@ def test_runs_share_superlink_and_ray_and_leave_nothing_to_each_other(
 
 @pytest.mark.slow
 def test_an_interrupted_sweep_closes_its_run_and_is_continued(train: Train, tmp_path: Path) -> None:
-    words = ["rounds=60", "method=moon", f"output_dir={tmp_path}"]
-
-    def directories() -> list[Path]:
-        return [path for path in tmp_path.iterdir() if path.name != "sweeps"]
+    words = ["rounds=12", "method=moon", f"output_dir={tmp_path}"]
 
     with sweep(*words) as process:
-        until(lambda: any(map(count_rounds, directories())), "the first round", 120)
+        until(lambda: any(map(count_rounds, runs_in(tmp_path))), "the first round", 120)
         family = psutil.Process(process.pid).children(recursive=True)
         assert {name for name, _ in programs(process)} == {SUPERLINK, RAY}
         process.send_signal(signal.SIGINT)
         process.wait(120)
     assert process.returncode == 130
-    assert alive(family) == [], names(family)
-    (directory,) = directories()
+    until(lambda: alive(family) == [], f"the end of {names(family)}", 20)
+    (directory,) = runs_in(tmp_path)
     record = read_record(directory)
     assert (record["status"], record["reason"]) == ("failed", "interrupted")
     with sweep(*words) as process:
         process.wait(240)
     assert process.returncode == 0
     assert read_record(directory)["resumed_from"] >= 1
-    assert sha256(directory) == sha256(train("rounds=60", "method=moon"))
+    assert sha256(directory) == sha256(train("rounds=12", "method=moon"))
