@@ -48,7 +48,14 @@ class DeviceImages:
 
     def index(self, positions: NDArray[np.int64]) -> Tensor:
         """Return positions as a tensor on the device."""
-        return torch.from_numpy(positions).to(self.device)
+        return without_waiting(torch.from_numpy(positions), self.device)
+
+
+def without_waiting(values: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of the CPU on a device; a GPU copies it from pinned memory by itself."""
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
 
 
 def epoch_batches(
@@ -72,10 +79,11 @@ def epoch_batches(
         epoch: from 0.
     """
     order = torch.randperm(len(positions), generator=torch_generator(*key, "order", epoch))
+    shuffled = positions[without_waiting(order, positions.device)]
     changes = augmentation.draw(len(positions), torch_generator(*key, "augmentation", epoch))
     for rows, change in zip(
-        training_batches(positions[order.to(positions.device)], batch_size, last_batch),
-        training_batches(changes.to(positions.device), batch_size, last_batch),
+        training_batches(shuffled, batch_size, last_batch),
+        training_batches(without_waiting(changes, positions.device), batch_size, last_batch),
         strict=True,
     ):
         yield (

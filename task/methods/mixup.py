@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
+from task.data.batches import without_waiting
 from task.errors import refuse
 from task.methods.base import LocalRound, Method
 
@@ -63,6 +64,7 @@ class Mixup(Method):
         if not self.mixing_concentration:
             return x, y
         share = beta_share(self.mixing_concentration, self._generator)
-        partner = torch.randperm(len(x), generator=self._generator).to(x.device)
+        partner = torch.randperm(len(x), generator=self._generator)
+        partner = without_waiting(partner, x.device)
         targets = F.one_hot(y, self._classes).to(x.dtype) if y.dim() == 1 else y
         return mix(x, partner, share), mix(targets, partner, share)

@@ -12,7 +12,21 @@ from task.models.base import Output
 from task.training.one_vs_rest import OneVsRest, one_vs_rest
 
 BATCH_PIXELS = 512 * 32 * 32  # pixels per batch, so that memory does not depend on the image size
+PIXEL_BYTES = (
+    32_768  # of a GPU's memory for each pixel of a batch: 128 maps of 64 channels in float32
+)
 CALIBRATION_BINS = 15
+
+
+def batch_pixels(device: torch.device) -> int:
+    """Return the pixels per batch: a constant on a CPU, and on a GPU what its memory has room for.
+
+    The GPU's whole memory counts, not what is free, so that equal GPUs give equal bits.
+    """
+    if device.type != "cuda":
+        return BATCH_PIXELS
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return max(BATCH_PIXELS, memory // PIXEL_BYTES)
 
 
 @dataclass(frozen=True)
@@ -144,11 +158,12 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
 
 def predict(model: nn.Module, images: DeviceImages, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Return the model's logits [n, D], float32, and the labels [n], both on the CPU."""
+    # They stay on the device until the last batch, because the CPU waits for each copy from a GPU.
     logits, labels = [], []
     for out, y in outputs(model, images, positions):
-        logits.append(out.logits.float().cpu())
-        labels.append(y.cpu())
-    return torch.cat(logits), torch.cat(labels)
+        logits.append(out.logits.float())
+        labels.append(y)
+    return torch.cat(logits).cpu(), torch.cat(labels).cpu()
 
 
 @torch.inference_mode()
@@ -157,6 +172,6 @@ def outputs(
 ) -> Iterator[tuple[Output, Tensor]]:
     """Yield the model's output and the labels [n], batch by batch, in eval mode."""
     model.eval()
-    for batch in positions.split(images.images_per(BATCH_PIXELS)):
+    for batch in positions.split(images.images_per(batch_pixels(images.device))):
         x, y = images[batch]
         yield model(x), y
