@@ -1,10 +1,10 @@
-"""Measure the start of ``univarfl train``: how long until the first round's line, and where it goes.
+"""Measure the start of ``univarfl train``, up to the first round's line, and where the time goes.
 
     uv run python -m benchmarks.startup [BEFORE]        (10 minutes on two cores, 20 with BEFORE)
 
 Trains two rounds of the default experiment, whose files were all read once, and prints the median
 second of each milestone: the start of Flower's and Ray's processes, and the run's own lines. BEFORE
-is the directory of another checkout; both are then measured in turns. All runs are made with
+is another checkout, after ``uv sync`` in it; both are then measured in turns. All runs are made with
 compiled files of every import (cached), and with none (not cached), as in a container that sets
 PYTHONDONTWRITEBYTECODE. The floor is a program that starts Ray with two actors, which import
 PyTorch. Last comes what a worker's process does at its start.
@@ -40,8 +40,9 @@ PROCESSES = {
     "Flower starts the run": "flwr-simulation",
     "Ray starts the workers": "ray::ClientAppActor",
 }
+READY = "the workers have their model and data"
 LINES = {
-    "the workers have their model and data": "ready (",
+    READY: "ready (",
     "**round 1 is over**": "round 1/",
     "the results are written": "curves ",
 }
@@ -84,9 +85,9 @@ Timeline = dict[str, float]
 
 
 @contextmanager
-def environment(tree: Path, cached: bool) -> Iterator[dict[str, str]]:
-    """Yield the environment in which a checkout's code runs, with or without compiled files."""
-    variables = {**os.environ, "PYTHONPATH": str(tree)}
+def environment(cached: bool) -> Iterator[dict[str, str]]:
+    """Yield an environment with compiled files of every import, or with none."""
+    variables = {**os.environ}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:
         if not cached:
@@ -123,11 +124,12 @@ def read(process: "subprocess.Popen[str]", started: float, found: Timeline) -> N
                 found.setdefault(milestone, time.time() - started)
 
 
-def train(words: Sequence[str], variables: Mapping[str, str]) -> Timeline:
-    """Return the timeline of a run of two rounds."""
+def train(tree: Path, words: Sequence[str], variables: Mapping[str, str]) -> Timeline:
+    """Return the timeline of a run of two rounds with a checkout's code."""
     with tempfile.TemporaryDirectory() as place:
-        command = ["univarfl", "train", "rounds=2", *words, f"output_dir={place}"]
-        return timeline(command, variables)
+        program = str(tree / ".venv" / "bin" / "univarfl")
+        words = ["train", "rounds=2", *words, f"output_dir={place}"]
+        return timeline([program, *words], variables)
 
 
 def message(variables: Mapping[str, str]) -> list[float]:
@@ -152,19 +154,18 @@ def main(words: Sequence[str]) -> None:
             for name, cached in columns:
                 if turn < 0 and not cached:
                     continue  # the first turn compiles and reads the files
-                with environment(trees[name], cached) as variables:
-                    found = train(overrides, variables)
+                with environment(cached) as variables:
+                    found = train(trees[name], overrides, variables)
                 if turn >= 0:
                     runs[name, cached].append(found)
         print_table(title, runs)
     for cached in (True, False):
-        with environment(ROOT, cached) as variables:
-            found = [
-                timeline([sys.executable, "-c", FLOOR], variables)[next(iter(LINES))]
-                for _ in range(REPEATS)
-            ]
-        print(f"\nfloor, {'' if cached else 'not '}cached: {middle(found)}")
-    with environment(ROOT, True) as variables:
+        floor = []
+        for _ in range(REPEATS):
+            with environment(cached) as variables:
+                floor.append(timeline([sys.executable, "-c", FLOOR], variables)[READY])
+        print(f"\nfloor, {'' if cached else 'not '}cached: {middle(floor)}")
+    with environment(True) as variables:
         messages = [message(variables) for _ in range(REPEATS)]
     print("\n| a fresh process | seconds, median |\n|---|---|")
     for step, *times in zip(STEPS, *messages, strict=True):
