@@ -4,9 +4,9 @@
 
 Trains two rounds of the default experiment, whose files were all read once, and prints the median
 second of each milestone: the start of Flower's and Ray's processes, and the run's own lines. BEFORE
-is another checkout, after ``uv sync`` in it; both are then measured in turns. All runs are made with
-compiled files of every import (cached), and with none (not cached), as in a container that sets
-PYTHONDONTWRITEBYTECODE. The floor is a program that starts Ray with two actors, which import
+is another checkout, after ``uv sync`` in it; both are then measured in turns. All runs are made
+with compiled files of every import (cached), and with none (not cached), as in a container that
+sets PYTHONDONTWRITEBYTECODE. The floor is a program that starts Ray with two actors, which import
 PyTorch. Last comes what a worker's process does at its start.
 """
 
