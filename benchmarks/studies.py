@@ -8,7 +8,7 @@ import pandas as pd
 from server_app.config.composition import compose_experiment
 from server_app.config.override_text import flat
 from server_app.report.readings import BEST
-from server_app.report.statistics import mean_and_sd
+from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
 
@@ -49,6 +49,7 @@ CAUSES = (
     "alpha", "rounds", "local_epochs", "batch_size", "optim.lr", "optim.momentum", "model.norm",
     "model.name",
 )  # fmt: skip
+FIVE_SEEDS = "seed=0,1,2,3,4"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -96,9 +97,7 @@ def by_noise(summary: Summary) -> list[pd.DataFrame]:
         privacy = runs[0].record["privacy"]
         epsilon = privacy["epsilon"] if "why" in privacy else f"{privacy['epsilon']:.1f}"
         row = rows.setdefault(noise, {"noise multiplier": f"{noise:g}", "epsilon": epsilon})
-        row[method] = mean_and_sd(
-            pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
-        )
+        row[method] = mean_and_sd(100 * pd.Series(list(map(accuracy_after, runs))))
     return [pd.DataFrame([rows[noise] for noise in sorted(rows)])]
 
 
@@ -110,11 +109,31 @@ def by_cause(summary: Summary) -> list[pd.DataFrame]:
         found = flat(runs[0].config)
         changed = [f"{key}={found[key]}" for key in CAUSES if found[key] != usual[key]]
         name = ", ".join(changed) or "as on digits"
-        values = 100 * pd.Series([run.record["results"]["test"]["accuracy"] for run in runs])
+        values = 100 * pd.Series(list(map(accuracy_after, runs)))
         rows.setdefault(name, {"setting": name})[f"{method}, rho {found['rho']:g}"] = mean_and_sd(
             values
         )
     return [pd.DataFrame(rows.values()).fillna("")]
+
+
+def by_precision(summary: Summary) -> list[pd.DataFrame]:
+    """Return the test accuracy in % of each method and precision, and bfloat16 minus float32."""
+    found: dict[str, dict[str, pd.Series[float]]] = {}
+    for (_, method), runs in summary.counted.items():
+        precision = runs[0].config["runtime"]["precision"]
+        values = {run.config["seed"]: 100 * accuracy_after(run) for run in runs}
+        found.setdefault(method, {})[precision] = pd.Series(values)
+    rows = []
+    for method, by in found.items():
+        row = {"method": method} | {name: mean_and_sd(values) for name, values in by.items()}
+        minus = difference(by["bfloat16"] - by["float32"], "+.1f")
+        rows.append(row | {"bfloat16 minus float32": minus})
+    return [pd.DataFrame(rows)]
+
+
+def accuracy_after(run: Run) -> float:
+    """Return the test accuracy after the last round."""
+    return float(run.record["results"]["test"]["accuracy"])
 
 
 def four_readings(summary: Summary) -> list[pd.DataFrame]:
@@ -216,6 +235,11 @@ STUDIES = {  # with the time of each on two cores
         needs="MNIST",
         tables=four_readings,
         pictures=("accuracy",),
+    ),
+    # Ten minutes.
+    "precision": Study(
+        (f"method=fedavg,univarfl runtime.precision=float32,bfloat16 {FIVE_SEEDS}",),
+        tables=by_precision,
     ),
     # Half an hour.
     "chance": Study(
