@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from task.methods.base import LocalRound
-from task.methods.fedalign import lipschitz_gap, spectral_norm, transmitting_matrix
+from task.methods.fedalign import lipschitz, lipschitz_gap, spectral_norm, transmitting_matrix
 from task.methods.feddyn import add_dynamic_gradient
 from task.methods.fedprox import add_proximal_gradient
 from task.methods.feduv import classifier_deviation, uniformity
@@ -271,6 +271,19 @@ class TestFedAlign:
         matrices = torch.rand(5, 6, 3, generator=torch_generator(0))
         expected = torch.linalg.matrix_norm(matrices, ord=2)
         assert torch.allclose(spectral_norm(matrices, 10), expected, rtol=1e-4)
+
+    @pytest.mark.parametrize("size", [1, 2, 8])
+    def test_without_the_matrix_the_norm_and_its_gradient_are_the_same(self, size: int) -> None:
+        """The matrix is not made at 1x1 and 2x2, and is at 8x8: 64 positions, 12 x 6 channels."""
+        generator = torch_generator(0)
+        before = torch.randn(5, 12, 2 * size, 2 * size, generator=generator)
+        after = torch.randn(5, 6, size, size, generator=generator).requires_grad_()
+        ours = lipschitz(before, after, 10)
+        expected = spectral_norm(transmitting_matrix(before.double(), after.double()), 10)
+        assert torch.allclose(ours.double(), expected, rtol=1e-5)
+        (gradient,) = torch.autograd.grad(ours.sum(), after)
+        (by_matrix,) = torch.autograd.grad(expected.sum(), after)
+        assert torch.allclose(gradient, by_matrix, rtol=1e-3, atol=1e-6)
 
     def test_the_gap_by_hand(self) -> None:
         """One channel and one position: norms 2 * 3 and 2 * 5, whose squared difference is 16."""
