@@ -1,7 +1,7 @@
 """A round's updates, added up as they arrive."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -120,6 +120,11 @@ class UpdateAccumulator:
             else:
                 self.refuse([self.updates[client]], reason)
         return scaled
+
+    def take_moved(self) -> Iterator[Tensors]:
+        """Yield what is `moved` by each accepted client, ordered by client, and release it."""
+        for client in sorted(self.accepted):
+            yield self.moved.pop(client)
 
     def mean(self) -> dict[str, Tensor]:
         """Return the weighted mean, float64, if it is needed, and the largest of integers."""

@@ -1,7 +1,7 @@
 """The next global weights, computed from a round's updates by a Flower strategy."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -99,7 +99,8 @@ class Aggregator:
 
         Args:
             server_round: the round, from 1.
-            accumulator: the accepted updates, at least as many as the strategy needs.
+            accumulator: the accepted updates, at least as many as the strategy needs. What it
+                holds of each client is taken out.
             grid: the run's.
         """
         before, mean = from_tensors(accumulator.before), from_tensors(accumulator.mean())
@@ -111,10 +112,10 @@ class Aggregator:
         else:
             names = self._trained + self._statistics
             start = {name: np.zeros_like(before[name]) for name in names}
-            each = []
-            for client in sorted(accumulator.accepted):
-                moved = from_tensors(accumulator.moved[client])
-                each.append(to_record({name: moved[name] for name in names}))
+            each = (
+                to_record({name: moved[name].numpy() for name in names})
+                for moved in accumulator.take_moved()
+            )
             new = {
                 name: before[name] + value.astype(np.float64)
                 for name, value in ask(start, each).items()
@@ -131,11 +132,9 @@ class Aggregator:
         )
 
     def _ask(
-        self, server_round: int, grid: Grid, start: Weights, updates: Sequence[ArrayRecord]
+        self, server_round: int, grid: Grid, start: Weights, updates: Iterable[ArrayRecord]
     ) -> Weights:
         """Return the strategy's result for a round's updates, which have equal weights."""
-        self.settings.prepare_round(self._strategy, len(updates))
-        list(self._strategy.configure_train(server_round, to_record(start), ConfigRecord(), grid))
         messages = [
             Message(
                 RecordDict({ARRAYS: self.settings.prepare_update(update), METRICS: ALIKE}),
@@ -144,6 +143,8 @@ class Aggregator:
             )
             for place, update in enumerate(updates)
         ]
+        self.settings.prepare_round(self._strategy, len(messages))
+        list(self._strategy.configure_train(server_round, to_record(start), ConfigRecord(), grid))
         source = secret_bytes
         if self._seed is not None:
             source = repeatable_bytes(self._seed, "aggregation", server_round)

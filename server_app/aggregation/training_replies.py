@@ -44,7 +44,7 @@ def _add_model(update: ClientUpdate, reply: TrainReply, accumulator: UpdateAccum
         ProtocolError, TrainingError: it cannot be used.
     """
     described = describe(update, reply.row(update.client), accumulator)
-    weights, extra = _arrays(reply, str(update.client))
+    weights, extra = _take_arrays(reply, str(update.client))
     check_tensors(weights, accumulator.before)
     check_tensors(extra, accumulator.broadcast)
     accumulator.add(described, weights, extra)
@@ -89,7 +89,7 @@ def _add_sum(
     try:
         if reason:
             raise ProtocolError(reason)
-        weights, extra = _arrays(reply, SUM)
+        weights, extra = _take_arrays(reply, SUM)
         check_tensors(weights, accumulator.before, summed=True)
         check_tensors(extra, accumulator.broadcast, summed=True)
         accumulator.add_sum(trained, weights, extra)
@@ -97,12 +97,12 @@ def _add_sum(
         accumulator.refuse(trained, str(error))
 
 
-def _arrays(reply: TrainReply, key: str) -> tuple[Tensors, Tensors]:
-    """Return the weights, and what the method sent in addition.
+def _take_arrays(reply: TrainReply, key: str) -> tuple[Tensors, Tensors]:
+    """Return the weights, and what the method sent in addition. Their bytes leave the reply.
 
     Raises:
         ProtocolError: there are no weights, or they cannot be read.
     """
     if key not in reply.weights:
         raise ProtocolError("its reply holds no weights")
-    return reply.weights[key].unpack(), reply.extra.get(key, PackedTensors()).unpack()
+    return reply.weights.pop(key).unpack(), reply.extra.pop(key, PackedTensors()).unpack()

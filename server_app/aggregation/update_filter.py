@@ -65,8 +65,8 @@ class UpdateFilter:
         Updates that were decided on earlier in this round are compared as well.
         """
         scales = {kind: self._guard.scales(norms) for kind, norms in self._norms.items()}
-        held, self._held = self._held, {}
-        for client, (weights, extra) in held.items():
+        for client in list(self._held):
+            weights, extra = self._held.pop(client)
             kind = min(scales, key=lambda kind: scales[kind][client])
             scale, reason = scales[kind][client], ""
             counted = weights, extra

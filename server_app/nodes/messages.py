@@ -193,12 +193,15 @@ class Exchange(Generic[Asked, Answer]):
         return replies
 
     def _read(self, message: Message, letter: Letter[Asked]) -> Answer | Failure:
+        """Read a reply and empty its message, which Flower's simulation keeps until the next."""
         if message.has_error():
             return Failure(f"the worker failed: {last_line(message.error.reason or '')}")
         try:
             return read_reply(self._kind, letter, message, signed=not self._simulated)
         except ProtocolError as error:
             return Failure(f"its reply cannot be used: {error}")
+        finally:
+            message.content.clear()
 
 
 def read_reply(

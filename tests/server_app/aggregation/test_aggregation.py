@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from flwr.app import ArrayRecord
 from torch import Tensor, nn
 
 from client_app.app import app as client_app
@@ -13,10 +14,11 @@ from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.guards.none import NoGuard
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.aggregation.strategies.fedavg import FedAvgSettings
+from server_app.aggregation.strategies.fedmedian import FedMedianSettings
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.exact_sum import ExactSum, normalise_weights
 from task.methods.base import Tensors
-from tests.server_app.aggregation.updates import model, update
+from tests.server_app.aggregation.updates import accumulator_of, model, update
 
 NO_GUARD = NoGuard(most_images=100)
 
@@ -102,3 +104,21 @@ def test_a_round_without_a_client_is_the_mean_of_the_others() -> None:
         1, accumulator, InProcessGrid(client_app, 1)
     )
     assert torch.equal(new["w"], torch.full((2, 2), 2.5))
+
+
+def test_each_update_is_released_when_the_strategy_has_a_copy() -> None:
+    accumulator = accumulator_of([0, 1, 2], each=True)
+    left = []
+
+    class Watching(FedMedianSettings):
+        def prepare_update(self, update: ArrayRecord) -> ArrayRecord:
+            left.append(len(accumulator.moved))
+            return update
+
+    for client in (2, 0, 1):
+        accumulator.add(update(client), model(client), {})
+    new = Aggregator(Watching(), Part(), 3, seed=0).aggregate(
+        1, accumulator, InProcessGrid(client_app, 1)
+    )
+    assert left == [2, 1, 0]
+    assert torch.equal(new["w"], torch.full((2, 2), 1.0))

@@ -1,6 +1,7 @@
 """Updates with a much larger norm than the others are dropped or clipped, and recorded."""
 
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from safetensors.numpy import load_file
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.guards.clip import Clip
 from server_app.aggregation.guards.drop import Drop
+from server_app.aggregation.update_filter import UpdateFilter
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
 from tests.conftest import Train, faulty, rows, sha256
@@ -72,6 +74,16 @@ def test_a_model_is_kept_as_it_was_sent() -> None:
         accumulator.add(update(client), {**BEFORE, "w": torch.tensor([0.0, moved])}, {})
     accumulator.apply_filter()
     assert [accumulator.models[client]["w"][1] for client in clients] == [1.0, 1.0, 6.0]
+
+
+def test_an_update_is_released_once_it_is_decided_on() -> None:
+    update_filter = UpdateFilter(Drop(most_images=10, times_median=3.0), BEFORE, {"w"})
+    sent = [torch.ones(2) for _ in range(3)]
+    for client, value in enumerate(sent):
+        update_filter.hold(client, {**BEFORE, "w": value}, {})
+    in_use = weakref.WeakSet(sent)
+    del sent, value
+    assert [len(in_use) for _ in update_filter.decisions()] == [3, 2, 1]
 
 
 def test_two_updates_are_too_few_to_compare() -> None:

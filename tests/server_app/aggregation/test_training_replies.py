@@ -84,6 +84,12 @@ def test_an_update_that_counts() -> None:
     assert torch.equal(accumulator.moved[3]["w"], torch.full((2, 2), 1.5))
 
 
+def test_an_update_that_was_read_leaves_the_reply() -> None:
+    reply = train_reply([row(3)], {3: model(1.5)}, {3: {"c": torch.zeros(2)}})
+    assert reasons(reply, accumulator_of([3], extra={"c": torch.zeros(2)}), [3]) == [""]
+    assert (reply.weights, reply.extra) == ({}, {})
+
+
 @pytest.mark.parametrize(
     ("extra", "reason"),
     [

@@ -140,6 +140,24 @@ def test_a_reply_that_arrives_in_a_later_round_is_named_late() -> None:
     assert sorted(notes) == ["ward 0", "ward 1"]
 
 
+class Keeping(InProcessGrid):
+    """A grid that has all replies at the first look, and keeps them as Flower's simulation may."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        self.kept = [
+            reply for name in message_ids for reply in super(Keeping, self).pull_messages([name])
+        ]
+        return self.kept
+
+
+def test_a_message_is_empty_once_it_is_read() -> None:
+    """Replies hold models, and all of a round's may have come."""
+    grid = Keeping(client_app, 3)
+    exchange = Exchange(grid, FORGET, forget_letters(grid), 60, simulated=True)
+    left = [sum(bool(reply.content) for reply in grid.kept) for _ in exchange.arrivals()]
+    assert left == [2, 1, 0]
+
+
 def test_the_requests_of_a_round_share_the_record_with_the_weights() -> None:
     weights = PackedTensors(b"weights")
     writer = RecordWriter()
