@@ -21,8 +21,8 @@ from task.protocol.tensors import PackedTensors
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
-# each update (`python -m benchmarks.scale memory`; Krum needs the most).
-ROUND_MODELS, MODELS_PER_HELD_UPDATE, MODELS_PER_STRATEGY_UPDATE = 8.0, 1.5, 4.2
+# each update (`python -m benchmarks.aggregation_memory`; Krum needs the most).
+ROUND_MODELS, MODELS_PER_HELD_UPDATE, MODELS_PER_STRATEGY_UPDATE = 8.0, 1.5, 2.5
 WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
 
 logger = logging.getLogger("univarfl")

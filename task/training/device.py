@@ -43,6 +43,17 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_ARENA_MAX, 1)
 
 
+def return_freed_memory() -> None:
+    """Return the memory that this process has freed and keeps to the system.
+
+    Kept memory is in pieces, and a large array does not fit into one of them. Without glibc,
+    nothing changes.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def set_precision(precision: Precision, device: torch.device) -> None:
     """Set whether this process rounds the factors of convolutions and matrix products to TF32.
 

@@ -4,10 +4,24 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from flwr.serverapp.strategy import FedTrimmedAvg, Strategy
 
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS, StrategySettings
+from server_app.aggregation.strategies.families.blocks import BlockwiseStrategy, Values
 from task.errors import refuse
+
+
+class BlockwiseTrimmedMean(BlockwiseStrategy, FedTrimmedAvg):
+    """Flower's FedTrimmedAvg with less memory."""
+
+    def combine(self, values: Values) -> Values:
+        """Return the mean without the smallest and the largest values."""
+        trimmed = int(self.beta * len(values))
+        stop = len(values) - trimmed
+        ordered = np.partition(values, (trimmed, stop - 1), axis=0)
+        mean: Values = ordered[trimmed:stop].mean(axis=0)
+        return mean
 
 
 @dataclass
@@ -42,4 +56,4 @@ class FedTrimmedAvgSettings(StrategySettings):
             )
 
     def build(self, participants: int) -> Strategy:
-        return FedTrimmedAvg(**COMMON_ARGUMENTS, beta=self.trimmed)
+        return BlockwiseTrimmedMean(**COMMON_ARGUMENTS, beta=self.trimmed)

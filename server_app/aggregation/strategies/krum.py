@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from flwr.serverapp.strategy import Krum, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS
+from server_app.aggregation.strategies.families.nearest import NearestMean
 from server_app.aggregation.strategies.families.robust import RobustSettings
 
 
@@ -16,4 +17,6 @@ class KrumSettings(RobustSettings):
     participants_needed: ClassVar = (2, 3)
 
     def build(self, participants: int) -> Strategy:
-        return Krum(**COMMON_ARGUMENTS, num_malicious_nodes=self.num_malicious)
+        return NearestMean(
+            **COMMON_ARGUMENTS, num_malicious_nodes=self.num_malicious, num_nodes_to_select=1
+        )

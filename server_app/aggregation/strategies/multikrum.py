@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from flwr.serverapp.strategy import MultiKrum, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS
+from server_app.aggregation.strategies.families.nearest import NearestMean
 from server_app.aggregation.strategies.families.robust import RobustSettings
 from task.errors import refuse
 
@@ -35,13 +36,13 @@ class MultiKrumSettings(RobustSettings):
             refuse(self, "selected", f"must be at most participants - num_malicious = {most}")
 
     def build(self, participants: int) -> Strategy:
-        return MultiKrum(
+        return NearestMean(
             **COMMON_ARGUMENTS,
             num_malicious_nodes=self.num_malicious,
             num_nodes_to_select=self.selected or participants - self.num_malicious,
         )
 
     def prepare_round(self, strategy: Strategy, updates: int) -> None:
-        assert isinstance(strategy, MultiKrum)
+        assert isinstance(strategy, NearestMean)
         trusted = updates - self.num_malicious  # fewer if sampled clients failed
         strategy.num_nodes_to_select = min(self.selected or trusted, trusted)

@@ -1,1 +1,1 @@
-"""Which settings and checks do several strategies share?"""
+"""Which settings, checks and computations do several strategies share?"""
