@@ -27,7 +27,7 @@ from task.protocol.messages import (
     TrainRow,
 )
 from task.protocol.tensors import PackedTensors, check_tensors
-from task.trained_clients import count_client
+from task.protocol.trained_clients import count_client
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")

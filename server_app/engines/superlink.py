@@ -27,7 +27,7 @@ from server_app.flower.programs import (
     write_connection,
 )
 from server_app.flower.supervisor import POLITE_SECONDS
-from task.trained_clients import TRAINED_CLIENTS, TrainedClients
+from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients
 
 CLIENTS = "trained_clients.txt"
 SIMULATION = "flwr-simulation"  # the program of a run

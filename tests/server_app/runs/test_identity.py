@@ -37,7 +37,7 @@ HARMLESS = {
     "task.errors": "words errors",
     "task.files": "reads and writes whole files",
     "task.fingerprint": "compares the code of server and clients",
-    "task.trained_clients": "counts trained clients for the bars on a terminal",
+    "task.protocol.trained_clients": "counts trained clients for the bars on a terminal",
     "task.site": "reads a site's own limits, which the site enforces",
 }  # fmt: skip
 
