@@ -99,7 +99,9 @@ def timeline(command: Sequence[str], variables: Mapping[str, str]) -> Timeline:
     """Run a command, and return the seconds from its start to each milestone."""
     found: Timeline = {}
     started = time.time()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=variables, cwd=tempfile.gettempdir()
+    )
     reader = threading.Thread(target=read, args=(process, started, found))
     reader.start()
     while process.poll() is None:

@@ -53,6 +53,7 @@ def run_flower(
         superlink.wait_until_ready()
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
+        superlink.wait_for_ray()
         look = partial(log_clients, superlink.trained_clients)
         for line in follow(directory, lambda: client.poll() is None, position, look):
             logger.info("%s", line)

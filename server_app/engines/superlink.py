@@ -81,6 +81,9 @@ class RunningSuperLink:
     def wait_until_ready(self) -> None:
         """Return once runs can be submitted; they can."""
 
+    def wait_for_ray(self) -> None:
+        """Return once its Ray is ready; it is."""
+
 
 class SuperLink(RunningSuperLink):
     """A context manager around a ``flower-superlink --simulation`` process, and a Ray of its own.
@@ -143,12 +146,19 @@ class SuperLink(RunningSuperLink):
         self._scratch.cleanup()
 
     def wait_until_ready(self) -> None:
-        """Return once runs can be submitted.
+        """Return once runs can be submitted; Ray may need some seconds more, as the run does.
 
         Raises:
-            FlowerError: a program ended, or was not ready in time.
+            FlowerError: the SuperLink ended, or was not ready in time.
         """
         wait_until_ready(lambda: is_healthy(self.address), self.process, self.log)
+
+    def wait_for_ray(self) -> None:
+        """Return once its Ray is ready, if it has one.
+
+        Raises:
+            FlowerError: Ray ended, or was not ready in time.
+        """
         for ray in self._ray:
             wait_until_ready(lambda: READY in self.ray_log.read_text(), ray, self.ray_log, "Ray")
 

@@ -31,6 +31,7 @@ class SharedSuperLink:
             self._superlink = SuperLink(ray_cpus)
             try:
                 self._superlink.__enter__().wait_until_ready()
+                self._superlink.wait_for_ray()
             except FlowerError:
                 self.end()
                 return None
