@@ -9,6 +9,7 @@ after it has imported the application.
 """
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,8 @@ SIMULATION = "flwr-simulation"  # the program of a run
 LOOPBACK = "127.0.0.1"
 RAY_HOST = Path(__file__).with_name("ray_host.py")
 READY = "Ray is ready"  # what it prints
-RAYS_ROOT = "/tmp"  # noqa: S108  (Ray's own; the path of a socket in it may have 107 characters)
+# Where Ray keeps its sessions. The path of a socket in it may have 107 characters.
+RAYS_ROOT = os.environ.get("RAY_TMPDIR", "/tmp")  # noqa: S108
 
 
 class RunningSuperLink:
