@@ -129,8 +129,9 @@ class SuperLink(RunningSuperLink):
         )
         command = [sys.executable, "-P", str(RAY_HOST), str(port), str(self.ray_cpus)]
         with self.ray_log.open("w") as log:
-            whole = [*command, self._sessions.name]
-            self._ray.append(start(whole, self.home, self.empty, log, self._variables))
+            # Ray lets every user write to the directory that it is given; the one above is ours.
+            inner = str(Path(self._sessions.name, "s"))
+            self._ray.append(start([*command, inner], self.home, self.empty, log, self._variables))
         self._variables[ADDRESS] = f"{LOOPBACK}:{port}"
 
     def end(self, at_once: bool = False) -> None:
