@@ -1,5 +1,7 @@
 """The entry point of the ``univarfl`` command."""
 
+import gc
+
 import univarfl.application  # noqa: F401  (makes server_app importable)
 
 
@@ -7,4 +9,7 @@ def main() -> None:
     """Run the command."""
     from server_app.cli.main import main as run_command  # noqa: PLC0415
 
-    run_command()
+    try:
+        run_command()
+    finally:
+        gc.freeze()  # or Python would look for cycles in all of PyTorch at the end, for a second

@@ -4,7 +4,6 @@ A subcommand imports what it needs when it runs, so that ``--help`` answers at o
 """
 
 import functools
-import gc
 import importlib.metadata
 import signal
 import sys
@@ -122,8 +121,6 @@ def main() -> None:
             end_if_output_closed()
         print(f"univarfl: {unexpected(error)}", file=sys.stderr)
         sys.exit(FAILED)
-    finally:
-        gc.freeze()  # or Python would look for cycles in all of PyTorch at the end, for a second
 
 
 def call_application() -> object:

@@ -140,7 +140,7 @@ def answering_nodes(
     deadline = time.monotonic() + seconds
     while True:
         alive = [node for node in nodes() if node["Alive"]]
-        silent = next((place for node in alive if not answers(place := place_of(node))), None)
+        silent = next((place for place in map(place_of, alive) if not answers(place)), None)
         if silent is None:
             return alive
         if time.monotonic() >= deadline:

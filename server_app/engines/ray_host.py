@@ -8,8 +8,6 @@ import os
 import signal
 import sys
 
-import ray
-
 PORT = "RAY_GCS_SERVER_PORT"  # the environment variable from which Ray reads its port
 READY = "Ray is ready"
 
@@ -22,6 +20,8 @@ def host(port: str, cpus: int, directory: str) -> None:
         cpus: the number of CPUs that it offers.
         directory: where it keeps the files of its session.
     """
+    import ray  # noqa: PLC0415  (takes a second; who starts this program imports this file, too)
+
     os.environ[PORT] = port
     ray.init(
         "local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, _temp_dir=directory

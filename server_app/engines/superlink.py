@@ -18,6 +18,7 @@ from typing import IO, Self
 
 import psutil
 
+from server_app.engines import ray_host
 from server_app.engines.cluster import ADDRESS
 from server_app.flower.programs import (
     free_ports,
@@ -33,8 +34,6 @@ from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients
 CLIENTS = "trained_clients.txt"
 SIMULATION = "flwr-simulation"  # the program of a run
 LOOPBACK = "127.0.0.1"
-RAY_HOST = Path(__file__).with_name("ray_host.py")
-READY = "Ray is ready"  # what it prints
 # Where Ray keeps its sessions. The path of a socket in it may have 107 characters.
 RAYS_ROOT = os.environ.get("RAY_TMPDIR", "/tmp")  # noqa: S108
 
@@ -45,8 +44,8 @@ class RunningSuperLink:
     Args:
         home: the SuperLink's directory.
         pid: the process under which it runs.
-        ray_cpus: the number of CPUs of its Ray, on each of which Flower starts one actor; 0 for no
-            Ray: Flower then starts one for each run, or uses the cluster at ``$RAY_ADDRESS``.
+        ray_cpus: the number of CPUs of its Ray. Flower starts one actor on each. 0 means no Ray:
+            Flower then starts one for each run, or uses the cluster at ``$RAY_ADDRESS``.
     """
 
     def __init__(self, home: Path, pid: int, ray_cpus: int) -> None:
@@ -127,7 +126,7 @@ class SuperLink(RunningSuperLink):
         self._sessions = tempfile.TemporaryDirectory(
             prefix="ray", dir=RAYS_ROOT, ignore_cleanup_errors=True
         )
-        command = [sys.executable, "-P", str(RAY_HOST), str(port), str(self.ray_cpus)]
+        command = [sys.executable, "-P", ray_host.__file__, str(port), str(self.ray_cpus)]
         with self.ray_log.open("w") as log:
             # Ray lets every user write to the directory that it is given; the one above is ours.
             inner = str(Path(self._sessions.name, "s"))
@@ -163,7 +162,9 @@ class SuperLink(RunningSuperLink):
             FlowerError: Ray ended, or was not ready in time.
         """
         for ray in self._ray:
-            wait_until_ready(lambda: READY in self.ray_log.read_text(), ray, self.ray_log, "Ray")
+            wait_until_ready(
+                lambda: ray_host.READY in self.ray_log.read_text(), ray, self.ray_log, "Ray"
+            )
 
 
 def end_simulations(superlink: int) -> None:

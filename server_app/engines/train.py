@@ -77,12 +77,12 @@ def attempt(
         RunError: the run ended before the ServerApp wrote how.
     """
     try:
+        if experiment.resume:
+            reopen_record(directory)
         if experiment.engine == "inprocess":
-            reopen(experiment, directory)
             run_inprocess(experiment, words)
         else:
             with superlink or superlink_for(Layout.of(experiment)) as ready:
-                reopen(experiment, directory)
                 run_flower(experiment, words, directory, ready)
     except KeyboardInterrupt:
         mark_interrupted(directory)
@@ -95,12 +95,6 @@ def attempt(
         raise RunError(_failure(reason, directory)) from error
     close_record(directory, "its process ended without writing a reason")
     return read_record(directory)
-
-
-def reopen(experiment: Experiment, directory: Path) -> None:
-    """Mark the record of a resumed run as running."""
-    if experiment.resume:
-        reopen_record(directory)
 
 
 def check_machine_and_data(experiment: Experiment) -> None:

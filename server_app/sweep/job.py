@@ -48,7 +48,7 @@ class Job:
         directory: Path,
         log: Path,
         resume: bool,
-        superlink: RunningSuperLink | None = None,
+        superlink: RunningSuperLink | None,
     ) -> None:
         assert cell.experiment is not None
         self.cell = cell

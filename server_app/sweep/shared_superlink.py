@@ -11,7 +11,7 @@ class SharedSuperLink:
     """Starts a SuperLink and Ray with the first run that needs them, and keeps them.
 
     Each run has a server and workers of its own, so it leaves nothing to the next. After a failed
-    run, and for another number of workers, SuperLink and Ray are started anew.
+    run, and for another number of workers, SuperLink and Ray are started again.
     """
 
     def __init__(self) -> None:
