@@ -1,5 +1,7 @@
 """The cost of a method for a client: FLOPs, memory and seconds."""
 
+from statistics import mean
+
 import pandas as pd
 
 from server_app.analysis.analysed_run import AnalysedRun
@@ -19,12 +21,14 @@ class ClientCost(Measure):
     note = (
         "MFLOP of convolutions and matrix products in a training step of a client's second round, "
         "per image of a full batch, up to the loss and with the backward pass. One multiplication "
-        "and one addition count as two; FedAlign's Table 5 seems to count them as one. Stored "
-        "numbers are those that a client keeps in memory, with its model, in millions. Seconds are "
-        "those of a client's local training; they are longer for runs that shared a machine. "
-        "FedUV's Table 5 has the seconds of whole rounds."
+        "and one addition count as two; FedAlign's Tables 5 and 7 seem to count them as one. "
+        "Stored numbers are those that a client keeps in memory, with its model, in millions; "
+        "FedAlign's leave out batch norm, and every projector but MOON's. Seconds are those of a "
+        "client's local training, and of a round; they are longer for runs that shared a machine. "
+        "Published seconds are those of the authors' GPUs."
     )
-    columns = ("forward MFLOP", "step MFLOP", "stored M", "seconds")
+    published = ("forward_mflop", "million_parameters", "round_seconds")
+    columns = ("forward MFLOP", "step MFLOP", "stored M", "seconds", "seconds a round")
     uses_images = False
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
@@ -37,6 +41,7 @@ class ClientCost(Measure):
             cost.step / MILLION,
             cost.stored / MILLION,
             mean_client_seconds(analysed),
+            mean(analysed.run.series["train", "seconds"].values()),
         )
         return pd.DataFrame([row], columns=list(self.columns))
 

@@ -11,8 +11,9 @@ PAPERS_HELP = """List the published numbers of the papers, and their cost.
   univarfl papers univarfl_table1 feduv_table2
   univarfl papers univarfl_table1 --hours
 \b
-A line for each number: its sweep (univarfl sweep sweep=NAME), data set, method and settings, and
-the published test accuracy. Each number needs three runs, one for each seed.
+A line for each number: its sweep (univarfl sweep sweep=NAME), data set, method and settings, what
+was measured, and the published value. Each line needs three runs, one for each seed; all numbers of
+the same settings come from the same runs.
 \b
 With --hours, which takes some minutes for all tables: an estimate of the cost of one run, as the
 operations of its local training and as hours in one process of this machine. A training step is

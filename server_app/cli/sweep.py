@@ -28,8 +28,8 @@ their last full round. A cell is done if output_dir holds a completed run with t
 code and images. So you can interrupt a sweep, add seeds, or start it twice at the same time. Runs
 are in-process unless you add engine=flower; the results are the same, bit for bit.
 \b
-Tables of the papers ('univarfl papers' lists what they cost). DATA=DIRECTORY, else ./data, has a
-directory with the name of each data set:
+Tables and figures of the papers ('univarfl papers' lists what they cost). DATA=DIRECTORY, else
+./data, has a directory with the name of each data set:
   sweep={" | ".join(names_in(SWEEPS))}
 \b
 In addition to the runs it writes sweeps/TIME.csv, with the status of each cell, and a log of what

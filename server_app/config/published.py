@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from server_app.config.choices import names_in
 from server_app.config.override_text import flat
@@ -15,27 +15,52 @@ from task.config import Strict
 GROUPS = ("method", "model", "partition", "augmentation", "strategy", "guard", "optim")
 
 Settings = Mapping[str, str | int | float | bool | None]
+Further = Literal[
+    "top_eigenvalue", "trace", "H_N", "H_D", "forward_mflop", "million_parameters", "round_seconds"
+]
+LABELS: dict[Further, str] = {
+    "top_eigenvalue": "top eigenvalue", "trace": "trace", "H_N": "H_N", "H_D": "H_D",
+    "forward_mflop": "forward MFLOP", "million_parameters": "million parameters",
+    "round_seconds": "seconds a round",
+}  # fmt: skip
+TEST_ACCURACY = "test accuracy, %"
 
 
 class Cell(Strict):
-    """One number of a table.
+    """The numbers of a table for one method and setting.
 
     Attributes:
         at: the settings of this cell, by dotted key of the configuration; ``method`` means
             ``method.name``.
-        mean: test accuracy of the global model in percent.
+        mean: test accuracy of the global model in percent, if the table has it.
         sd: the standard deviation over seeds in percent, if the paper gives one.
+        further: the table's other numbers. FedAlign's Table 1 has the curvature of the loss, its
+            Tables 5 and 7 have FLOPs and parameters, and its and FedUV's Tables 5 have seconds.
     """
 
     at: Settings
-    mean: Annotated[float, Field(ge=0, le=100)]
+    mean: Annotated[float, Field(ge=0, le=100)] | None = None
     sd: Annotated[float, Field(ge=0)] | None = None
+    further: Mapping[Further, float] = {}
 
-    def __str__(self) -> str:
+    @model_validator(mode="after")
+    def _has_a_number(self) -> Self:
+        if self.mean is None and (self.sd is not None or not self.further):
+            raise ValueError("a published cell needs a mean, or further numbers and no sd")
+        return self
+
+    def numbers(self) -> dict[str, str]:
+        """Return each number as text, by what it is."""
+        further = {LABELS[name]: f"{value:g}" for name, value in self.further.items()}
+        return further if self.mean is None else {TEST_ACCURACY: self.accuracy(), **further}
+
+    def accuracy(self) -> str:
+        """Return the test accuracy as text; empty if the table does not have it."""
+        if self.mean is None:
+            return ""
         digits = max(1, len(repr(self.mean).partition(".")[2]))
-        return f"{self.mean:.{digits}f}" + (
-            f" ± {self.sd:.{digits}f}" if self.sd is not None else ""
-        )
+        deviation = f" ± {self.sd:.{digits}f}" if self.sd is not None else ""
+        return f"{self.mean:.{digits}f}{deviation}"
 
 
 class Table(Strict):
@@ -44,11 +69,14 @@ class Table(Strict):
     Attributes:
         name: the name, as it is cited.
         at: the settings that all cells share.
+        any_value: keys of settings in which the release differs from the paper. The numbers stand
+            beside runs with either value, since it is not known which gave them.
         cells: the numbers.
     """
 
     name: str
     at: Settings
+    any_value: list[str] = Field(default_factory=list)
     cells: list[Cell]
 
 
@@ -65,17 +93,18 @@ def value_at(config: Mapping[str, Any], key: str) -> Any:
 def published_numbers(config: Mapping[str, Any], tables: list[Table]) -> list[tuple[str, Cell]]:
     """Return the published numbers for the settings of `config`, each with its table's name.
 
-    Settings that a table does not name must have their usual values in ``conf/``.
+    Settings that a table names neither in ``at`` nor in ``any_value`` must have their usual values
+    in ``conf/``.
     """
     matching = [
-        (table.name, cell, settings)
+        (table.name, cell, {*settings, *table.any_value})
         for table in tables
         for cell in table.cells
         for settings in [{**table.at, **cell.at}]
         if all(value_at(config, key) == value for key, value in settings.items())
     ]
     changed = {key for group in GROUPS for key in changes(config, group)} if matching else set()
-    return [(name, cell) for name, cell, settings in matching if changed <= settings.keys()]
+    return [(name, cell) for name, cell, settings in matching if changed <= settings]
 
 
 def changes(config: Mapping[str, Any], group: str) -> set[str]:

@@ -8,11 +8,12 @@ import pandas as pd
 
 from server_app.analysis.analyse import MEASURES, SAMPLE, charts_of, read_table
 from server_app.analysis.base import Measure
+from server_app.config.published import LABELS, published_numbers
 from server_app.report.charts.base import Chart, Plot
 from server_app.report.settings import ALL
 from server_app.report.statistics import CONFIDENCE, difference
 from server_app.report.summary import Summary
-from server_app.runs.records.reader import Run
+from server_app.runs.records.reader import Run, tables_of
 from server_app.runs.records.tables import RecordError
 
 Label = tuple[str, str]
@@ -77,6 +78,9 @@ class Analyses:
             parts = {setting: measure.summarise(of) for setting, of in settings.items()}
             if all(len(part) for part in parts.values()):
                 table = pd.concat(parts, names=["setting"]).reset_index("setting")
+                labels = zip(table["setting"], table["method"], strict=True)
+                beside = [published(measure, self._summary.counted[of][-1]) for of in labels]
+                table = table.assign(published=beside) if any(beside) else table
                 found[measure.title] = table if len(parts) > 1 else table.drop(columns="setting")
         return found
 
@@ -87,7 +91,7 @@ class Analyses:
             table = pd.DataFrame(self._compared(measure, tables, baseline))
             if len(table):
                 one = table["setting"].nunique() == 1
-                title = f"Paired differences in {measure.title.lower()}"
+                title = f"Paired differences in {measure.title[0].lower()}{measure.title[1:]}"
                 found[title] = table.drop(columns="setting") if one else table
                 self.notes[title] = DIFFERENCES
         return found
@@ -119,6 +123,17 @@ class Analyses:
             for method, of in by_method(tables).items():
                 if measure.compares_runs and len(of) > 1:
                     yield from charts_of(measure, f"{method}, by setting", of)
+
+
+def published(measure: Measure, run: Run) -> str:
+    """Return the published numbers of a measure for exactly the run's settings."""
+    found = []
+    for name, cell in published_numbers(run.config, tables_of(run.config)):
+        kept = [of for of in measure.published if of in cell.further]
+        if kept:
+            numbers = ", ".join(f"{LABELS[of]} {cell.further[of]:g}" for of in kept)
+            found.append(f"{numbers} ({name})")
+    return "; ".join(found)
 
 
 def restyled(chart: Chart, methods: Sequence[str]) -> Chart:

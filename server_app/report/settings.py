@@ -10,7 +10,7 @@ from server_app.runs.records.reader import Run
 # Settings that are compared elsewhere, or do not affect a result.
 IGNORED = (
     "seed", "output_dir", "run_id", "published", "engine", "device", "federation", "method",
-    "evaluate_every", "watch",
+    "evaluate_every", "watch", "equations",
 )  # fmt: skip
 NAME_FIRST = ("data.name", "partition.name", "model.name", "strategy.name", "alpha", "rho")
 ALL = "all runs"  # the heading if there is one setting

@@ -220,9 +220,8 @@ def first_at(run: Run, target: float) -> int | None:
 
 
 def published(run: Run) -> list[str]:
-    """Return the published numbers for exactly the run's settings."""
+    """Return the published accuracies for exactly the run's settings."""
     if run.split != "test":
         return []
-    return [
-        f"{cell} ({name})" for name, cell in published_numbers(run.config, tables_of(run.config))
-    ]
+    found = published_numbers(run.config, tables_of(run.config))
+    return [f"{cell.accuracy()} ({name})" for name, cell in found if cell.mean is not None]

@@ -9,8 +9,9 @@ from pydantic import TypeAdapter
 from server_app.config.choices import CONF, SWEEPS, names_in
 from server_app.config.published import Cell, Table
 from server_app.sweep.combinations import lines_of
+from task.errors import ConfigError
 
-HEADINGS = ("sweep", "data", "method", "with", "published, %")
+HEADINGS = ("sweep", "data", "method", "with", "number", "published")
 
 
 def paper_rows(names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -20,13 +21,26 @@ def paper_rows(names: Sequence[str]) -> list[tuple[str, ...]]:
         names: the sweeps; empty for all.
 
     Raises:
-        ConfigError: there is no such sweep.
+        ConfigError: there is no such sweep, or it makes a figure.
     """
-    wanted = list(names) or names_in(SWEEPS)
-    for name in wanted:
-        lines_of([f"{SWEEPS}={name}"])
+    wanted = tables_named(names)
     rows = [row for table in published_tables() for row in rows_of(table)]
     return [row for name in wanted for row in rows if row[0] == name]
+
+
+def tables_named(names: Sequence[str]) -> list[str]:
+    """Return the sweeps of some tables; of every table if no name is given.
+
+    Raises:
+        ConfigError: there is no such sweep, or it makes a figure, which has no numbers.
+    """
+    tables = [name for name in names_in(SWEEPS) if "_figure" not in name]
+    for name in names:
+        lines_of([f"{SWEEPS}={name}"])  # raises if there is no such sweep
+        if name not in tables:
+            allowed = "makes a figure, which has no published numbers; choose a table"
+            raise ConfigError(SWEEPS, name, allowed)
+    return list(names) or tables
 
 
 def published_tables() -> Iterator[Table]:
@@ -42,7 +56,9 @@ def rows_of(table: Table) -> Iterator[tuple[str, ...]]:
     for cell in table.cells:
         settings = {**table.at, **cell.at}
         data, method = str(settings.get("data", "")), str(settings.get("method", ""))
-        yield sweep_of(table.name), data, method, varied(settings, cell), str(cell)
+        head = sweep_of(table.name), data, method, varied(settings, cell)
+        for number, value in cell.numbers().items():
+            yield *head, number, value
 
 
 def sweep_of(table: str) -> str:

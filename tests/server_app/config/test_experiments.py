@@ -19,6 +19,8 @@ from tests.task.data import making
 EXPERIMENTS = choices()["experiment"]
 
 QUICK_SWEEPS = ("fedalign_table5", "univarfl_table2")
+FIGURES = [name for name in names_in(SWEEPS) if "_figure" in name]
+TABLES = [name for name in names_in(SWEEPS) if name not in FIGURES]
 
 Make = Callable[[Path, pytest.MonkeyPatch], object]
 
@@ -61,20 +63,20 @@ def title_of(sweep: str) -> str:
 
 def test_every_table_has_its_sweep() -> None:
     tables = {table.name for name in EXPERIMENTS for table in brought(name).published}
-    assert sorted(map(sweep_of, tables)) == names_in(SWEEPS)
+    assert sorted(map(sweep_of, tables)) == TABLES
 
 
 @pytest.mark.parametrize(
     "sweep",
     [
         name if name in QUICK_SWEEPS else pytest.param(name, marks=pytest.mark.slow)
-        for name in names_in(SWEEPS)
+        for name in TABLES
     ],
 )
 def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(sweep: str) -> None:
     title = title_of(sweep)
     wanted = [
-        (name, str(cell), seed)
+        (name, str(cell.numbers()), seed)
         for name in EXPERIMENTS
         for table in brought(name).published
         for cell in table.cells
@@ -88,8 +90,17 @@ def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(s
             seed = int(said.pop("seed"))
             del said["data.root"]
             (cell,) = in_table(title, run_of(said))
-            found.append((said["experiment"], str(cell), seed))
+            found.append((said["experiment"], str(cell.numbers()), seed))
     assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("sweep", FIGURES)
+def test_a_sweep_of_a_figure_makes_runs_that_its_measure_can_use(sweep: str) -> None:
+    for line in lines_of([f"{SWEEPS}={sweep}"]):
+        for words in expand(line):
+            run = compose_experiment(words)
+            kept = run.watch.models_every
+            assert sweep == "feduv_figure1" or (kept and run.rounds % kept == 0)
 
 
 @pytest.mark.parametrize(("place", "root"), [("/my data", "/my data"), (None, "data")])
