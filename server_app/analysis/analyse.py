@@ -11,13 +11,16 @@ from scipy.sparse.linalg import ArpackError
 
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Measure
+from server_app.analysis.class_features import ClassFeatures
 from server_app.analysis.cost import ClientCost
 from server_app.analysis.curvature import Curvature
 from server_app.analysis.drift import ClientDrift
 from server_app.analysis.features import Features
 from server_app.analysis.landscape import Landscape
+from server_app.analysis.release_curvature import ReleaseCurvature
 from server_app.analysis.singular_values import SingularValues
 from server_app.analysis.spread import Spread
+from server_app.analysis.training_loss import TrainingLoss
 from server_app.config.labels import label_of
 from server_app.report.charts.base import Chart, slug
 from server_app.runs.records.csv_files import frame_as_csv, read_frame
@@ -29,7 +32,8 @@ from task.errors import ConfigError, DataError, DeviceError, RunError, system_re
 from task.files import write_whole
 
 MEASURES: tuple[Measure, ...] = (
-    SingularValues(), Spread(), ClientDrift(), Curvature(), Landscape(), Features(), ClientCost(),
+    SingularValues(), Spread(), ClientDrift(), TrainingLoss(), Curvature(), ReleaseCurvature(),
+    Landscape(), Features(), ClassFeatures(), ClientCost(),
 )  # fmt: skip
 DIRECTORY, SAMPLE = ANALYSIS, "most images"
 FAILURES = (
@@ -40,13 +44,16 @@ FAILURES = (
 logger = logging.getLogger("univarfl")
 
 
-def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
+def analyse(
+    places: Sequence[Path], only: Sequence[str], images: int, class_name: str | None = None
+) -> None:
     """Measure runs, and write the tables and pictures into each run's directory.
 
     Args:
         places: directories of single runs, or of several.
         only: names of measures; empty for all.
         images: the number of images per sample; see `AnalysedRun`.
+        class_name: the class of measures that show one class; None for the first.
 
     Raises:
         ConfigError: a measure does not exist, or a place is not a directory of runs.
@@ -67,7 +74,8 @@ def analyse(places: Sequence[Path], only: Sequence[str], images: int) -> None:
             raise RunError(f"{place} has no completed run")
         runs += found.runs
     with steps_on_terminal(len(runs) * len(wanted)) as begin:
-        failed = sum(not measure_run(wanted, AnalysedRun(run, images), begin) for run in runs)
+        every = (AnalysedRun(run, images, class_name) for run in runs)
+        failed = sum(not measure_run(wanted, analysed, begin) for analysed in every)
     if failed:
         raise RunError(f"some measures failed for {failed} run{'' if failed == 1 else 's'}")
 
@@ -175,5 +183,8 @@ def read_table(measure: Measure, run: Run) -> pd.DataFrame | None:
         damaged = True
     if damaged:
         command = f"univarfl analyse {run.directory} --only {measure.name}"
-        raise RecordError(f"{DIRECTORY}/{path.name} is damaged; write it again with: {command}")
+        raise RecordError(
+            f"{DIRECTORY}/{path.name} is damaged or of another version; "
+            f"write it again with: {command}"
+        )
     return table.assign(run=run.directory.name)

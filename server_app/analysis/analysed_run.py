@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from server_app.aggregation.weights import Readable, Weights, to_tensors
+from server_app.config.vocabulary.keys import nearest
 from server_app.runs.records.reader import Run
 from server_app.runs.records.trained import final_weights, layers_differ, local_config_of
 from server_app.runs.round_models import RoundModels, kept_rounds, load_models
@@ -32,10 +33,12 @@ class AnalysedRun:
     Attributes:
         run: its record.
         images: the largest number of images to sample from each client and from the test set.
+        class_name: the class of measures that show one class; None for the first.
     """
 
     run: Run
     images: int
+    class_name: str | None = None
 
     @cached_property
     def config(self) -> LocalConfig:
@@ -56,6 +59,11 @@ class AnalysedRun:
         """Yield each kept round and its models."""
         for server_round, path in self.kept.items():
             yield server_round, load_models(path)
+
+    @property
+    def last_client_models(self) -> Mapping[int, Readable]:
+        """Each client's model in the last kept round; empty if none was kept."""
+        return load_models(list(self.kept.values())[-1]).clients if self.kept else {}
 
     @property
     def last_round(self) -> int:
@@ -101,6 +109,38 @@ class AnalysedRun:
         """The indices of a sample of the test images, [n] on the device; may be empty."""
         return self._sample(self.worker.data.dataset.test, "test", 0)
 
+    def mixed(self, most: int) -> Tensor:
+        """Return the indices of a sample of all clients' training images, [n] on the device.
+
+        They are at most `most`, and at most as many as in all of `clients`.
+        """
+        every = [split.train for split in self.worker.data.clients.values()]
+        most = min(most, sum(map(len, self.clients.values())))
+        return self._sample(np.concatenate(every), "mixed", 0, most)
+
+    @property
+    def class_number(self) -> int:
+        """The number of the class of measures that show one class.
+
+        Raises:
+            ConfigError: the data set has no class of this name.
+        """
+        names = self.worker.data.dataset.classes
+        if self.class_name is None:
+            return 0
+        if self.class_name not in names:
+            near = nearest(self.class_name, names)
+            answer = f"did you mean {near}?" if near else f"choose one of {', '.join(names)}"
+            raise ConfigError("--class", self.class_name, answer)
+        return names.index(self.class_name)
+
+    @cached_property
+    def test_of_class(self) -> Tensor:
+        """The indices of a sample of one class's test images, [n] on the device; may be empty."""
+        dataset = self.worker.data.dataset
+        of_class = dataset.test[dataset.labels[dataset.test] == self.class_number]
+        return self._sample(of_class, "class", self.class_number)
+
     @property
     def shares(self) -> list[float]:
         """Each client's share of the training images of all `clients`, in their order."""
@@ -132,7 +172,9 @@ class AnalysedRun:
         generator = torch_generator(self.config.seed, "analysis", "eigenvectors")
         return top_eigenpairs(hessian, 2, generator, TOLERANCE)
 
-    def _sample(self, positions: NDArray[np.int64], what: str, client: int) -> Tensor:
+    def _sample(
+        self, positions: NDArray[np.int64], what: str, client: int, most: int | None = None
+    ) -> Tensor:
         generator = numpy_generator(self.config.seed, "analysis", what, client)
-        chosen = generator.permutation(positions)[: self.images]
+        chosen = generator.permutation(positions)[: self.images if most is None else most]
         return torch.from_numpy(np.sort(chosen)).to(self.worker.device)

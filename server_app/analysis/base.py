@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 import pandas as pd
 
 from server_app.analysis.analysed_run import AnalysedRun
+from server_app.config.published import Further
 from server_app.report.charts.base import Figure, Plot, mean_series
 from server_app.report.statistics import all_equal, mean_and_sd
 
@@ -31,6 +32,7 @@ class Measure(ABC):
         text_columns: the columns that hold text instead of numbers.
         compares_runs: whether one chart shows several runs; else each shows one run.
         uses_images: whether its values depend on samples of images.
+        published: the published numbers that stand beside its values.
         number_format: the format of the values of `run_values`.
     """
 
@@ -41,6 +43,7 @@ class Measure(ABC):
     text_columns: ClassVar[tuple[str, ...]] = ()
     compares_runs: ClassVar[bool] = True
     uses_images: ClassVar[bool] = True
+    published: ClassVar[tuple[Further, ...]] = ()
     number_format: ClassVar[str] = ".4g"
 
     def unmet_requirement(self, analysed: AnalysedRun) -> str:

@@ -1,15 +1,17 @@
 """A map of the features in two dimensions, by t-SNE."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from server_app.aggregation.weights import Readable
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.report.charts.base import Plot, Series
-from server_app.runs.round_models import load_models
 from task.seeding import derived_seed
 from task.training.evaluation import outputs
 
@@ -18,7 +20,7 @@ PERPLEXITY = 30.0
 
 
 class Features(Measure):
-    """t-SNE of features by client, class and domain (FedUV, Fig. 4)."""
+    """t-SNE of features by client, class and domain."""
 
     name = "features"
     title = "Map of features"
@@ -38,9 +40,7 @@ class Features(Measure):
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
         """Return one row per image."""
-        from sklearn.manifold import TSNE  # noqa: PLC0415  (takes half a second, which other commands save)
-
-        models = last_client_models(analysed)
+        models = analysed.last_client_models
         shown = {
             client: positions
             for client, positions in analysed.clients.items()
@@ -49,9 +49,7 @@ class Features(Measure):
         dataset = analysed.worker.data.dataset
         features, rows = [], []
         for client, positions in shown.items():
-            network = analysed.model(models.get(client, analysed.weights))
-            batches = outputs(network, analysed.worker.images, positions)
-            features += [out.features.cpu() for out, _ in batches]
+            features.append(features_of(analysed, models.get(client, analysed.weights), positions))
             rows += [
                 (
                     client,
@@ -60,38 +58,57 @@ class Features(Measure):
                 )
                 for at in positions.tolist()
             ]
-        seed = derived_seed(analysed.config.seed, "analysis", "map") % 2**32
-        perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
-        mapping = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
-        points = mapping.fit_transform(torch.cat(features).numpy())
+        points = mapped(torch.cat(features), analysed.config.seed)
         table = pd.DataFrame(rows, columns=["client", "class", "domain"])
         return table.assign(x=points[:, 0], y=points[:, 1])
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Yield the map by client, by class and by domain, each if there are several.
-
-        At most `MOST_NAMES` values are shown, since more colours cannot be distinguished.
-        """
+        """Yield the map by client, by class and by domain, each if there are several."""
         for table in tables.values():
             for column in ("client", "class", "domain"):
-                every = sorted(table[column].dropna().unique())
-                names = every[:MOST_NAMES]
-                if len(names) < 2:
-                    continue
-                groups = [
-                    Series(named(column, name), place, part["x"].tolist(), part["y"].tolist())
-                    for place, name in enumerate(names)
-                    for part in [table[table[column] == name]]
-                ]
-                which = "" if names == every else f", the first {MOST_NAMES} of {len(every)}"
-                yield Drawing(f"by {column}{which}", Plot("", "", groups, dots=True))
+                yield from draw_groups(table, column)
+
+
+def features_of(analysed: AnalysedRun, weights: Readable, positions: Tensor) -> Tensor:
+    """Return a model's features of the images at `positions` [n], [n, features] on the CPU."""
+    batches = outputs(analysed.model(weights), analysed.worker.images, positions)
+    return torch.cat([out.features.cpu() for out, _ in batches])
+
+
+def mapped(features: Tensor, seed: int) -> NDArray[np.float32]:
+    """Return the points [n, 2] of a t-SNE of some features [n, features]."""
+    from sklearn.manifold import TSNE  # noqa: PLC0415  (takes half a second, which other commands save)
+
+    perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
+    state = derived_seed(seed, "analysis", "map") % 2**32
+    mapping = TSNE(perplexity=perplexity, init="pca", random_state=state, n_jobs=1)
+    points: NDArray[np.float32] = mapping.fit_transform(features.numpy())
+    return points
+
+
+def draw_groups(table: pd.DataFrame, column: str, begin: str = "") -> Iterator[Drawing]:
+    """Yield the map of a table's points by the values of a column, if there are several.
+
+    At most `MOST_NAMES` values are shown, since more colours cannot be distinguished.
+
+    Args:
+        table: has columns ``x`` and ``y``.
+        column: the column.
+        begin: the start of the title.
+    """
+    every = sorted(table[column].dropna().unique())
+    names = every[:MOST_NAMES]
+    if len(names) < 2:
+        return
+    groups = [
+        Series(named(column, name), place, part["x"].tolist(), part["y"].tolist())
+        for place, name in enumerate(names)
+        for part in [table[table[column] == name]]
+    ]
+    which = "" if names == every else f", the first {MOST_NAMES} of {len(every)}"
+    yield Drawing(f"{begin}by {column}{which}", Plot("", "", groups, dots=True))
 
 
 def named(column: str, name: object) -> str:
     """Return a value as a name in a legend: a client is a number, and gets its noun."""
     return f"client {name}" if column == "client" else str(name)
-
-
-def last_client_models(analysed: AnalysedRun) -> Mapping[int, Readable]:
-    """Return each client's model in the last kept round; empty if none was kept."""
-    return load_models(list(analysed.kept.values())[-1]).clients if analysed.kept else {}

@@ -8,9 +8,10 @@ import pandas as pd
 from server_app.aggregation.weights import Readable
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables, rows_of_last_round
-from server_app.report.charts.base import Plot, mean_series
+from server_app.report.charts.base import Plot, Series, mean_series
 
 CLASSIFIER, GLOBAL = "classifier.weight", "global"
+INDEX, SHARE = "singular value", "share of the largest"
 
 
 class SingularValues(Measure):
@@ -19,9 +20,9 @@ class SingularValues(Measure):
     name = "singular_values"
     title = "Singular values of the classifier"
     note = (
-        "Singular values of the classifier's weights, divided by the largest; a steep line means a "
-        "classifier of low rank. Shown for the final global model, and for the clients' models "
-        "after local training in the last kept round (mean over clients)."
+        "Singular values of the classifier's weights, as they are and divided by the largest; a "
+        "steep line means a classifier of low rank. Shown for the final global model, and for the "
+        "clients' models after local training in the last kept round (mean over clients)."
     )
     columns = ("round", "model", "index", "value")
     text_columns = ("model",)
@@ -41,21 +42,26 @@ class SingularValues(Measure):
         return pd.DataFrame(rows, columns=list(self.columns))
 
     def draw(self, tables: Tables) -> Iterator[Drawing]:
-        """Yield the values of the last round: one chart of global and one of clients' models."""
+        """Yield the values of the last round, of the global and of the clients' models.
+
+        Each is drawn as it is (FedUV, Fig. 1), and as a share of the largest value.
+        """
         for title, of_clients in (("global model", False), ("clients' models", True)):
-            series = []
+            series: list[Series] = []
+            shares_of_largest: list[Series] = []
             for style, (label, table) in enumerate(tables.items()):
                 part = table[(table["model"] != GLOBAL) == of_clients]
                 if not len(part):
                     continue
                 wide = rows_of_last_round(part).pivot_table("value", ["run", "model"], "index")
-                shares = wide.to_numpy() / wide.to_numpy()[:, :1]
-                by_run = pd.DataFrame(shares).groupby(wide.index.get_level_values("run")).mean()
-                index = np.arange(1, shares.shape[1] + 1)
-                series.append(mean_series(label, style, index.tolist(), by_run.to_numpy()))
+                shares = wide.div(wide.iloc[:, 0], axis="index")
+                for values, into in ((wide, series), (shares, shares_of_largest)):
+                    by_run = values.groupby("run").mean().to_numpy()
+                    into.append(mean_series(label, style, wide.columns.tolist(), by_run))
             if series:
-                axes = ("singular value", "share of the largest")
-                yield Drawing(title, Plot(*axes, series, log_y=True, whole_x=True))
+                yield Drawing(title, Plot(INDEX, "value", series, whole_x=True))
+                plot = Plot(INDEX, SHARE, shares_of_largest, log_y=True, whole_x=True)
+                yield Drawing(f"{title}, shares", plot)
 
 
 def singular_values(weights: Readable) -> list[float]:

@@ -16,13 +16,16 @@ ANALYSE_HELP = """Measure the models of runs, such as curvature and drift.
   univarfl analyse runs/RUN --only curvature --only landscape
 \b
 Measures (--only):
-  singular_values  of the classifier: the global model's and, where kept, the clients'
-  spread           of class probabilities and features, before and after aggregation *
-  drift            norm, cosine and distance of the clients' updates *
-  curvature        top Hessian eigenvalue and trace, H_N and H_D between clients
-  landscape        loss along the two top eigenvectors
-  features         t-SNE by client, class and domain
-  cost             FLOPs, numbers kept in memory, and seconds
+  singular_values   of the classifier: the global model's and, where kept, the clients'
+  spread            of class probabilities and features, before and after aggregation *
+  drift             norm, cosine and distance of the clients' updates *
+  training_loss     the global model's loss on all training images *
+  curvature         top Hessian eigenvalue and trace, H_N and H_D between clients
+  release_curvature H_N and H_D by the definition of FedAlign's program *
+  landscape         loss along the two top eigenvectors
+  features          t-SNE by client, class and domain
+  class_features    t-SNE of one class's test images (--class) in the clients' models *
+  cost              FLOPs, numbers kept in memory, and seconds
 \b
 * These need rounds whose models were kept. watch.models_every=5 keeps those of every fifth round in
 the run directory: one model for each participant and two more. It changes no result.
@@ -50,6 +53,12 @@ def analyse(
     images: Annotated[
         int, typer.Option(help="The most images of each client and of the test set.")
     ] = 100,
+    class_name: Annotated[
+        str | None,
+        typer.Option(
+            "--class", metavar="NAME", help="The class of class_features; without it, the first."
+        ),
+    ] = None,
 ) -> None:
     """Measure runs."""
     from server_app.analysis.analyse import analyse as measure  # noqa: PLC0415
@@ -58,4 +67,4 @@ def analyse(
     if images < 2:
         raise ConfigError("--images", images, "must be at least 2")
     show_progress()
-    measure(runs, only or [], images)
+    measure(runs, only or [], images, class_name)

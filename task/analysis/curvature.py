@@ -6,7 +6,7 @@ mode: batch norm uses its statistics, and no block is dropped. The matrix itself
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from task.data.batches import DeviceImages
 from task.methods.base import trained_parameters
 
 GRADIENT_NUMBERS = 20_000_000  # per batch: one gradient for each image
+MOST_PROBES, PROBE_TOLERANCE = 100, 1e-3
 BATCH_PIXELS = 64 * 32 * 32  # second derivatives store the activations of two passes
 
 
@@ -47,6 +48,7 @@ class Hessian:
 
     Attributes:
         size: the number of trained parameters.
+        sizes: the same for each parameter tensor.
     """
 
     def __init__(
@@ -55,13 +57,14 @@ class Hessian:
         self._model, self._images = model.eval(), images
         self._positions, self._shares = positions, shares
         self._parameters = list(trained_parameters(model).values())
-        self.size = sum(parameter.numel() for parameter in self._parameters)
+        self.sizes = [parameter.numel() for parameter in self._parameters]
+        self.size = sum(self.sizes)
 
     def product(self, vector: Tensor) -> Tensor:
         """Return the product with a vector [size], float64, on the CPU."""
         own = vector.to(self._parameters[0])
-        split = own.split([parameter.numel() for parameter in self._parameters])
-        parts = [part.view_as(like) for part, like in zip(split, self._parameters, strict=True)]
+        split = zip(own.split(self.sizes), self._parameters, strict=True)
+        parts = [part.view_as(like) for part, like in split]
         total = torch.zeros(self.size, dtype=torch.float64)
         at_once = self._images.images_per(BATCH_PIXELS)
         for batch, shares in zip(
@@ -135,18 +138,52 @@ def diagonal(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tenso
     return torch.cat([total.flatten().cpu() for total in totals.values()]) / len(positions)
 
 
-def norm_difference(diagonals: Sequence[Tensor]) -> float:
-    """Return H_N of FedAlign, Eq. 3: mean over pairs of (||diag H_k|| - ||diag H_j||)^2."""
+def traces_of_tensors(matrix: Hessian, generator: torch.Generator) -> Tensor:
+    """Return an estimate of the trace of each parameter tensor's block, [tensors], float64.
+
+    By random vectors v of -1 and 1: the block's trace is the mean of v H v over its entries
+    (Hutchinson). As in FedAlign's program, it ends when the trace of the whole matrix changes by
+    less than 0.1 %, and after 100 vectors at the latest.
+
+    Args:
+        matrix: the Hessian.
+        generator: for the vectors.
+    """
+    total, before = torch.zeros(len(matrix.sizes), dtype=torch.float64), 0.0
+    for count in range(1, MOST_PROBES + 1):
+        signs = torch.randint(2, (matrix.size,), generator=generator)
+        vector = 2 * signs.to(torch.float64) - 1
+        blocks = (vector * matrix.product(vector)).split(matrix.sizes)
+        total += torch.stack([block.sum() for block in blocks])
+        trace = float(total.sum()) / count
+        if abs(trace - before) < PROBE_TOLERANCE * abs(before):
+            break
+        before = trace
+    return total / count
+
+
+def norm_difference(diagonals: Sequence[Tensor], *, own: bool = False) -> float:
+    """Return H_N of FedAlign, Eq. 3: mean over pairs of (||diag H_k|| - ||diag H_j||)^2.
+
+    Args:
+        diagonals: of each client.
+        own: whether the pairs of a client with itself count, as in FedAlign's program.
+    """
     norms = [float(of.norm()) for of in diagonals]
-    return float(np.mean([(one - other) ** 2 for one, other in combinations(norms, 2)]))
+    pairs = product(norms, norms) if own else combinations(norms, 2)
+    return float(np.mean([(one - other) ** 2 for one, other in pairs]))
 
 
-def direction_agreement(diagonals: Sequence[Tensor]) -> float:
+def direction_agreement(diagonals: Sequence[Tensor], *, own: bool = False) -> float:
     """Return H_D of FedAlign, Eq. 4: mean over pairs of the cosine of diag H_k and diag H_j.
 
     NaN if a client's diagonal is 0.
+
+    Args:
+        diagonals: of each client.
+        own: whether the pairs of a client with itself count, as in FedAlign's program.
     """
-    pairs = combinations(diagonals, 2)
+    pairs = product(diagonals, diagonals) if own else combinations(diagonals, 2)
     return float(
         np.mean([float(one @ other / (one.norm() * other.norm())) for one, other in pairs])
     )

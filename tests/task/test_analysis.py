@@ -19,6 +19,7 @@ from task.analysis.curvature import (
     direction_agreement,
     norm_difference,
     top_eigenpairs,
+    traces_of_tensors,
 )
 from task.analysis.drift import drifts
 from task.analysis.landscape import losses_around
@@ -143,6 +144,27 @@ class TestCurvature:
         cosines = np.mean([float(F.cosine_similarity(a, b, dim=0)) for a, b in pairs])
         assert norm_difference(found) == pytest.approx(norms, rel=0.01)
         assert direction_agreement(found) == pytest.approx(cosines, rel=0.01)
+        # With the pairs of a client with itself, whose difference is 0 and whose cosine is 1.
+        with_own = len(own) ** 2
+        assert norm_difference(found, own=True) == pytest.approx(
+            2 * len(pairs) * norms / with_own, rel=0.01
+        )
+        assert direction_agreement(found, own=True) == pytest.approx(
+            (2 * len(pairs) * cosines + len(own)) / with_own, rel=0.01
+        )
+
+    def test_the_releases_numbers_are_traces_of_the_tensors_blocks(
+        self, model: nn.Module, images: DeviceImages, exact: list[Tensor]
+    ) -> None:
+        """An estimate of at most 100 probes, so it is near the exact traces only."""
+        positions = positions_of(0)
+        shares = torch.full((len(positions),), 1 / len(positions))
+        matrix = Hessian(model, images, positions, shares)
+        found = traces_of_tensors(matrix, torch.Generator().manual_seed(3))
+        true = torch.stack([part.sum() for part in exact[0].diagonal().split(matrix.sizes)])
+        assert len(found) == len(list(model.parameters()))
+        assert F.cosine_similarity(found, true, dim=0) > 0.95
+        assert float(found.sum()) == pytest.approx(float(true.sum()), rel=0.3)
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet56"])

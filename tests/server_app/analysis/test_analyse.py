@@ -61,7 +61,9 @@ def test_every_measure_leaves_its_table_and_pictures(runs: Path) -> None:
         assert tuple(found.columns) == (*measure.columns, "most images")
         assert set(found["most images"]) == {IMAGES}
     drawn = {path.stem.split("-")[0] for path in (runs / "univarfl" / DIRECTORY).glob("*.png")}
-    assert drawn == {"singular", "spread", "drift", "landscape", "features"}
+    assert drawn == {
+        "singular", "spread", "drift", "training", "landscape", "features", "class",
+    }  # fmt: skip
 
 
 def test_singular_values_are_the_final_models(runs: Path) -> None:
@@ -147,6 +149,62 @@ def test_the_map_has_each_image_once(runs: Path) -> None:
     assert len(found[["x", "y"]].drop_duplicates()) == len(found)
 
 
+def test_the_map_of_one_class_has_each_test_image_once_for_each_client(
+    runs: Path, analysed: AnalysedRun
+) -> None:
+    found = table(runs, "class_features")
+    dataset = analysed.worker.data.dataset
+    count = min(IMAGES, int((dataset.labels[dataset.test] == 0).sum()))
+    assert set(found["class"]) == {0}
+    assert found["client"].value_counts().to_dict() == dict.fromkeys(range(4), count)
+
+
+def test_the_class_of_a_map_can_be_chosen(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = shutil.copytree(runs / "univarfl", tmp_path / "univarfl")
+    analyse([own], ["class_features"], IMAGES, "7")
+    assert set(pd.read_csv(own / DIRECTORY / "class_features.csv")["class"]) == {7}
+    show_progress()
+    with pytest.raises(RunError, match="some measures failed for 1 run"):
+        analyse([own], ["class_features"], IMAGES, "seven")
+    assert "--class=seven: choose one of 0, 1, 2" in capsys.readouterr().out
+
+
+def test_the_training_loss_is_the_kept_global_models_on_every_training_image(
+    runs: Path, analysed: AnalysedRun
+) -> None:
+    found = table(runs, "training_loss")
+    ((kept_round, kept),) = analysed.rounds()
+    worker = analysed.worker
+    every = torch.cat([torch.from_numpy(one.train) for one in worker.data.clients.values()])
+    images, labels = worker.images[every]
+    with torch.no_grad():
+        loss = F.cross_entropy(analysed.model(kept.aggregated)(images).logits, labels)
+    assert found[["round", "loss"]].to_numpy().tolist() == [
+        [kept_round, pytest.approx(loss.item(), rel=1e-5)]
+    ]
+
+
+def test_published_numbers_stand_beside_a_measures_own(runs: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(runs / "fedavg", tmp_path / "runs" / "fedavg")
+    further = {"top_eigenvalue": 297, "H_D": 0.98, "round_seconds": 137.2}
+    record = json.loads((place / "run.json").read_text())
+    cell = {"at": {"method": "fedavg"}, "mean": 52.9, "further": further}
+    record["config"]["published"] = [{"name": "T1", "at": {}, "cells": [cell]}]
+    (place / "run.json").write_text(json.dumps(record))
+    report(tmp_path / "runs", tmp_path / "report")
+    tables = {
+        name: pd.read_csv(tmp_path / "report" / "tables" / f"{name}.csv")["published"].tolist()
+        for name in ("curvature", "cost", "accuracy")
+    }
+    assert tables == {
+        "curvature": ["top eigenvalue 297 (T1)"],
+        "cost": ["seconds a round 137.2 (T1)"],
+        "accuracy": ["52.9 (T1)"],
+    }
+
+
 def test_the_report_shows_methods_beside_each_other(runs: Path) -> None:
     page = (runs / "report" / "index.html").read_text()
     for measure in MEASURES:
@@ -196,7 +254,7 @@ def test_a_damaged_table_is_named_and_the_rest_goes_on(
     finally:
         path.write_text(whole)
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "fedavg: analysis/drift.csv is damaged; write it again with: univarfl analyse" in page
+    assert "fedavg: analysis/drift.csv is damaged or of another version; write it " in page
     assert '<h2 id="client-drift">' in page
 
 
