@@ -6,6 +6,7 @@ from typing import Any
 from server_app.config.override_text import flat
 
 # Where a run is stored, how it is shown, and on which engine and how many workers it runs.
+# `equations` decides nothing by itself: the method's settings that take its value do.
 UNDECIDING_SETTINGS = (
     "output_dir",
     "run_id",
@@ -13,6 +14,7 @@ UNDECIDING_SETTINGS = (
     "published",
     "watch",
     "engine",
+    "equations",
     "federation",
 )
 FIRST = ("data.name", "partition.name", "alpha", "rho", "method.name", "model.name", "seed")

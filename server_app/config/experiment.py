@@ -57,6 +57,7 @@ class Experiment(LocalConfig):
     run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")] | None
     resume: str | None
     watch: Watch
+    equations: Literal["paper", "release"]
     published: list[Table]
     strategy: Settings
     guard: Settings

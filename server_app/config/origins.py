@@ -7,7 +7,12 @@ from server_app.config.choices import choices, files_in
 from server_app.config.composition import chosen_files
 from server_app.config.override_text import flat
 from server_app.config.overrides import read_override
-from server_app.config.vocabulary.keys import general_settings, settings_in_conf, settings_of_choice
+from server_app.config.vocabulary.keys import (
+    general_settings,
+    listed_choices,
+    settings_in_conf,
+    settings_of_choice,
+)
 
 TYPED, DEFAULT = "override", "default"
 
@@ -41,16 +46,16 @@ def origins(words: Sequence[str], config: Mapping[str, Any]) -> Iterator[Origin]
 
 
 def source_of(key: str, chosen: Mapping[str, Sequence[str]]) -> str:
-    """Return the file that sets a value which nobody typed; ``default`` for ``config.yaml``."""
+    """Return the file that sets a value which nobody typed; ``default`` for ``config.yaml``.
+
+    Of several files, that of the group which ``config.yaml`` lists last decides.
+    """
     group, _, last = key.partition(".")
-    if group in chosen and last != "name":
-        for name in chosen[group]:
-            if key in settings_of_choice(group, name):
-                return place(group, name)
     setting = group if last == "name" else key
-    for other, names in chosen.items():
-        for name in names:
-            if other != setting and sets(other, name, setting):
+    for other in reversed([listed for listed in listed_choices() if listed in chosen]):
+        for name in chosen[other]:
+            own = other == group and last != "name" and key in settings_of_choice(group, name)
+            if own or (other != setting and sets(other, name, setting)):
                 return place(other, name)
     return DEFAULT if setting in general_settings() or group in choices() else "conf"
 

@@ -8,6 +8,7 @@ Extra compute: none; the classifier's gradient is saved.
 
 Our choices:
 
+* The classifier is orthogonal, as FedUV's text says; its program keeps PyTorch's default start.
 * The bias is 0 and frozen too, since it is part of the classifier.
 * With more classes than features, the columns of the weight are orthogonal instead of the rows.
 """

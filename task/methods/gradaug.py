@@ -12,6 +12,9 @@ Our choices where FedAlign leaves something open:
 * With several sub-networks, one always has the least width; its Table 5 shows that it did.
 * Images are rescaled to 32, 28, 24 or 20 of every 32 pixels, which is closest to the compute of its
   Table 5.
+* Images are resized without ``align_corners``, so that they cover the same area at every size, and
+  channels are rounded down to the width that was drawn. FedAlign's program aligns the corners, and
+  keeps multiples of 8 channels.
 * The sub-networks normalise by their own batch and do not change the model's statistics.
 """
 

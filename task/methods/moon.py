@@ -7,7 +7,8 @@ Extra upload: none. Extra compute: two more forward passes per step. Extra memor
 
 Our choices:
 
-* The global and the previous model run in eval mode, on copies that are not trained.
+* The global and the previous model run in eval mode, on copies that are not trained. In training
+  mode, as in FedAlign's program, an image's features would depend on the rest of its batch.
 * A client without a previous model takes the global model instead, as the first round of the
   authors' release does. Both similarities are then equal, and the term has no gradient.
 """

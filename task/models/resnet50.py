@@ -7,7 +7,7 @@ image is 16x16.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from task.models.layers.residual import Bottle, ResidualSettings
+from task.models.layers.residual import Bottle, ResidualSettings, Shape
 
 
 @dataclass
@@ -15,6 +15,6 @@ class ResNet50Settings(ResidualSettings):
     """Settings of ResNet-50; the papers use 2048 features."""
 
     least_image_size: ClassVar = 16
-    stem: ClassVar = (64, 7, 2)
-    block: ClassVar = Bottle
-    stages: ClassVar = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))
+
+    def shape(self) -> Shape:
+        return Shape((64, 7, 2), Bottle, ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)))

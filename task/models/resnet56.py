@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from task.models.layers.residual import Bottle, ResidualSettings
+from task.models.layers.residual import Bottle, ResidualSettings, Shape
 
 
 @dataclass
@@ -14,6 +14,6 @@ class ResNet56Settings(ResidualSettings):
     """Settings of ResNet-56, designed for 32x32 images."""
 
     least_image_size: ClassVar = 8
-    stem: ClassVar = (16, 3, 1)
-    block: ClassVar = Bottle
-    stages: ClassVar = ((6, 16, 1), (6, 32, 2), (6, 64, 2))
+
+    def shape(self) -> Shape:
+        return Shape((16, 3, 1), Bottle, ((6, 16, 1), (6, 32, 2), (6, 64, 2)))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+from torchvision.models import resnet18
 
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
@@ -104,6 +105,26 @@ class TestEveryModel:
     def test_group_norm_keeps_no_statistics(self, name: str, norm: str) -> None:
         model = settings(name, f"model.norm={norm}").build(3, 7)
         assert bool(list(model.buffers())) == (norm == "batch")
+
+
+def test_resnet18_for_imagenet_is_torchvisions_with_the_cost_of_fedaligns_table() -> None:
+    """Table 7 has 18.1 GFLOPs, ten times 1.81, and 11.22 million parameters with 100 classes."""
+    words = ("model.layout=imagenet", "model.projector=none")
+    model = settings("resnet18", *words).build(3, 100).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        out = model(torch.randn(1, 3, 224, 224))
+    assert counter.get_total_flops() / 2e9 == pytest.approx(1.81, abs=0.01)
+    layers = [part for part in model.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    assert sum(part.weight.numel() for part in layers) / 1e6 == pytest.approx(11.22, abs=0.005)
+    theirs = resnet18(num_classes=100).eval()
+    names = [name for name in theirs.state_dict() if not name.startswith("fc.")]
+    ours = list(model.state_dict().values())[: len(names)]
+    theirs.load_state_dict(dict(zip(names, ours, strict=True)), strict=False)
+    maps = torch.nn.Sequential(*list(theirs.children())[:-2])
+    x = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.allclose(maps(x), model(x).maps, atol=1e-5)
+    assert out.maps.shape == (1, 512, 7, 7)
 
 
 def test_the_cnn_has_the_papers_layers() -> None:

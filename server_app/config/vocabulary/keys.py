@@ -143,9 +143,18 @@ def general_settings() -> dict[str, Any]:
 @cache
 def default_choices() -> dict[str, str]:
     """Return the choice of each group in ``conf/config.yaml``; groups without one are left out."""
+    return {group: name for group, name in listed_choices().items() if name}
+
+
+@cache
+def listed_choices() -> dict[str, str | None]:
+    """Return each group with its choice, in the order of ``conf/config.yaml``.
+
+    A later group's file takes precedence over an earlier one's.
+    """
     entries = OmegaConf.load(CONF / "config.yaml").defaults
-    chosen = [dict(entry) for entry in entries if not isinstance(entry, str)]
-    return {str(group): name for entry in chosen for group, name in entry.items() if name}
+    listed = [dict(entry) for entry in entries if not isinstance(entry, str)]
+    return {str(group): name for entry in listed for group, name in entry.items()}
 
 
 @cache

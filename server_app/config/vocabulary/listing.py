@@ -20,7 +20,7 @@ PLURALS = {
     "methods": "method", "strategies": "strategy", "data": "data", "models": "model",
     "partitions": "partition", "augmentations": "augmentation", "guards": "guard",
     "experiments": "experiment", "tables": SWEEPS, "federations": "federation",
-    "optimizers": "optim", "runtimes": "runtime", "secure": "secure",
+    "protocols": "protocol", "optimizers": "optim", "runtimes": "runtime", "secure": "secure",
 }  # fmt: skip
 
 

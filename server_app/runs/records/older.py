@@ -19,6 +19,8 @@ def add_later_settings(config: dict[str, Any]) -> None:
         data.setdefault("validation_share", 0.1)
         if data.get("name") in RESIZED:
             data.setdefault("resize", "squash")
+        if data.get("name") == "imagenet200":
+            data.setdefault("subset", "own")
     if isinstance(optim, dict):
         optim.setdefault("schedule", "constant")
         optim.setdefault("keep_momentum", False)
@@ -29,6 +31,8 @@ def add_later_settings(config: dict[str, Any]) -> None:
     model = config.get("model")
     if isinstance(model, dict) and model.get("name") in PROJECTED:
         model.setdefault("projector", "normalised")
+    if isinstance(model, dict) and model.get("name") == "resnet18":
+        model.setdefault("layout", "small")
     method = config["method"]
     for name in method["name"].split(PLUS):
         for key, value in METHODS.get(name, {}).items():

@@ -31,6 +31,7 @@ from task.errors import DataError, system_reason
 from task.files import from_home
 
 FORMAT = 1  # of the store's files; another value makes all stores outdated
+LEFT_OUT = (("resize", "squash"), ("subset", "own"))
 LOCK_SECONDS = 1.0  # before a message says what we wait for
 
 logger = logging.getLogger("univarfl")
@@ -65,13 +66,13 @@ def open_dataset(source: Source) -> ImageDataset:
 
 
 def settings_of(source: Source) -> dict[str, Any]:
-    """Return the settings that decide a store's content; the usual resizing is left out.
+    """Return the settings that decide a store's content; values of `LEFT_OUT` are left out.
 
-    So stores that were built before there was another way of resizing are still found.
+    So stores that were built before these settings existed are still found.
     """
     settings = dataclasses.asdict(source)
     del settings["validation_share"], settings["normalisation"]
-    return {key: value for key, value in settings.items() if (key, value) != ("resize", "squash")}
+    return {key: value for key, value in settings.items() if (key, value) not in LEFT_OUT}
 
 
 def dataset_version(source: Source) -> str:

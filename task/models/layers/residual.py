@@ -1,13 +1,14 @@
-"""Residual networks (He et al., CVPR 2016) for small images, from torchvision's blocks.
+"""Residual networks (He et al., CVPR 2016), from torchvision's blocks.
 
-They have no max-pool, and end in a projector and a classifier. StochDepth drops their blocks,
+They end in a projector and a classifier. StochDepth drops their blocks,
 GradAug runs the whole network at a smaller width, and FedAlign only its last stage.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
@@ -80,13 +81,29 @@ class Bottle(Droppable, Bottleneck):
         return self.bn3
 
 
+class Shape(NamedTuple):
+    """The sizes of a residual network.
+
+    Attributes:
+        stem: the first convolution's output channels, kernel and stride; normalisation and ReLU
+            follow it.
+        block: the kind of residual block.
+        stages: for each stage, the number of blocks, their planes and the first block's stride.
+        max_pool: whether a max-pooling of 3x3 at stride 2 ends the stem.
+    """
+
+    stem: tuple[int, int, int]
+    block: type[Basic | Bottle]
+    stages: Sequence[tuple[int, int, int]]
+    max_pool: bool = False
+
+
 class ResidualNet(nn.Module):
     """Maps images [n, C, H, W] to `Output`.
 
     Args:
-        stem: the first convolution; normalisation and ReLU follow it.
-        block: the kind of residual block.
-        stages: for each stage, the number of blocks, their planes and the first block's stride.
+        shape: the sizes of its layers.
+        channels: of the images.
         classes: the number of classes.
         features: the width of the projector.
         norm: the normalisation of all layers.
@@ -95,19 +112,22 @@ class ResidualNet(nn.Module):
 
     def __init__(
         self,
-        stem: nn.Conv2d,
-        block: type[Basic] | type[Bottle],
-        stages: Sequence[tuple[int, int, int]],
+        shape: Shape,
+        channels: int,
         classes: int,
         features: int,
         norm: Norm,
         kind: ProjectorKind,
     ) -> None:
         super().__init__()
-        channels = stem.out_channels
-        self.stem = nn.Sequential(stem, norm_2d(norm, channels), nn.ReLU(inplace=True))
+        width, kernel, stride = shape.stem
+        stem = nn.Conv2d(channels, width, kernel, stride, kernel // 2, bias=False)
+        self.stem = nn.Sequential(stem, norm_2d(norm, width), nn.ReLU(inplace=True))
+        if shape.max_pool:
+            self.stem.append(nn.MaxPool2d(3, 2, 1))
         self.stages = nn.Sequential()
-        for blocks, planes, stride in stages:
+        block, channels = shape.block, width
+        for blocks, planes, stride in shape.stages:
             self.stages.append(stage(block, channels, blocks, planes, stride, norm))
             channels = planes * block.expansion
         self.projector = projector(channels, features, norm, kind)
@@ -156,24 +176,17 @@ class ResidualNet(nn.Module):
 
 @dataclass
 class ResidualSettings(ModelSettings):
-    """The settings of one residual network.
-
-    Attributes:
-        stem: the first convolution's output channels, kernel and stride.
-        block: the kind of residual block.
-        stages: for each stage, the number of blocks, their planes and the first block's stride.
-    """
+    """The settings of one residual network."""
 
     residual: ClassVar = True
-    stem: ClassVar[tuple[int, int, int]]
-    block: ClassVar[type[Basic | Bottle]]
-    stages: ClassVar[Sequence[tuple[int, int, int]]]
+
+    @abstractmethod
+    def shape(self) -> Shape:
+        """Return the sizes of the network."""
 
     def build(self, channels: int, classes: int) -> ResidualNet:
-        width, kernel, stride = self.stem
-        stem = nn.Conv2d(channels, width, kernel, stride, kernel // 2, bias=False)
         return ResidualNet(
-            stem, self.block, self.stages, classes, self.features, self.norm, self.projector
+            self.shape(), channels, classes, self.features, self.norm, self.projector
         )
 
 

@@ -77,6 +77,20 @@ def test_each_value_is_shown_with_its_source(
     assert found["partition.alpha"] == alpha
 
 
+def test_of_files_that_set_the_same_key_the_one_that_counts_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["experiment=fedalign_cifar10", "protocol=fedalign", f"data.root={tmp_path}"]
+    shown = lines_of(monkeypatch, capsys, "config", *words)
+    found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown}
+    assert found["optim.keep_momentum"] == ["true", "conf/protocol/fedalign.yaml"]
+    assert found["model.projector"] == ["none", "conf/protocol/fedalign.yaml"]
+    assert found["optim.nesterov"] == ["true", "conf/experiment/fedalign_cifar10.yaml"]
+    assert found["alpha"] == ["0.5", "conf/experiment/fedalign_cifar10.yaml"]
+    assert found["optim.lr"] == ["0.01", "conf/optim/sgd.yaml"]
+    assert found["rounds"] == ["25", "conf/data/cifar10.yaml"]
+
+
 def test_a_dry_run_says_what_would_be_run_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -5,13 +5,16 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torchvision.transforms import functional
 
 from server_app.config.composition import compose_experiment
 from task.data.augmentations.crop_flip import CropFlip
 from task.data.augmentations.none import NoAugmentation
+from task.data.augmentations.resized_crop import STEPS, ResizedCrop
 from task.data.batches import DeviceImages, epoch_batches, largest_batch, training_batches
 from task.data.image_store.store import open_dataset
 from task.data.sources.digits import Digits
+from task.errors import ConfigError
 from task.seeding import derived_seed, torch_generator
 from task.training.worker import Worker
 
@@ -126,7 +129,7 @@ class TestCropFlip:
         assert not torch.equal(runs[0], runs[2])
         assert not torch.equal(runs[0], plain)
 
-    @pytest.mark.parametrize("augmentation", ["none", "crop_flip"])
+    @pytest.mark.parametrize("augmentation", ["none", "crop_flip", "resized_crop"])
     def test_training_uses_the_augmentation_of_the_experiment(self, augmentation: str) -> None:
         words = ["local_epochs=1", f"augmentation={augmentation}"]
         config = compose_experiment(words).local()
@@ -147,3 +150,53 @@ def test_derived_seeds_differ_by_purpose() -> None:
         ("a1", 2),
     ]
     assert len({derived_seed(0, *key) for key in keys} | {derived_seed(1, *keys[0])}) == 6
+
+
+class TestResizedCrop:
+    def changes(self, **draws: float) -> torch.Tensor:
+        """Return draws from 0 to 1 for one image: no flip and no jitter, unless given."""
+        values = dict.fromkeys(("area", "ratio", "top", "left", "flip", "b", "c", "s"), 0.5)
+        return torch.tensor([[round(at * STEPS) for at in {**values, **draws}.values()]])
+
+    def pixels(self, channels: int = 3) -> torch.Tensor:
+        shape = (1, 32, 32, channels)
+        return torch.randint(256, shape, dtype=torch.uint8, generator=torch_generator(5))
+
+    def test_the_whole_image_is_a_crop_of_its_own_size(self) -> None:
+        pixels = self.pixels()
+        whole = ResizedCrop(least_area=1, jitter=0.4)
+        assert torch.equal(whole.apply(pixels, self.changes()), pixels)
+        assert torch.equal(whole.apply(pixels, self.changes(flip=0.1)), pixels.flip(2))
+
+    def test_a_part_is_torchvisions_but_for_its_edge(self) -> None:
+        """A window of 16x16 at (6, 10); near its edge torchvision knows no pixels outside of it."""
+        pixels = self.pixels()
+        changes = self.changes(area=0.0, top=6 / 16, left=10 / 16)
+        found = ResizedCrop(least_area=0.25, jitter=0.4).apply(pixels, changes)
+        images = pixels.permute(0, 3, 1, 2).float()
+        expected = functional.resized_crop(images, 6, 10, 16, 16, [32, 32], antialias=False)
+        inner = expected.permute(0, 2, 3, 1)[:, 1:-1, 1:-1]
+        assert (found[:, 1:-1, 1:-1].float() - inner).abs().max() <= 0.51
+
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_colours_change_as_in_torchvision(self, channels: int) -> None:
+        pixels = self.pixels(channels)
+        changes = self.changes(b=0.9, c=0.2, s=0.8)
+        found = ResizedCrop(least_area=1, jitter=0.5).apply(pixels, changes)
+        x = pixels.permute(0, 3, 1, 2).float() / 255
+        x = functional.adjust_contrast(functional.adjust_brightness(x, 1.4), 0.7)
+        x = functional.adjust_saturation(x, 1.3) if channels == 3 else x
+        assert (found.permute(0, 3, 1, 2).float() - 255 * x).abs().max() <= 0.6
+
+    def test_a_batch_equals_its_images_one_by_one(self) -> None:
+        generator = torch_generator(0)
+        pixels = torch.randint(256, (7, 24, 24, 3), dtype=torch.uint8, generator=generator)
+        augmentation = ResizedCrop(least_area=0.08, jitter=0.4)
+        changes = augmentation.draw(7, generator)
+        one_by_one = [augmentation.apply(pixels[[at]], changes[[at]]) for at in range(7)]
+        assert torch.equal(augmentation.apply(pixels, changes), torch.cat(one_by_one))
+
+    def test_bounds_are_checked(self) -> None:
+        for words in ("augmentation.least_area=0", "augmentation.jitter=1.1"):
+            with pytest.raises(ConfigError, match="must be"):
+                compose_experiment(["augmentation=resized_crop", words]).local().augmenter()

@@ -229,6 +229,23 @@ class TestImagenet200:
         assert np.bincount(data.labels[data.test]).tolist() == [1] * 200
         assert data.classes == opened("data=imagenet200", f"data.root={tmp_path}", "seed=1").classes
 
+    def test_the_releases_classes_are_those_that_it_lists(self, tmp_path: Path) -> None:
+        """It lists n01729322, n01514668, ... , whose places among the 1000 names are these."""
+        making.imagenet(tmp_path)
+        listed = [54, 7, 894, 512, 126, 337, 988, 11, 284, 493]
+        whole = tmp_path / "train" / "n00000054"
+        (only,) = whole.iterdir()
+        for number in range(510):
+            (whole / f"more{number}.JPEG").write_bytes(only.read_bytes())
+        words = ("data=imagenet200", f"data.root={tmp_path}", "data.subset=release")
+        index = compose_experiment(words).source().dataset_index()
+        assert {f"n{place:08}" for place in listed} <= set(index.classes)
+        counts = np.bincount(index.labels[~index.test])
+        assert counts[index.classes.index("n00000054")] == 500
+        assert sorted(set(counts.tolist())) == [1, 500]
+        own = compose_experiment(words[:2]).source().dataset_index()
+        assert own.classes != index.classes
+
     def test_fewer_classes_are_refused(self, tmp_path: Path) -> None:
         making.imagenet(tmp_path, classes=3)
         with pytest.raises(
