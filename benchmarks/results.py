@@ -220,7 +220,8 @@ def draw_singular_values() -> None:
                 tables[label] = pd.concat([tables.get(label, table[:0]), table])
     for drawing in SingularValues().draw(dict(sorted(tables.items()))):
         whose = "global" if "global" in drawing.title else "clients"
-        picture(drawing.figure, f"singular-values-{whose}")
+        kind = "" if "shares" in drawing.title else "-values"
+        picture(drawing.figure, f"singular-values-{whose}{kind}")
 
 
 if __name__ == "__main__":

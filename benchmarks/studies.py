@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import pandas as pd
 
 from server_app.config.composition import compose_experiment
+from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.report.readings import BEST
 from server_app.report.statistics import difference, mean_and_sd
@@ -23,6 +25,7 @@ SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 PACS = "experiment=pacs data.image_size=32 batch_size=32"
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
 SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 watch.models_every=10"
+PACS64 = "experiment=pacs data.image_size=64 batch_size=32 rounds=60 local_epochs=2"
 POOLED_PACS = f"{PACS} partition=dirichlet num_clients=10 rounds=20 local_epochs=2"
 SMALL_DIGITS = "rounds=20 local_epochs=2"
 SKEWED = "alpha=0.05 rounds=12 seed=0,1,2,3,4,5,6,7,8,9"
@@ -38,17 +41,17 @@ WEIGHED = f"{SMALL_DIGITS} alpha=0.05 seed=10,11,12,13,14,15"
 WEIGHTS = "method=univarfl method.variance_weight=2.5,10"
 PAPERS_WEIGHT = "UniVarFL (variance_weight=2.5)"
 EPSILONS = f"{SMALL_DIGITS} {OTHER_SEEDS} method=univarfl method.energy_eps=1e-3,0.03,0.1,0.3,1"
-TIN10 = (
-    "data=folder data.image_size=64 partition=dirichlet alpha=0.01 rounds=60 local_epochs=10 "
-    "batch_size=128 rho=0.1 optim.schedule=cosine,constant"
-)
+SHORTER = "rounds=24 local_epochs=5 batch_size=64"
+PHOTOS = "data=folder data.image_size=64 partition=dirichlet alpha=0.01"
+TIN10 = f"{PHOTOS} rounds=60 local_epochs=10 batch_size=128 rho=0.1 optim.schedule=cosine,constant"
 NIID = "experiment=niid_bench method=fedavg,scaffold,fedprox"
 LABELS = "partition=pathological partition.deal=random partition.classes_per_client=1,2,3"
 CHANCE = "alpha=0.01 rounds=20 local_epochs=2"
 CAUSES = (
     "alpha", "rounds", "local_epochs", "batch_size", "optim.lr", "optim.momentum", "model.norm",
-    "model.name",
+    "model.name", "method.energy_eps",
 )  # fmt: skip
+CHANCE_SEEDS = "rho=0.1,1.0 seed=0,1,2"
 FIVE_SEEDS = "seed=0,1,2,3,4"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
@@ -102,18 +105,35 @@ def by_noise(summary: Summary) -> list[pd.DataFrame]:
 
 
 def by_cause(summary: Summary) -> list[pd.DataFrame]:
-    """Return the test accuracy in % of one seed after another, by what differs from the first."""
+    """Return test accuracies in %, and how many classes the models give, by what differs.
+
+    A model gives a class if it recognises at least one test image of it. Both are means over seeds,
+    by what differs from the settings of `CHANCE`. Steps are those of a participant in a round.
+    """
     usual = flat(compose_experiment(CHANCE.split()).model_dump())
-    rows: dict[str, dict[str, str]] = {}
-    for (_, method), runs in summary.counted.items():
+    accuracies: dict[str, dict[str, object]] = {}
+    given: dict[str, dict[str, object]] = {}
+    for runs in summary.counted.values():
         found = flat(runs[0].config)
-        changed = [f"{key}={found[key]}" for key in CAUSES if found[key] != usual[key]]
+        changed = [
+            f"{key}={found[key]}" for key in CAUSES if found.get(key, usual[key]) != usual[key]
+        ]
         name = ", ".join(changed) or "as on digits"
+        head: dict[str, object] = {"setting": name, "steps": steps_a_round(runs[0])}
+        column = f"{label_of('method', found['method.name'])}, rho {found['rho']:g}"
         values = 100 * pd.Series(list(map(accuracy_after, runs)))
-        rows.setdefault(name, {"setting": name})[f"{method}, rho {found['rho']:g}"] = mean_and_sd(
-            values
-        )
-    return [pd.DataFrame(rows.values()).fillna("")]
+        accuracies.setdefault(name, {**head})[column] = mean_and_sd(values)
+        counts = [sum(recall > 0 for _, recall in run.recall.values()) for run in runs]
+        given.setdefault(name, {**head})[column] = f"{mean(counts):.1f}"
+    return [pd.DataFrame(of.values()).fillna("") for of in (accuracies, given)]
+
+
+def steps_a_round(run: Run) -> int:
+    """Return how many steps a participant takes in a round, as a mean over all clients."""
+    share, size = 1 - run.config["data"]["validation_share"], run.config["batch_size"]
+    batches = [max(1, round(share * images / size)) for images in run.record["data"]["clients"]]
+    steps: float = run.config["local_epochs"] * mean(batches)
+    return round(steps)
 
 
 def by_precision(summary: Summary) -> list[pd.DataFrame]:
@@ -226,6 +246,17 @@ STUDIES = {  # with the time of each on two cores
         tables=four_readings,
         pictures=("accuracy",),
     ),
+    # Four hours.
+    "tin10-participation": Study(
+        (f"{PHOTOS} {SHORTER} rho=0.5,1.0 method=fedavg,univarfl,scaffold seed=0,1,2",),
+        needs="TIN10",
+        tables=four_readings,
+        pictures=("accuracy",),
+    ),
+    # Two hours and a half.
+    "pacs-64": Study(
+        (f"{PACS64} method=fedavg,univarfl seed=0,1,2",), needs="PACS", pictures=("accuracy",)
+    ),
     # Six hours.
     "niid_bench": Study(
         (
@@ -243,19 +274,22 @@ STUDIES = {  # with the time of each on two cores
     ),
     # Half an hour.
     "chance": Study(
-        tuple(
-            f"{CHANCE} method=fedavg,univarfl rho=0.1,1.0 seed=0,1,2 {one}"
-            for one in (
-                "alpha=0.01,0.1",
-                "model.norm=group",
-                "batch_size=8",
-                "local_epochs=1",
-                "local_epochs=10",
-                "optim.lr=0.001",
-                "optim.momentum=0",
-                "model=lenet",
-                "rounds=100",
-            )
+        (
+            f"{CHANCE} method=univarfl {CHANCE_SEEDS} method.energy_eps=0.1",
+            *(
+                f"{CHANCE} method=fedavg,univarfl {CHANCE_SEEDS} {one}"
+                for one in (
+                    "alpha=0.01,0.1",
+                    "model.norm=group",
+                    "batch_size=8",
+                    "local_epochs=1",
+                    "local_epochs=10",
+                    "optim.lr=0.001",
+                    "optim.momentum=0",
+                    "model=lenet",
+                    "rounds=100",
+                )
+            ),
         ),
         tables=by_cause,
     ),
