@@ -107,6 +107,15 @@ class TestEveryModel:
         assert bool(list(model.buffers())) == (norm == "batch")
 
 
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet56"])
+def test_residual_branches_start_at_0(name: str) -> None:
+    model = settings(name).build(3, 7)
+    blocks = model.blocks()
+    assert len(blocks) == {"resnet18": 8, "resnet50": 16, "resnet56": 18}[name]
+    for block in blocks:
+        assert not block.last_norm.weight.any()
+
+
 def test_resnet18_for_imagenet_is_torchvisions_with_the_cost_of_fedaligns_table() -> None:
     """Table 7 has 18.1 GFLOPs, ten times 1.81, and 11.22 million parameters with 100 classes."""
     words = ("model.layout=imagenet", "model.projector=none")

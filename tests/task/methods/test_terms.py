@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -254,6 +255,11 @@ class TestGradAug:
         x = torch.rand(2, 3, 32, 32)
         assert rescale(x, 1.0) is x
         assert rescale(x, 0.625).shape == (2, 3, 20, 20)
+
+    def test_a_smaller_image_covers_the_same_area(self) -> None:
+        """At half the size each pixel is the mean of four; with aligned corners it is not."""
+        x = torch.rand(2, 3, 32, 32)
+        assert torch.allclose(rescale(x, 0.5), F.avg_pool2d(x, 2), atol=1e-6)
 
 
 class TestFedAlign:
