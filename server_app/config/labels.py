@@ -15,12 +15,14 @@ LABELS = {
         "fedyogi": "FedYogi", "krum": "Krum", "multikrum": "Multi-Krum",
     },
     "data": {
-        "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "ham10000": "HAM10000",
-        "imagenet200": "ImageNet-200", "office_home": "Office-Home", "pacs": "PACS",
-        "stl10": "STL-10", "tiny_imagenet": "Tiny ImageNet",
+        "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "emnist": "EMNIST",
+        "fashion_mnist": "Fashion-MNIST", "ham10000": "HAM10000",
+        "imagenet200": "ImageNet-200", "mnist": "MNIST", "office_home": "Office-Home",
+        "pacs": "PACS", "stl10": "STL-10", "svhn": "SVHN", "tiny_imagenet": "Tiny ImageNet",
     },
     "model": {
-        "cnn": "CNN", "resnet18": "ResNet-18", "resnet50": "ResNet-50", "resnet56": "ResNet-56",
+        "cnn": "CNN", "lenet": "LeNet-5", "resnet18": "ResNet-18", "resnet50": "ResNet-50",
+        "resnet56": "ResNet-56",
     },
 }  # fmt: skip
 PERCENT = ", %"  # ends the label of a metric that is shown in percent
