@@ -1,17 +1,15 @@
 """H_N and H_D as FedAlign's program computes them."""
 
 import pandas as pd
-import torch
 
 from server_app.analysis.analysed_run import KEPT_MODELS, AnalysedRun
 from server_app.analysis.base import Measure
 from task.analysis.curvature import (
-    Hessian,
+    diagonal,
     direction_agreement,
     norm_difference,
     traces_of_tensors,
 )
-from task.seeding import torch_generator
 
 BATCHES = 10
 
@@ -24,15 +22,17 @@ class ReleaseCurvature(Measure):
     note = (
         "H_N and H_D as FedAlign's program computes them. Its Hessians are those of each client's "
         "model after local training (here in the last kept round), on ten batches of all clients' "
-        "images. In place of the diagonal it takes one number per layer's weight or bias: "
-        "Hutchinson's estimate of its block's trace. Its means include the pairs of a client with "
-        "itself. Its images are augmented; here they are not."
+        "images. In place of the diagonal it takes one number per layer's weight or bias: the "
+        "trace of its block, which it estimates with random vectors; here it is exact. Its means "
+        "include the pairs of a client with itself. Its images are augmented; here they are not."
     )
     published = ("H_N", "H_D")
     columns = ("H_N", "H_D")
 
     def unmet_requirement(self, analysed: AnalysedRun) -> str:
-        """Return what is missing: kept models, or images of clients on this machine."""
+        """Return what is missing: batch norm, kept models, or images of clients."""
+        if analysed.config.network().norm != "batch":
+            return "model.norm=batch"
         if not analysed.kept:
             return KEPT_MODELS
         if not analysed.last_client_models:
@@ -42,13 +42,11 @@ class ReleaseCurvature(Measure):
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
         """Return one row."""
         positions = analysed.mixed(BATCHES * analysed.config.batch_size)
-        shares = torch.full((len(positions),), 1 / len(positions))
         traces = []
-        for client, weights in analysed.last_client_models.items():
-            generator = torch_generator(analysed.config.seed, "analysis", "traces", client)
+        for weights in analysed.last_client_models.values():
             model = analysed.model(weights)
-            hessian = Hessian(model, analysed.worker.images, positions, shares)
-            traces.append(traces_of_tensors(hessian, generator))
+            of_all = diagonal(model, analysed.worker.images, positions)
+            traces.append(traces_of_tensors(model, of_all))
         row = (norm_difference(traces, own=True), direction_agreement(traces, own=True))
         return pd.DataFrame([row], columns=list(self.columns))
 

@@ -20,7 +20,6 @@ from task.data.batches import DeviceImages
 from task.methods.base import trained_parameters
 
 GRADIENT_NUMBERS = 20_000_000  # per batch: one gradient for each image
-MOST_PROBES, PROBE_TOLERANCE = 100, 1e-3
 BATCH_PIXELS = 64 * 32 * 32  # second derivatives store the activations of two passes
 
 
@@ -48,7 +47,6 @@ class Hessian:
 
     Attributes:
         size: the number of trained parameters.
-        sizes: the same for each parameter tensor.
     """
 
     def __init__(
@@ -57,14 +55,13 @@ class Hessian:
         self._model, self._images = model.eval(), images
         self._positions, self._shares = positions, shares
         self._parameters = list(trained_parameters(model).values())
-        self.sizes = [parameter.numel() for parameter in self._parameters]
-        self.size = sum(self.sizes)
+        self.size = sum(parameter.numel() for parameter in self._parameters)
 
     def product(self, vector: Tensor) -> Tensor:
         """Return the product with a vector [size], float64, on the CPU."""
         own = vector.to(self._parameters[0])
-        split = zip(own.split(self.sizes), self._parameters, strict=True)
-        parts = [part.view_as(like) for part, like in split]
+        split = own.split([parameter.numel() for parameter in self._parameters])
+        parts = [part.view_as(like) for part, like in zip(split, self._parameters, strict=True)]
         total = torch.zeros(self.size, dtype=torch.float64)
         at_once = self._images.images_per(BATCH_PIXELS)
         for batch, shares in zip(
@@ -138,28 +135,15 @@ def diagonal(model: nn.Module, images: DeviceImages, positions: Tensor) -> Tenso
     return torch.cat([total.flatten().cpu() for total in totals.values()]) / len(positions)
 
 
-def traces_of_tensors(matrix: Hessian, generator: torch.Generator) -> Tensor:
-    """Return an estimate of the trace of each parameter tensor's block, [tensors], float64.
-
-    By random vectors v of -1 and 1: the block's trace is the mean of v H v over its entries
-    (Hutchinson). As in FedAlign's program, it ends when the trace of the whole matrix changes by
-    less than 0.1 %, and after 100 vectors at the latest.
+def traces_of_tensors(model: nn.Module, of_diagonal: Tensor) -> Tensor:
+    """Return the trace of each parameter tensor's block of the Hessian, [tensors].
 
     Args:
-        matrix: the Hessian.
-        generator: for the vectors.
+        model: the network.
+        of_diagonal: its `diagonal`.
     """
-    total, before = torch.zeros(len(matrix.sizes), dtype=torch.float64), 0.0
-    for count in range(1, MOST_PROBES + 1):
-        signs = torch.randint(2, (matrix.size,), generator=generator)
-        vector = 2 * signs.to(torch.float64) - 1
-        blocks = (vector * matrix.product(vector)).split(matrix.sizes)
-        total += torch.stack([block.sum() for block in blocks])
-        trace = float(total.sum()) / count
-        if abs(trace - before) < PROBE_TOLERANCE * abs(before):
-            break
-        before = trace
-    return total / count
+    sizes = [parameter.numel() for parameter in trained_parameters(model).values()]
+    return torch.stack([part.sum() for part in of_diagonal.split(sizes)])
 
 
 def norm_difference(diagonals: Sequence[Tensor], *, own: bool = False) -> float:

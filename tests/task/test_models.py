@@ -110,6 +110,7 @@ class TestEveryModel:
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet56"])
 def test_residual_branches_start_at_0(name: str) -> None:
     model = settings(name).build(3, 7)
+    assert isinstance(model, ResidualNet)
     blocks = model.blocks()
     assert len(blocks) == {"resnet18": 8, "resnet50": 16, "resnet56": 18}[name]
     for block in blocks:

@@ -1,7 +1,9 @@
 """``univarfl analyse`` on real runs, and its tables in the report."""
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
 from tests.conftest import SMALL, Train
+from tests.processes import UNIVARFL
 
 WORDS = [*SMALL[:-1], "alpha=0.3", "rounds=3", "watch.models_every=2", "watch.tensorboard=false"]
 IMAGES = 12
@@ -325,6 +328,21 @@ def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     assert "cost: failed: clients.csv: no such file or directory" in said
     assert (halved / DIRECTORY / "curvature.csv").exists()
     assert (whole / DIRECTORY / "cost.csv").exists()
+
+
+def test_the_command_prints_its_own_lines_alone(
+    runs: Path, tmp_path: Path, cache_of_all_digits: Path
+) -> None:
+    """Second derivatives import Triton, which at the end reports whatever is left as a leak."""
+    own = shutil.copytree(runs / "univarfl", tmp_path / "univarfl")
+    words = [UNIVARFL, "analyse", str(own), "--only", "curvature", "--images", "4"]
+    environment = {**os.environ, "UNIVARFL_CACHE": str(cache_of_all_digits)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+    assert [line.split(":")[0].strip() for line in done.stdout.splitlines() if line] == [
+        "univarfl",
+        "curvature",
+    ]
+    assert not done.stderr
 
 
 def test_a_single_participant_has_a_length_and_no_angle(train: Train) -> None:
