@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ hypothesis.settings.load_profile("quick")
 torch.set_num_threads(1)  # like every worker; more threads than cores are slow
 
 Train = Callable[..., Path]
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start receive SIGINT; a shell's background job ignores it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
