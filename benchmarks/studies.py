@@ -1,6 +1,6 @@
 """The studies of ``docs/results/``: their sweeps, and the tables made from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import mean
 
@@ -51,6 +51,7 @@ CAUSES = (
     "alpha", "rounds", "local_epochs", "batch_size", "optim.lr", "optim.momentum", "model.norm",
     "model.name", "method.energy_eps",
 )  # fmt: skip
+UNCHANGED = "no change"
 CHANCE_SEEDS = "rho=0.1,1.0 seed=0,1,2"
 FIVE_SEEDS = "seed=0,1,2,3,4"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
@@ -120,7 +121,7 @@ def by_cause(summary: Summary) -> list[pd.DataFrame]:
         changed = [
             f"{key}={config[key]}" for key in CAUSES if config.get(key, usual[key]) != usual[key]
         ]
-        name = ", ".join(changed) or "as on digits"
+        name = ", ".join(changed) or UNCHANGED
         head: dict[str, object] = {"setting": name, "steps": steps_a_round(runs[0])}
         method, rho = label_of("method", config["method.name"]), f"rho {config['rho']:g}"
         values = pd.Series({run.config["seed"]: 100 * accuracy_after(run) for run in runs})
@@ -133,7 +134,13 @@ def by_cause(summary: Summary) -> list[pd.DataFrame]:
         if len(by) > 1:
             row = minus.setdefault(name, {"setting": name})
             row[f"UniVarFL minus FedAvg, {rho}"] = difference(by["UniVarFL"] - by["FedAvg"], "+.1f")
-    return [pd.DataFrame(of.values()).fillna("") for of in (accuracies, minus, given)]
+    tables = [sorted(of.values(), key=is_changed) for of in (accuracies, minus, given)]
+    return [pd.DataFrame(rows).fillna("") for rows in tables]
+
+
+def is_changed(row: Mapping[str, object]) -> bool:
+    """Return whether a row of `by_cause` is not that of the unchanged settings."""
+    return row["setting"] != UNCHANGED
 
 
 def steps_a_round(run: Run) -> int:
