@@ -7,7 +7,8 @@ batch 64, crop and flip, five rounds. The first round is left out, as processes 
 also holds out validation images and evaluates them each round, which the others do not. The others
 are Flower in the style of its quickstarts, with a SuperNode per client, and pfl, fluke, FedLab and
 BlazeFL, each in an environment of its own, which the benchmark makes with uv, and in two layouts:
-the one its users write, and the one that is kindest to it (`benchmarks/peers/shared.py`).
+the one its users write, and the one that is kindest to it (`benchmarks/peers/shared.py`). BlazeFL's
+needs Python 3.12: on the PATH, or uv downloads it.
 """
 
 import csv
