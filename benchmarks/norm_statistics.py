@@ -1,6 +1,6 @@
 """Measure what batch norm's averaged statistics cost at alpha 0.01.
 
-    uv run python -m benchmarks.norm_statistics       (ten minutes on two cores)
+    uv run python -m benchmarks.norm_statistics       (four minutes)
 
 Trains the base setting of the study "chance" (benchmarks/studies.py), in this process. Then the
 statistics of each final global model are replaced by those of all clients' training images. The

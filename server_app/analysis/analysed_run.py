@@ -60,10 +60,17 @@ class AnalysedRun:
         for server_round, path in self.kept.items():
             yield server_round, load_models(path)
 
-    @property
+    @cached_property
     def last_client_models(self) -> Mapping[int, Readable]:
         """Each client's model in the last kept round; empty if none was kept."""
         return load_models(list(self.kept.values())[-1]).clients if self.kept else {}
+
+    @property
+    def missing_client_models(self) -> str:
+        """What the run lacks for measures of `last_client_models`; empty if it lacks nothing."""
+        if not self.kept:
+            return KEPT_MODELS
+        return "" if self.last_client_models else "a client's model in the last kept round"
 
     @property
     def last_round(self) -> int:
@@ -109,14 +116,18 @@ class AnalysedRun:
         """The indices of a sample of the test images, [n] on the device; may be empty."""
         return self._sample(self.worker.data.dataset.test, "test", 0)
 
+    @property
+    def every_training_image(self) -> NDArray[np.int64]:
+        """The indices of all clients' training images, [n]."""
+        return np.concatenate([split.train for split in self.worker.data.clients.values()])
+
     def mixed(self, most: int) -> Tensor:
         """Return the indices of a sample of all clients' training images, [n] on the device.
 
         They are at most `most`, and at most as many as in all of `clients`.
         """
-        every = [split.train for split in self.worker.data.clients.values()]
         most = min(most, sum(map(len, self.clients.values())))
-        return self._sample(np.concatenate(every), "mixed", 0, most)
+        return self._sample(self.every_training_image, "mixed", 0, most)
 
     @property
     def class_number(self) -> int:

@@ -32,7 +32,7 @@ class Measure(ABC):
         text_columns: the columns that hold text instead of numbers.
         compares_runs: whether one chart shows several runs; else each shows one run.
         uses_images: whether its values depend on samples of images.
-        published: the published numbers that stand beside its values.
+        published: the published numbers that are shown beside its values.
         number_format: the format of the values of `run_values`.
     """
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import torch
 
-from server_app.analysis.analysed_run import KEPT_MODELS, AnalysedRun
+from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables
 from server_app.analysis.features import draw_groups, features_of, mapped
 
@@ -27,10 +27,8 @@ class ClassFeatures(Measure):
 
     def unmet_requirement(self, analysed: AnalysedRun) -> str:
         """Return what is missing: kept models, or two test images of the class."""
-        if not analysed.kept:
-            return KEPT_MODELS
-        if not analysed.last_client_models:
-            return "a client's model in the last kept round"
+        if analysed.missing_client_models:
+            return analysed.missing_client_models
         return "" if len(analysed.test_of_class) > 1 else "two test images of the class"
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from server_app.analysis.analysed_run import KEPT_MODELS, AnalysedRun
+from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Measure
 from task.analysis.curvature import (
     diagonal,
@@ -33,10 +33,8 @@ class ReleaseCurvature(Measure):
         """Return what is missing: batch norm, kept models, or images of clients."""
         if analysed.config.network().norm != "batch":
             return "model.norm=batch"
-        if not analysed.kept:
-            return KEPT_MODELS
-        if not analysed.last_client_models:
-            return "a client's model in the last kept round"
+        if analysed.missing_client_models:
+            return analysed.missing_client_models
         return "" if analysed.clients else "the clients' images"
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:

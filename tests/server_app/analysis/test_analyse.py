@@ -257,7 +257,8 @@ def test_a_damaged_table_is_named_and_the_rest_goes_on(
     finally:
         path.write_text(whole)
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "fedavg: analysis/drift.csv is damaged or of another version; write it " in page
+    cure = "write it again with: univarfl analyse"
+    assert f"fedavg: analysis/drift.csv is damaged or of another version; {cure}" in page
     assert '<h2 id="client-drift">' in page
 
 

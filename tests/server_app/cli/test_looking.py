@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -58,12 +59,16 @@ def test_everything_that_can_be_listed_has_a_line_each(
         assert [line.split()[0] for line in shown] == choices()["method"]
 
 
+def values_and_sources(shown: Iterable[str]) -> dict[str, list[str]]:
+    """Return the value and the source of each key in the lines of ``univarfl config``."""
+    return {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown}
+
+
 def test_each_value_is_shown_with_its_source(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["data=digits", "method=moon+fedprox", "alpha=0.1", "model.features=64"]
-    shown = lines_of(monkeypatch, capsys, "config", *words)
-    found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown}
+    found = values_and_sources(lines_of(monkeypatch, capsys, "config", *words))
     assert found["alpha"] == ["0.1", "override"]
     assert found["model.features"] == ["64", "override"]
     assert found["data.name"] == ["digits", "override"]
@@ -81,8 +86,7 @@ def test_of_files_that_set_the_same_key_the_one_that_counts_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ["experiment=fedalign_cifar10", "protocol=fedalign", f"data.root={tmp_path}"]
-    shown = lines_of(monkeypatch, capsys, "config", *words)
-    found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown}
+    found = values_and_sources(lines_of(monkeypatch, capsys, "config", *words))
     assert found["optim.keep_momentum"] == ["true", "conf/protocol/fedalign.yaml"]
     assert found["model.projector"] == ["none", "conf/protocol/fedalign.yaml"]
     assert found["optim.nesterov"] == ["true", "conf/experiment/fedalign_cifar10.yaml"]
