@@ -40,11 +40,12 @@ def trainer(words: Sequence[str], device: torch.device) -> LocalTrainer:
     network = method.build(local.network().build(3, CLASSES), torch_generator(0, "build"))
     network = network.to(device).to(memory_format=torch.channels_last).train()
     made = LocalTrainer(network, method, local)
-    method.start(network, LocalRound(1, 0, torch_generator(0, "draws")))
+    counts = torch.ones(CLASSES, dtype=torch.int64, device=device)
+    method.start(network, LocalRound(1, 0, torch_generator(0, "draws"), counts))
     x = torch.randn(2, 3, 64, 64, device=device)
     made.step(x, torch.randint(CLASSES, (2,), device=device), LossMeter())
     state = dict(method.finish(network).state)
-    method.start(network, LocalRound(2, 0, torch_generator(0, "draws"), state))
+    method.start(network, LocalRound(2, 0, torch_generator(0, "draws"), counts, state))
     return made
 
 

@@ -21,7 +21,8 @@ PACKAGE = "task.methods"
 class Combination(Method):
     """Several methods as one: each hook calls every member in order, and the losses add up.
 
-    Members that bound gradients get them last.
+    Members that perturb the weights change them after every ``batch``, and restore them before
+    every ``gradients``. Members that bound gradients get them last.
 
     Attributes:
         by_name: the members by name, at least two.
@@ -42,9 +43,14 @@ class Combination(Method):
             member.start(model, replace(this, state=state_of(this.state, name)))
 
     def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        for member in self.members():
+        for member in sorted(self.members(), key=lambda member: member.perturbs):
             x, y = member.batch(x, y)
         return x, y
+
+    def logits(self, logits: Tensor) -> Tensor:
+        for member in self.members():
+            logits = member.logits(logits)
+        return logits
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         return {
@@ -52,13 +58,14 @@ class Combination(Method):
         }
 
     def gradients(self, model: nn.Module) -> None:
-        for member in sorted(self.members(), key=lambda member: member.bounds_gradients):
+        for member in sorted(self.members(), key=when_it_gets_gradients):
             member.gradients(model)
 
     def finish(self, model: nn.Module) -> Outcome:
         state: dict[str, Tensor] = {}
         extra: dict[str, Tensor] = {}
-        for name, member in self.by_name.items():
+        in_order = sorted(self.by_name.items(), key=lambda entry: entry[1].server_update)
+        for name, member in in_order:
             outcome = member.finish(model)
             state |= {f"{name}/{key}": value for key, value in outcome.state.items()}
             extra |= outcome.extra
@@ -66,6 +73,11 @@ class Combination(Method):
 
     def server(self, weights: Tensors) -> ServerUpdate | None:
         return next((half for member in self.members() if (half := member.server(weights))), None)
+
+
+def when_it_gets_gradients(member: Method) -> tuple[bool, bool]:
+    """Return the key by which members are sorted before their ``gradients``."""
+    return not member.perturbs, member.bounds_gradients
 
 
 def state_of(state: Tensors, name: str) -> Tensors:
@@ -108,6 +120,10 @@ def conflict(kinds: Mapping[str, type[Method]]) -> str:
         return "every method extends fedavg already; leave it out"
     if len([kind for kind in kinds.values() if kind.server_update]) > 1:
         return "more than one of them corrects the server's weights; choose one"
+    mixing = [name for name, kind in kinds.items() if kind.mixes_labels]
+    needing = [name for name, kind in kinds.items() if kind.needs_classes]
+    if mixing and needing:
+        return f"{mixing[0]} mixes labels, and {needing[0]} needs one class per image; choose one"
     settings = [field.name for kind in kinds.values() for field in fields(kind)]
     terms = [term for kind in kinds.values() for term in kind.terms]
     for what, words in (("setting", settings), ("term", terms)):

@@ -34,12 +34,9 @@ if TYPE_CHECKING:
         ServerUpdate,
         Tensors,
         Term,
-        gradients_of,
-        snapshot,
-        trained_parameters,
-        zeros,
     )
     from task.models.base import Output
+    from task.optim.parameters import gradients_of, snapshot, teacher, trained_parameters, zeros
 
 __all__ = [
     "COMMON_ARGUMENTS",
@@ -62,6 +59,7 @@ __all__ = [
     "gradients_of",
     "refuse",
     "snapshot",
+    "teacher",
     "trained_parameters",
     "zeros",
 ]
@@ -73,6 +71,7 @@ _MODULES = {
     "task.data.sources.families.directory_source": ("DirectorySource",),
     "task.errors": ("ConfigError", "DataError", "TrainingError", "refuse"),
     "task.models.base": ("Output",),
+    "task.optim.parameters": ("gradients_of", "snapshot", "teacher", "trained_parameters", "zeros"),
 }
 
 

@@ -27,7 +27,7 @@ from server_app.aggregation.weights import (
     to_record,
     to_tensors,
 )
-from task.methods.base import trained_parameters
+from task.optim.parameters import trained_parameters
 from task.privacy.randomness import repeatable_bytes, secret_bytes
 
 ARRAYS, METRICS, ALIKE = "arrays", "metrics", MetricRecord({WEIGHT: 1.0})

@@ -16,7 +16,8 @@ from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.exact_sum import normalise_weights
-from task.methods.base import Contribution, Tensors, trained_parameters
+from task.methods.base import Contribution, Tensors
+from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.training.worker import Worker
 

@@ -11,7 +11,7 @@ from server_app.analysis.analysed_run import KEPT_MODELS, AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables, draw_lines, rows_of_last_round
 from server_app.runs.round_models import RoundModels
 from task.analysis.drift import Drift, drifts
-from task.methods.base import trained_parameters
+from task.optim.parameters import trained_parameters
 
 SHOWN = {
     "cosine": "cosine between clients' updates",

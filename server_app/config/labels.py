@@ -2,8 +2,11 @@
 
 LABELS = {
     "method": {
-        "fedalign": "FedAlign", "fedavg": "FedAvg", "feddyn": "FedDyn", "fedprox": "FedProx",
-        "feduv": "FedUV", "freeze": "Freeze", "gradaug": "GradAug", "mixup": "Mixup",
+        "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
+        "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM", "fednova": "FedNova",
+        "fedntd": "FedNTD", "fedprox": "FedProx", "fedrs": "FedRS", "fedsol": "FedSOL",
+        "feduv": "FedUV", "fedvls": "FedVLS", "freeze": "Freeze", "gradaug": "GradAug",
+        "mixup": "Mixup",
         "moon": "MOON", "scaffold": "SCAFFOLD", "stochdepth": "StochDepth",
         "univarfl": "UniVarFL",
     },

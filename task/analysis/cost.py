@@ -4,15 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from numpy.polynomial import Polynomial
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from task.config import LocalConfig
-from task.methods.base import LocalRound, Method, Term
+from task.methods.base import LocalRound, Method
 from task.seeding import torch_generator
-from task.training.losses import weighted_sum
+from task.training.losses import loss_terms, weighted_sum
 
 ROWS, DRAWS = (2, 3, 4), 20
 
@@ -49,16 +48,17 @@ def training_cost(config: LocalConfig, channels: int, image_size: int, classes: 
     """
     method = config.local_method()
     model = method.build(config.network().build(channels, classes), torch_generator(0, "build"))
-    method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws")))
+    counts = torch.ones(classes, dtype=torch.int64)
+    method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws"), counts))
     memory = method.finish(model).state
-    counts = []
+    found = []
     for rows in ROWS:
-        method.start(model, LocalRound(2, 0, torch_generator(0, "draws"), memory))
-        counts.append(operations(method, model, (rows, channels, image_size, image_size), classes))
+        method.start(model, LocalRound(2, 0, torch_generator(0, "draws"), counts, memory))
+        found.append(operations(method, model, (rows, channels, image_size, image_size), classes))
     stored = sum(tensor.numel() for tensor in tensors_in([model, method]))
     forward, step = (
         float(Polynomial.fit(ROWS, values, 2)(config.batch_size)) / config.batch_size
-        for values in zip(*counts, strict=True)
+        for values in zip(*found, strict=True)
     )
     return Cost(forward, step, stored)
 
@@ -80,8 +80,7 @@ def operations(
         for _ in range(batches):
             before = counter.get_total_flops()
             x, y = method.batch(torch.randn(shape), torch.arange(shape[0]) % classes)
-            out = model(x)
-            terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **method.loss(out, x, y)}
+            terms = loss_terms(method, model(x), x, y)
             forward += counter.get_total_flops() - before
             weighted_sum(terms).backward()
     return forward / batches, counter.get_total_flops() / batches

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from task.data.batches import DeviceImages
-from task.methods.base import trained_parameters
+from task.optim.parameters import trained_parameters
 
 GRADIENT_NUMBERS = 20_000_000  # per batch: one gradient for each image
 BATCH_PIXELS = 64 * 32 * 32  # second derivatives store the activations of two passes

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
-from task.methods.base import trained_parameters
+from task.optim.parameters import trained_parameters
 from task.training.evaluation import evaluate
 
 

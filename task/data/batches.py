@@ -28,6 +28,7 @@ class DeviceImages:
         self.device = device
         self._images = torch.from_numpy(dataset.images).to(device)
         self._labels = torch.from_numpy(dataset.labels).to(device)
+        self._classes = len(dataset.classes)
         self.normalised = Normalisation(dataset.mean, dataset.std).to(device)
 
     def __getitem__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,6 +42,10 @@ class DeviceImages:
     def labels(self, positions: Tensor) -> Tensor:
         """Return the labels at the positions, [n] int64."""
         return self._labels[positions]
+
+    def counts(self, positions: Tensor) -> Tensor:
+        """Return the number of images of each class at the positions, [D] int64."""
+        return torch.bincount(self.labels(positions), minlength=self._classes)
 
     def images_per(self, pixels: int) -> int:
         """Return how many images have `pixels` pixels together, at least one."""

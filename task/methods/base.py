@@ -28,15 +28,21 @@ class LocalRound:
         round: the server's round, from 1.
         client: the client's number, from 0.
         generator: for the method's own random draws; on the CPU.
+        counts: the number of the client's training images of each class, [D] int64.
         state: what ``finish`` kept when this client's update was last accepted; empty before that.
         broadcast: what the method's server update sends to every client.
+        momentum: that of the optimizer.
+        nesterov: whether the optimizer's momentum is Nesterov's.
     """
 
     round: int
     client: int
     generator: torch.Generator
+    counts: Tensor
     state: Tensors = field(default_factory=dict)
     broadcast: Tensors = field(default_factory=dict)
+    momentum: float = 0.0
+    nesterov: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,9 @@ class Method:
     """A local method; without overridden hooks it trains with the cross-entropy alone.
 
     A worker calls ``build`` once. For each client, `task.training.loop` calls ``start`` once. For
-    each batch it calls ``batch``, the forward pass, ``loss``, the backward pass, ``gradients`` and
-    the optimizer step. After the last batch it calls ``finish``. A subclass is a dataclass whose
-    fields are the settings of its YAML file.
+    each batch it calls ``batch``, the forward pass, ``logits``, ``loss``, the backward pass,
+    ``gradients`` and the optimizer step. After the last batch it calls ``finish``. A subclass is a
+    dataclass whose fields are the settings of its YAML file.
 
     Attributes:
         terms: the names of the terms that ``loss`` returns; each is a column in ``clients.csv``.
@@ -110,11 +116,16 @@ class Method:
         trains_features: whether it acts through the features alone; the network must then have
             layers before the classifier.
         keeps_state: whether ``finish`` keeps something for the client's next round.
-        server_update: whether ``server`` returns one; the strategy must then move to a mean.
+        server_update: whether ``server`` returns one; the strategy must then move to a mean. In a
+            combination, its ``finish`` runs last and may change the weights that are sent.
         varies_network: whether the network's computation changes from batch to batch.
         varies_cost: whether the number of operations changes from batch to batch.
-        separable: whether the loss is a mean over the images of a batch, so that each has a
-            gradient of its own: the condition of DP-SGD. Changes in ``gradients`` need not be.
+        separable: whether the loss is a mean over the images of a batch, and each image's part
+            depends on no other image: the condition of DP-SGD. ``gradients`` need not fulfil it.
+        mixes_labels: whether ``batch`` returns class probabilities.
+        needs_classes: whether it needs one class per image, so that no labels may be mixed.
+        perturbs: whether ``batch`` changes the weights and ``gradients`` restores them. In a
+            combination, its ``batch`` then runs last and its ``gradients`` first.
         bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
             ``gradients`` then runs after all others.
     """
@@ -127,6 +138,9 @@ class Method:
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
     separable: ClassVar[bool] = False
+    mixes_labels: ClassVar[bool] = False
+    needs_classes: ClassVar[bool] = False
+    perturbs: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -170,6 +184,14 @@ class Method:
         """
         return x, y
 
+    def logits(self, logits: Tensor) -> Tensor:
+        """Return what the cross-entropy is computed from; `loss` and evaluation use `logits`.
+
+        Args:
+            logits: the network's, [n, D].
+        """
+        return logits
+
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         """Return the terms that are added to the cross-entropy, by the names in `terms`.
 
@@ -194,32 +216,3 @@ class Method:
             weights: the initial global values of the trained parameters.
         """
         return None
-
-
-def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters that local training changes, by name; no buffers, nothing frozen."""
-    return {name: value for name, value in model.named_parameters() if value.requires_grad}
-
-
-def snapshot(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of the trained parameters, by name."""
-    return {name: value.detach().clone() for name, value in trained_parameters(model).items()}
-
-
-def zeros(values: Tensors) -> dict[str, Tensor]:
-    """Return zeros in the names and shapes of `values`."""
-    return {name: torch.zeros_like(value) for name, value in values.items()}
-
-
-def gradients_of(parameters: list[Tensor]) -> list[Tensor]:
-    """Return the parameters' gradients, to be changed in place; a missing one is set to 0.
-
-    A parameter has no gradient if the loss does not depend on it, as in a dropped block. With a
-    gradient of 0 it takes part in the next optimizer step.
-    """
-    gradients = []
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        gradients.append(parameter.grad)
-    return gradients

@@ -28,9 +28,10 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import LocalRound, Method, Term, trained_parameters
+from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
 from task.models.layers.residual import ResidualNet
+from task.optim.parameters import trained_parameters
 
 
 def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:

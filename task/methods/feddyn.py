@@ -22,18 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import (
-    Contribution,
-    LocalRound,
-    Method,
-    Outcome,
-    ServerUpdate,
-    Tensors,
-    gradients_of,
-    snapshot,
-    trained_parameters,
-    zeros,
-)
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.optim.parameters import gradients_of, snapshot, trained_parameters, zeros
 
 
 @torch.no_grad()

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import LocalRound, Method, gradients_of, snapshot, trained_parameters
+from task.methods.base import LocalRound, Method
+from task.optim.parameters import gradients_of, snapshot, trained_parameters
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ Our choices:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -48,6 +49,8 @@ class Mixup(Method):
     Attributes:
         mixing_concentration: alpha of Beta(alpha, alpha), at least 0; 0 gives FedAvg.
     """
+
+    mixes_labels: ClassVar = True
 
     mixing_concentration: float
 

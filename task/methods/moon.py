@@ -13,7 +13,6 @@ Our choices:
   authors' release does. Both similarities are then equal, and the term has no gradient.
 """
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 from task.errors import refuse
 from task.methods.base import LocalRound, Method, Outcome, Term
 from task.models.base import Output
+from task.optim.parameters import teacher
 
 
 def model_contrastive(features: Tensor, toward: Tensor, away: Tensor, temperature: float) -> Tensor:
@@ -95,8 +95,3 @@ class Moon(Method):
         if not self.contrastive_weight:
             return Outcome()
         return Outcome(state={name: value.clone() for name, value in model.state_dict().items()})
-
-
-def teacher(model: nn.Module) -> nn.Module:
-    """Return a copy in eval mode, without gradients; its batch-norm statistics stay fixed."""
-    return copy.deepcopy(model).eval().requires_grad_(False)

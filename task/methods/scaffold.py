@@ -23,17 +23,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import (
-    Contribution,
-    LocalRound,
-    Method,
-    Outcome,
-    ServerUpdate,
-    Tensors,
-    gradients_of,
-    trained_parameters,
-    zeros,
-)
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.optim.parameters import gradients_of, trained_parameters, zeros
 
 
 @torch.no_grad()

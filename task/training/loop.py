@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.errors import TrainingError
-from task.methods.base import LocalRound, Method, Tensors, Term, trained_parameters
+from task.methods.base import LocalRound, Method, Tensors
+from task.optim.parameters import trained_parameters
 from task.optim.sgd import LocalSgd, without_momentum
 from task.seeding import torch_generator
 from task.training.forward import Forward
-from task.training.losses import LossMeter, weighted_sum
+from task.training.losses import LossMeter, loss_terms, weighted_sum
 from task.training.transfer import to_cpu, to_device
 
 
@@ -107,8 +107,11 @@ class LocalTrainer:
             server_round,
             client,
             torch_generator(*key, "method"),
+            images.counts(positions),
             without_momentum(kept_before),
             to_device(broadcast, device),
+            self.config.optim.momentum,
+            self.config.optim.nesterov,
         )
         self.method.start(self.model, this)
         meter = LossMeter()
@@ -168,10 +171,9 @@ class LocalTrainer:
         """
         rows = len(x)
         self.optimizer.clear_gradients()  # first: they take memory that the activations need
-        x, y = self.method.batch(x, y)
         with self.forward.autocast:
-            out = self.forward(x)
-            terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
+            x, y = self.method.batch(x, y)
+            terms = loss_terms(self.method, self.forward(x), x, y)
         weighted_sum(terms).backward()
         self.method.gradients(self.model)
         self.optimizer.step()

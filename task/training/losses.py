@@ -1,11 +1,26 @@
-"""The sum of the terms of a loss, and their means over images."""
+"""The terms of a loss, their sum, and their means over images."""
 
 import math
 from collections.abc import Mapping
 
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
-from task.methods.base import Term
+from task.methods.base import Method, Term
+from task.models.base import Output
+
+
+def loss_terms(method: Method, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+    """Return the terms of the local loss, the cross-entropy first.
+
+    Args:
+        method: its ``batch`` has returned `x` and `y`.
+        out: the network's output for `x`.
+        x: images [n, C, H, W].
+        y: classes [n], or class probabilities [n, D].
+    """
+    entropy = F.cross_entropy(method.logits(out.logits), y)
+    return {"ce": Term(entropy, 1.0), **method.loss(out, x, y)}
 
 
 def weighted_sum(terms: Mapping[str, Term]) -> Tensor:

@@ -18,20 +18,20 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.batches import DeviceImages
 from task.errors import TrainingError
-from task.methods.base import Method, Term, trained_parameters
+from task.methods.base import Method
+from task.optim.parameters import trained_parameters
 from task.privacy.noise import add_gaussian_noise
 from task.privacy.randomness import ByteSource, repeatable_bytes, secret_bytes
 from task.privacy.settings import UNTOLD_IMAGES
 from task.seeding import torch_generator
 from task.training.loop import LocalTrainer
-from task.training.losses import LossMeter, weighted_sum
+from task.training.losses import LossMeter, loss_terms, weighted_sum
 
 
 class PrivateTrainer(LocalTrainer):
@@ -102,8 +102,7 @@ class PrivateTrainer(LocalTrainer):
         """Add the clipped gradient of each image, in float64."""
         self.optimizer.clear_gradients()
         x, y = self.method.batch(x, y)
-        out = self.forward(x)
-        terms = {"ce": Term(F.cross_entropy(out.logits, y), 1.0), **self.method.loss(out, x, y)}
+        terms = loss_terms(self.method, self.forward(x), x, y)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Full backward hook is firing")  # on the first layer
             weighted_sum(terms).backward()

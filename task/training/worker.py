@@ -13,7 +13,8 @@ from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
 from task.errors import ConfigError, SiteError
-from task.methods.base import Tensors, trained_parameters
+from task.methods.base import Tensors
+from task.optim.parameters import trained_parameters
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
 from task.training.device import choose_device, prepare_process, set_precision

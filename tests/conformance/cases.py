@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
-from task.methods.base import Contribution, LocalRound, Method, trained_parameters
+from task.methods.base import Contribution, LocalRound, Method
 from task.methods.fedalign import lipschitz_gap
 from task.methods.feddyn import FedDyn
 from task.methods.fedprox import FedProx
@@ -17,6 +17,7 @@ from task.methods.freeze import Freeze
 from task.methods.moon import model_contrastive
 from task.methods.scaffold import Scaffold
 from task.methods.univarfl import classifier_variance, hyperspherical_energy
+from task.optim.parameters import trained_parameters
 from task.optim.settings import Sgd
 from task.optim.sgd import LocalSgd
 from tests.conformance import references
@@ -149,7 +150,7 @@ def trained(
             nesterov=False, max_gradient_norm=None,
         ),
     )  # fmt: skip
-    method.start(model, LocalRound(1, client, torch.Generator(), **memory))
+    method.start(model, LocalRound(1, client, torch.Generator(), torch.ones(SHAPE[0]), **memory))
     for _ in range(STEPS):
         optimizer.clear_gradients()
         client_loss(model.weight, client).backward()

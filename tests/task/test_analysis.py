@@ -64,6 +64,7 @@ def images() -> DeviceImages:
                 {
                     "images": generator.integers(0, 256, (90, 6, 6, 3), dtype=np.uint8),
                     "labels": generator.integers(0, 4, 90),
+                    "classes": ("a", "b", "c", "d"),
                     "std": (0.25, 0.25, 0.25),
                     "mean": (0.5, 0.5, 0.5),
                 },
@@ -275,7 +276,7 @@ def test_a_full_batch_costs_what_it_would_if_it_were_counted(name: str) -> None:
     config = compose_experiment(words).local()
     method, generator = config.local_method(), torch.Generator()
     model = method.build(config.network().build(3, 10), generator).train()
-    method.start(model, LocalRound(1, 0, generator))
+    method.start(model, LocalRound(1, 0, generator, torch.ones(10)))
     forward, step = operations(method, model, (24, 3, 32, 32), 10)
     cost = training_cost(config, 3, 32, 10)
     assert (24 * cost.forward, 24 * cost.step) == pytest.approx((forward, step), rel=1e-9)

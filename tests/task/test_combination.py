@@ -9,8 +9,11 @@ from torch import Tensor, nn
 
 from server_app.config.composition import compose_experiment
 from task.combination import Combination, conflict
+from task.errors import ConfigError
 from task.methods.base import LocalRound, Method, Outcome
 from task.methods.fedalign import FedAlign
+from task.methods.fedlesam import FedLESAM
+from task.methods.fednova import FedNova
 from task.methods.fedprox import FedProx
 from task.methods.moon import Moon
 from task.models.resnet56 import ResNet56Settings
@@ -27,7 +30,7 @@ def test_bounds_on_gradients_come_after_all_that_adds_to_them() -> None:
         subblock="paper",
     )
     both = Combination({"fedalign": clip, "fedprox": FedProx(proximal_weight=1.0)})
-    both.start(model, LocalRound(1, 0, torch.Generator()))
+    both.start(model, LocalRound(1, 0, torch.Generator(), torch.ones(2)))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1.0)
@@ -48,13 +51,53 @@ def test_each_member_finds_its_own_memory() -> None:
     one, other = Keeper(), Keeper()
     both = Combination({"one": one, "other": other})
     model = nn.Linear(1, 1)
-    both.start(model, LocalRound(1, 0, torch.Generator()))
+    both.start(model, LocalRound(1, 0, torch.Generator(), torch.ones(2)))
     assert one.found == other.found == {}
     state = both.finish(model).state
     assert state.keys() == {"one/x", "other/x"}
-    both.start(model, LocalRound(2, 0, torch.Generator(), state=state))
+    both.start(model, LocalRound(2, 0, torch.Generator(), torch.ones(2), state=state))
     assert one.found == {"x": state["one/x"]}
     assert other.found == {"x": state["other/x"]}
+
+
+def test_a_method_that_changes_what_is_sent_finishes_last() -> None:
+    """MOON keeps the trained model, not the weights that FedNova sends."""
+    model = ResNet56Settings(32, "batch").build(1, 10)
+    moon = Moon(contrastive_weight=1.0, temperature=0.5)
+    both = Combination({"fednova": FedNova(), "moon": moon})
+    both.build(model, torch.Generator())
+    both.start(model, LocalRound(1, 0, torch.Generator(), torch.ones(2)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+            parameter.grad = torch.zeros_like(parameter)
+    trained = model.classifier.weight.clone()
+    both.gradients(model)
+    kept = both.finish(model).state["moon/classifier.weight"]
+    assert torch.equal(kept, trained)
+    assert not torch.equal(model.classifier.weight, trained)
+
+
+def test_perturbed_weights_are_restored_before_another_member_sees_them() -> None:
+    """FedProx adds nothing at the global weights, though FedLESAM takes the gradient elsewhere."""
+    model = nn.Linear(2, 2)
+    both = Combination({"fedprox": FedProx(proximal_weight=1.0), "fedlesam": FedLESAM(radius=0.5)})
+    previous = {f"fedlesam/{name}": value + 1 for name, value in model.state_dict().items()}
+    both.start(model, LocalRound(2, 0, torch.Generator(), torch.ones(2), state=previous))
+    before = model.weight.clone()
+    both.batch(torch.ones(1, 2), torch.zeros(1, dtype=torch.int64))
+    assert not torch.equal(model.weight, before)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    both.gradients(model)
+    assert torch.equal(model.weight, before)
+    assert model.weight.grad is not None
+    assert not model.weight.grad.any()
+
+
+def test_mixed_labels_and_a_method_that_needs_classes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="mixup mixes labels, and fedntd needs one class"):
+        compose_experiment(["method=mixup+fedntd"])
 
 
 def test_methods_that_share_a_setting_are_refused() -> None:

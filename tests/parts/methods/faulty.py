@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import LocalRound, Method, Outcome, snapshot, trained_parameters
+from task.methods.base import LocalRound, Method, Outcome
+from task.optim.parameters import snapshot, trained_parameters
 
 Poison = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 

@@ -52,6 +52,24 @@ SETTINGS = {
         "method.power_iterations=0": "must be at least 1",
         "method.max_gradient_norm=0": "must be above 0",
     },
+    "method=feddecorr": {"method.decorrelation_weight=-1": "must be at least 0"},
+    "method=fedexp": {"method.step_epsilon=0": "must be above 0"},
+    "method=fedlc": {"method.calibration_weight=-1": "must be at least 0"},
+    "method=fedlesam": {"method.radius=-1": "must be at least 0"},
+    "method=fedntd": {
+        "method.distillation_weight=-1": "must be at least 0",
+        "method.temperature=0": "must be above 0",
+    },
+    "method=fedrs": {"method.missing_scale=1.5": "must be from 0 to 1"},
+    "method=fedsol": {
+        "method.radius=-1": "must be at least 0",
+        "method.temperature=0": "must be above 0",
+    },
+    "method=fedvls": {
+        "method.calibration_weight=-1": "must be at least 0",
+        "method.distillation_weight=-1": "must be at least 0",
+        "method.suppression_weight=-1": "must be at least 0",
+    },
     "method=feddyn": {"method.dynamic_weight=-1": "must be at least 0"},
     "method=fedprox": {"method.proximal_weight=-1": "must be at least 0"},
     "method=feduv": {

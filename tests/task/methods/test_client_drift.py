@@ -69,7 +69,9 @@ def final(method: Method, rounds: int, absent: int = 0, late: int = 0) -> float:
         for client in everybody:
             model.load_state_dict(weights)
             broadcast = half.broadcast() if half else {}
-            this = LocalRound(server_round, client, torch.Generator(), states[client], broadcast)
+            this = LocalRound(
+                server_round, client, torch.Generator(), torch.ones(2), states[client], broadcast
+            )
             given.append(local(method, model, client, this))
         everyone = together(given, known, before)
         before = known

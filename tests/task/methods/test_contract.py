@@ -13,13 +13,21 @@ from client_app.client_state import ClientState
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
-from task.methods.base import Contribution, Method, ServerUpdate, trained_parameters
+from task.methods.base import Contribution, Method, ServerUpdate
+from task.optim.parameters import trained_parameters
 from task.registry import component_class
 from task.training.loop import LocalResult
 from task.training.worker import Worker
 from tests.conftest import model_for
 
-COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold", "stochdepth+feddyn"]
+COMBINED = [
+    "univarfl+fedprox",
+    "mixup+moon+scaffold",
+    "stochdepth+feddyn",
+    "univarfl+feddecorr",
+    "fedlesam+scaffold+fedlc",
+    "fednova+moon+fedlesam",
+]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest
 
@@ -132,6 +140,9 @@ class TestEveryMethod:
 
 
 OTHER_COEFFICIENTS = {
+    "fedlesam": ["method.radius=0"],
+    "fedrs": ["method.missing_scale=1"],
+    "fedsol": ["method.radius=0"],
     "mixup": ["method.mixing_concentration=0"],
     "stochdepth": ["method.keep_rate=1"],
 }
@@ -156,7 +167,9 @@ def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
 
 
 def test_these_have_no_coefficient() -> None:
-    assert {"fedavg", "freeze", "scaffold"} <= {m for m in choices()["method"] if not off(m)}
+    assert {"fedavg", "fedexp", "fednova", "freeze", "scaffold"} == {
+        m for m in choices()["method"] if not off(m)
+    }
 
 
 @pytest.mark.parametrize("method", [method for method in choices()["method"] if off(method)])
@@ -168,7 +181,11 @@ def test_at_0_a_method_gives_the_fedavg_update_bit_for_bit_and_by_default_anothe
     assert not same(two_rounds(method), plain)
 
 
-@pytest.mark.parametrize("method", ["freeze", "scaffold"])
+def test_fedexp_changes_the_server_alone() -> None:
+    assert same(two_rounds("fedexp"), two_rounds("fedavg"))
+
+
+@pytest.mark.parametrize("method", ["fednova", "freeze", "scaffold"])
 def test_methods_without_a_coefficient_differ_from_fedavg(method: str) -> None:
     assert not same(two_rounds(method), two_rounds("fedavg"))
 

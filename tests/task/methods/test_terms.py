@@ -93,7 +93,7 @@ class TestMoon:
         method.build(model, torch.Generator())
         previous = {name: value + 1 for name, value in model.state_dict().items()}
         before = copy.deepcopy(model.state_dict())
-        method.start(model, LocalRound(2, 0, torch.Generator(), state=previous))
+        method.start(model, LocalRound(2, 0, torch.Generator(), torch.ones(2), state=previous))
         x, y = torch.rand(4, 1, 32, 32), torch.arange(4)
         stepper = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):
@@ -226,7 +226,7 @@ class TestStochDepth:
     def test_blocks_are_dropped_at_their_rates_and_scaled_when_kept(self) -> None:
         model, method = ResNet56Settings(32, "batch").build(1, 10), StochDepth(keep_rate=0.5)
         method.build(model, torch.Generator())
-        method.start(model, LocalRound(1, 0, torch_generator(0, "drops")))
+        method.start(model, LocalRound(1, 0, torch_generator(0, "drops"), torch.ones(2)))
         x, y, kept = torch.zeros(1), torch.zeros(1), torch.zeros(18)
         for _ in range(400):
             method.batch(x, y)

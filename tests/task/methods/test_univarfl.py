@@ -176,7 +176,7 @@ class TestMethod:
     ) -> None:
         model = projector(6, 16, norm)
         method = UniVarFL(0.5, 0.0, eps if eps == 0.1 else None)
-        method.start(model, LocalRound(1, 0, torch.Generator()))
+        method.start(model, LocalRound(1, 0, torch.Generator(), torch.ones(2)))
         features = torch.rand(5, 16)
         out = Output(torch.zeros(5, 10), features, torch.zeros(5, 1, 1, 1))
         found = method.loss(out, features, features)["l_he"].value

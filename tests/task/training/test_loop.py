@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
 from task.errors import TrainingError
-from task.methods.base import LocalRound, Method, Outcome, Term, trained_parameters
+from task.methods.base import LocalRound, Method, Outcome, Term
 from task.models.base import Output
 from task.models.cnn import Cnn
+from task.optim.parameters import trained_parameters
 from task.optim.sgd import MOMENTUM
 from task.seeding import torch_generator
 from task.training.evaluation import Score, evaluate

@@ -84,9 +84,10 @@ def two_rounds(one: Worker) -> set[str]:
     y = torch.empty(ROWS, dtype=torch.int64, device=META)
     broadcast = on_meta(one.broadcast())
     state: Mapping[str, Tensor] = {}
+    counts = torch.empty(10, dtype=torch.int64, device=META)
     watch = HostTensors()
     for server_round in (1, 2):
-        this = LocalRound(server_round, 0, torch_generator(0, "method"), state, broadcast)
+        this = LocalRound(server_round, 0, torch_generator(0, "method"), counts, state, broadcast)
         one.method.start(model, this)
         for _ in range(2):
             with watch:

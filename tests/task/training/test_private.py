@@ -16,7 +16,7 @@ from server_app.config.composition import compose_experiment
 from server_app.runs.records.record import read_record
 from task.data.batches import DeviceImages
 from task.errors import ConfigError
-from task.methods.base import trained_parameters
+from task.optim.parameters import trained_parameters
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.randomness import repeatable_bytes, secret_bytes
 from task.privacy.settings import UNTOLD_IMAGES

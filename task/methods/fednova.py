@@ -1,0 +1,99 @@
+"""FedNova: clients that take more steps do not pull the global model further.
+
+Loss: cross-entropy. The server's step is w - t * sum_i p_i * d_i, with d_i = (w - w_i) / a_i and
+t = sum_i p_i * a_i. a_i is how far the client's optimizer moves along a constant gradient of 1 at
+a rate of 1; without momentum, it is the number of steps.
+Paper: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+Optimization", NeurIPS 2020. Release: github.com/JYWa/FedNova.
+Hooks: ``start``, ``gradients``, ``finish``, ``server``. Client state: none.
+Broadcast and extra upload: one number. Extra compute: none.
+
+Where the release differs from ours: with FedProx's term it uses another normaliser, and with
+momentum as well that one counts twice. ``method=fednova+fedprox`` keeps the normaliser above. The
+optional momentum of the server is ``strategy=fedavgm``.
+
+Our choices:
+
+* A client sends the weights w - b * d_i instead of d_i beside w_i. b is broadcast: t of the last
+  round, and 100 before the first. b cancels in the server's step, so it decides no result beyond
+  rounding, and an update is as large as FedAvg's.
+* Batch norm's statistics are averaged as they are.
+* With ``optim.keep_momentum`` the momentum of earlier rounds is not counted in a_i.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.optim.parameters import snapshot, trained_parameters
+
+LENGTH, FIRST_LENGTH = "length of the local steps", 100.0
+
+
+class StepLength:
+    """How far an optimizer moves along a constant gradient of 1 at a rate of 1.
+
+    Attributes:
+        total: after the steps so far.
+    """
+
+    def __init__(self, momentum: float, nesterov: bool) -> None:
+        self.total = 0.0
+        self._momentum, self._nesterov, self._buffer = momentum, nesterov, 0.0
+
+    def step(self) -> None:
+        """Take one step."""
+        self._buffer = self._momentum * self._buffer + 1
+        self.total += 1 + self._momentum * self._buffer if self._nesterov else self._buffer
+
+
+@dataclass
+class FedNova(Method):
+    """Cross-entropy, with updates divided by the length of the local steps; no settings."""
+
+    server_update: ClassVar = True
+    separable: ClassVar = True
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        self._global = snapshot(model)
+        self._length = StepLength(this.momentum, this.nesterov)
+        self._common = this.broadcast.get(LENGTH, torch.tensor(FIRST_LENGTH))
+
+    def gradients(self, model: nn.Module) -> None:
+        self._length.step()
+
+    @torch.no_grad()
+    def finish(self, model: nn.Module) -> Outcome:
+        ratio = self._common.double() / self._length.total
+        for name, parameter in trained_parameters(model).items():
+            start = self._global[name].double()
+            parameter.copy_(start + ratio * (parameter.double() - start))
+        return Outcome(extra={LENGTH: torch.tensor(self._length.total)})
+
+    def server(self, weights: Tensors) -> ServerUpdate:
+        return NormalisedStep(list(weights))
+
+
+class NormalisedStep(ServerUpdate):
+    """The server's step by t times the mean direction."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.state = {LENGTH: torch.tensor(FIRST_LENGTH)}
+        self._names = names
+
+    def broadcast(self) -> Tensors:
+        return self.state
+
+    def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
+        length = clients.extra[LENGTH]
+        ratio = length / self.state[LENGTH].double()
+        moved: dict[str, Tensor] = {}
+        for name in self._names:
+            start = before[name].double()
+            step: Tensor = ratio * (after[name].double() - start)
+            moved[name] = (start + step).to(before[name].dtype)
+        self.state[LENGTH].copy_(length)
+        return {**after, **moved}

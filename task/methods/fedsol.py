@@ -1,0 +1,140 @@
+"""FedSOL: gradients are taken where the local model differs more from the global one.
+
+Loss: cross-entropy at w + e. With P = KL(global || local) of the softmax at temperature 3 and g its
+gradient at w, e = rho * g / ||g||, and in the adaptive form each entry is multiplied by a.
+Paper: Lee et al., "FedSOL: Stabilized Orthogonal Learning with Proximal Restrictions in Federated
+Learning", CVPR 2024. It was not read: the equations are those of the authors' release,
+github.com/Lee-Gihun/FedSOL.
+Hooks: ``start``, ``batch``, ``gradients``. Client state: none. Extra upload: none.
+Extra compute: one more forward and backward pass, and the global model's forward pass, per step.
+Extra memory: one more model, two copies of the parameters.
+
+a = |w - w_global| of each tensor, divided by its norm along the first dimension.
+
+As in the release:
+
+* The global model is in training mode. In eval mode it would differ from the local model through
+  the statistics of batch norm alone, before any step.
+* Batch norm's statistics move in the first pass, at w, and not at w + e.
+
+Our choice: e is 0 where ||g|| is below 1e-7. At the first step w is the global model, so g is
+rounding noise, which the fixed form would stretch to the length rho.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from task.errors import refuse
+from task.methods.base import LocalRound, Method
+from task.optim.parameters import snapshot, trained_parameters
+
+LEAST_NORM, SMALL = 1e-7, 1e-12
+
+
+def proximal_loss(logits: Tensor, toward: Tensor, temperature: float) -> Tensor:
+    """Return ``KL(softmax(toward / t) || softmax(logits / t))``, a mean over rows.
+
+    Args:
+        logits: of the model in training, [n, D].
+        toward: of the global model, [n, D].
+        temperature: t, above 0.
+    """
+    student = F.log_softmax(logits / temperature, dim=1)
+    target = F.log_softmax(toward / temperature, dim=1)
+    value: Tensor = F.kl_div(student, target, reduction="batchmean", log_target=True)
+    return value
+
+
+def perturbation(gradients: list[Tensor], radius: float) -> list[Tensor]:
+    """Return ``radius * g / ||g||`` over all tensors; zeros where ||g|| is below 1e-7."""
+    norm = torch.stack(torch._foreach_norm(gradients)).norm()
+    scale = torch.where(norm < LEAST_NORM, 0.0, radius / (norm + SMALL))
+    return list(torch._foreach_mul(gradients, scale))
+
+
+def moved_shares(parameter: Tensor, start: Tensor) -> Tensor:
+    """Return ``|w - w_global|`` divided by its norm along the first dimension; 0 where that is 0.
+
+    Args:
+        parameter: w, of any shape.
+        start: w_global, in the same shape.
+    """
+    moved = (parameter - start).abs()
+    norm: Tensor = moved
+    if moved.dim():
+        norm = torch.linalg.vector_norm(moved, dim=0, keepdim=True)
+    return moved / norm.clamp_min(SMALL)
+
+
+@dataclass
+class FedSOL(Method):
+    """Cross-entropy with gradients at w + e.
+
+    Attributes:
+        radius: rho, at least 0, the norm of e in the fixed form; 0 gives FedAvg.
+        temperature: of P, above 0.
+        adaptive: whether e is multiplied by a.
+    """
+
+    varies_network: ClassVar = True
+    perturbs: ClassVar = True
+
+    radius: float
+    temperature: float
+    adaptive: bool
+
+    def __post_init__(self) -> None:
+        if self.radius < 0:
+            refuse(self, "radius", "must be at least 0")
+        if self.temperature <= 0:
+            refuse(self, "temperature", "must be above 0")
+
+    def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        self._teacher: nn.Module | None = None
+        return model
+
+    def start(self, model: nn.Module, this: LocalRound) -> None:
+        if self._teacher is None:
+            self._teacher = copy.deepcopy(model).train().requires_grad_(False)
+        self._teacher.load_state_dict(model.state_dict())
+        self._model = model
+        self._parameters: list[Tensor] = list(trained_parameters(model).values())
+        self._global = list(snapshot(model).values())
+        self._kept = [value.clone() for value in self._global]
+        move_statistics(model, True)
+
+    def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.radius or self._teacher is None:
+            return x, y
+        with torch.no_grad():
+            toward = self._teacher(x).logits
+        value = proximal_loss(self._model(x).logits, toward, self.temperature)
+        slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True)
+        with torch.no_grad():
+            move = perturbation(list(slopes), self.radius)
+            if self.adaptive:
+                shares = map(moved_shares, self._parameters, self._global)
+                move = list(torch._foreach_mul(move, list(shares)))
+            torch._foreach_copy_(self._kept, self._parameters)
+            torch._foreach_add_(self._parameters, move)
+        move_statistics(self._model, False)
+        return x, y
+
+    @torch.no_grad()
+    def gradients(self, model: nn.Module) -> None:
+        if self.radius:
+            torch._foreach_copy_(self._parameters, self._kept)
+            move_statistics(model, True)
+
+
+def move_statistics(model: nn.Module, moves: bool) -> None:
+    """Let batch norm's statistics move in the next forward passes in training mode, or not."""
+    for layer in model.modules():
+        if isinstance(layer, _BatchNorm):
+            layer.track_running_stats = moves
