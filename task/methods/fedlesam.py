@@ -66,6 +66,7 @@ class FedLESAM(Method):
         self._parameters: list[Tensor] = list(trained_parameters(model).values())
         self._global = snapshot(model)
         self._move: list[Tensor] = []
+        self._moved = False
         if self.radius and this.state:
             previous = [this.state[name] for name in self._global]
             self._move = toward_previous(previous, list(self._global.values()), self.radius)
@@ -73,15 +74,17 @@ class FedLESAM(Method):
 
     @torch.no_grad()
     def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if self._move:
+        if self._move and not self._moved:  # DP-SGD takes a batch in several parts, or in none
             torch._foreach_copy_(self._kept, self._parameters)
             torch._foreach_add_(self._parameters, self._move)
+            self._moved = True
         return x, y
 
     @torch.no_grad()
     def gradients(self, model: nn.Module) -> None:
-        if self._move:
+        if self._moved:
             torch._foreach_copy_(self._parameters, self._kept)
+            self._moved = False
 
     def finish(self, model: nn.Module) -> Outcome:
         return Outcome(state=self._global) if self.radius else Outcome()

@@ -9,8 +9,8 @@ Hooks: ``start``, ``gradients``, ``finish``, ``server``. Client state: none.
 Broadcast and extra upload: one number. Extra compute: none.
 
 Where the release differs from ours: with FedProx's term it uses another normaliser, and with
-momentum as well that one counts twice. ``method=fednova+fedprox`` keeps the normaliser above. The
-optional momentum of the server is ``strategy=fedavgm``.
+momentum as well that one counts twice. ``method=fednova+fedprox`` keeps the normaliser above. Its
+optional momentum of the server is left out.
 
 Our choices:
 

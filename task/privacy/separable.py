@@ -26,8 +26,8 @@ def check_separable(config: "LocalConfig") -> None:
                 if registry.component_class(package, known, Method).separable
             ]
             allowed = (
-                "computes its loss from all images of a batch together, so no gradient belongs to "
-                "one image and privacy.unit=example cannot bound it; choose method="
+                "cannot be bounded by privacy.unit=example, because each image's loss depends on "
+                "other images: of its batch, or through the numbers per class; choose method="
                 f"{', '.join(fitting)}, or protect whole clients with strategy=dp_fixed"
             )
             raise ConfigError("method", name, allowed)

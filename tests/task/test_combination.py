@@ -95,6 +95,20 @@ def test_perturbed_weights_are_restored_before_another_member_sees_them() -> Non
     assert not model.weight.grad.any()
 
 
+def test_a_batch_in_two_parts_is_perturbed_once() -> None:
+    model, method = nn.Linear(2, 2), FedLESAM(radius=0.5)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    previous = {name: value + 1 for name, value in before.items()}
+    method.start(model, LocalRound(2, 0, torch.Generator(), torch.ones(2), state=previous))
+    for _ in range(2):
+        method.batch(torch.ones(1, 2), torch.zeros(1, dtype=torch.int64))
+    moved = [value - before[name] for name, value in model.state_dict().items()]
+    assert torch.cat([value.flatten() for value in moved]).norm() == pytest.approx(0.5, rel=1e-5)
+    for _ in range(2):  # the second time no part of a batch was drawn
+        method.gradients(model)
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
 def test_mixed_labels_and_a_method_that_needs_classes_are_refused() -> None:
     with pytest.raises(ConfigError, match="mixup mixes labels, and fedntd needs one class"):
         compose_experiment(["method=mixup+fedntd"])

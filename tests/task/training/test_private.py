@@ -88,7 +88,9 @@ class WithOddImage(DeviceImages):
         return x
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedprox", "moon", "scaffold", "feddyn"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "fedprox", "fedntd", "fedexp", "moon", "scaffold", "feddyn"]
+)
 def test_one_image_moves_a_step_by_the_clipping_norm_at_most(method: str) -> None:
     """Also an image whose gradient is huge, and one whose gradient is not a number."""
     norm, size = 0.3, 8
@@ -196,9 +198,10 @@ def test_a_seed_does_not_remove_the_noise_of_the_clients(train: Train, tmp_path:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["method=univarfl", "model.norm=group"], "method=univarfl: computes its loss from all"),
-        (["method=feduv", "model.norm=group"], "choose method=fedavg, feddyn, fedprox"),
+        (["method=univarfl", "model.norm=group"], "cannot be bounded by privacy.unit=example"),
+        (["method=feduv", "model.norm=group"], "choose method=fedavg, feddyn, fedexp"),
         (["method=mixup", "model.norm=group"], "strategy=dp_fixed"),
+        (["method=fedlc", "model.norm=group"], "each image's loss depends on other images"),
         (["method=fedprox+mixup", "model.norm=group"], "method=mixup"),
         (["method=fedavg"], r"model\.norm=batch.*add model\.norm=group"),
         (["method=fedavg", "model.norm=group", "runtime=compiled"], "add runtime=eager"),
