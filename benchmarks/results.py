@@ -40,7 +40,7 @@ from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import charts
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
-from server_app.runs.identity import identity_of
+from server_app.runs.identity import settings_hash
 from server_app.runs.records.reader import Run, read_runs
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.schedule import Sweep
@@ -96,24 +96,19 @@ def complete(name: str) -> None:
                 Sweep(cells).run()
         finally:
             new = read_runs(RUNS / name).runs if (RUNS / name).exists() else []
-            found = {settings_of(run.config) for run in new}
-            save(name, [*(run for run in kept if settings_of(run.config) not in found), *new])
+            found = {settings_hash(run.config) for run in new}
+            save(name, [*(run for run in kept if settings_hash(run.config) not in found), *new])
 
 
 def missing_cells(name: str, kept: Iterable[Run]) -> list[Cell]:
     """Return the cells of a study whose settings none of the runs has."""
-    found = {settings_of(run.config) for run in kept}
+    found = {settings_hash(run.config) for run in kept}
     every = (each for words in STUDIES[name].sweeps for each in cells_of(overrides_of(name, words)))
     return [
         cell
         for cell in every
-        if cell.experiment is None or settings_of(cell.experiment.model_dump()) not in found
+        if cell.experiment is None or settings_hash(cell.experiment.model_dump()) not in found
     ]
-
-
-def settings_of(config: Mapping[str, Any]) -> str:
-    """Return a hash of the settings of a run, wherever its data are."""
-    return identity_of({**config, "data": without_root(config["data"])}, None)
 
 
 def without_root(data: Mapping[str, Any]) -> dict[str, Any]:

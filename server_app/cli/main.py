@@ -15,6 +15,7 @@ import click
 import typer
 
 from server_app.cli.analyse import ANALYSE_HELP, analyse
+from server_app.cli.bench import BENCH_HELP, bench
 from server_app.cli.commands import Commands, answer_to_option
 from server_app.cli.compare import COMPARE_HELP, compare
 from server_app.cli.config import CONFIG_HELP, config
@@ -72,6 +73,7 @@ def univarfl(
 application.command(help=train_help(), rich_help_panel="Train")(train)
 application.command(help=CONFIG_HELP, rich_help_panel="Train")(config)
 application.command(help=sweep_help(), rich_help_panel="Sweep", no_args_is_help=True)(sweep)
+application.command(help=BENCH_HELP, rich_help_panel="Sweep")(bench)
 application.command("list", help=LIST_HELP, rich_help_panel="Look")(list_choices)
 application.command(help=RUNS_HELP, rich_help_panel="Look")(runs)
 application.command(help=COMPARE_HELP, rich_help_panel="Look")(compare)

@@ -90,6 +90,12 @@ def identity_of(config: Mapping[str, Any], code: Code | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def settings_hash(config: Mapping[str, Any]) -> str:
+    """Return a hash of a run's settings, wherever its data are and whichever code made it."""
+    data = {key: value for key, value in config["data"].items() if key != "root"}
+    return identity_of({**config, "data": data}, None)
+
+
 def data_version(config: LocalConfig) -> str | None:
     """Return a hash of a run's images, labels and test split; None if they cannot be read.
 

@@ -350,7 +350,7 @@ class TestPrivate:
             settings("dp_adaptive", "strategy.noise_multiplier=1")
 
 
-SERVER_UPDATES = {"scaffold", "feddyn"}
+SERVER_UPDATES = {"feddyn", "fedexp", "fednova", "scaffold"}
 NOT_MEANS = {"fedmedian", "krum", "multikrum", "bulyan", *PRIVATE}
 
 

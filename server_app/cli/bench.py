@@ -1,0 +1,86 @@
+"""``univarfl bench``: methods tuned alike, on the same cells, ranked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from server_app.cli.arguments import Words
+from task.errors import ConfigError
+
+BENCH_HELP = """Compare methods that are tuned alike, on the same cells and seeds.
+
+\b
+  univarfl bench                                       every method of the plan
+  univarfl bench method=fedavg,univarfl                two of them
+  univarfl bench method=mine method.weight=0.01,0.1,1  your own method: its row
+  univarfl bench --records benchmarks/records/bench.tar.xz method=mine method.weight=0.01,0.1,1
+\b
+Each method has three values of one setting tried on validation images, on seeds that the tables do
+not use; methods without a coefficient have the learning rate. The best value is then run on every
+cell and seed, and the paper's value as well. Only what is missing is run; the same command again
+continues. conf/benchmark.yaml is the plan: cells, seeds and values. DATA=DIRECTORY, else ./data,
+has the data sets; cells whose data are missing are left out.
+\b
+It writes DIRECTORY/report/index.html: average ranks with the critical difference, accuracy by cell,
+differences from FedAvg, rounds and seconds, cost, and the command of each cell. --records adds runs
+that others made; they count whichever code made them, and the page says so.
+Exit codes: 0 complete, 1 a run failed or is missing, 2 bad input, 130 interrupted.
+"""
+
+
+def bench(
+    words: Words = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="The plan; without it, conf/benchmark.yaml."
+        ),
+    ] = None,
+    to: Annotated[
+        Path, typer.Option(metavar="DIRECTORY", help="Where the runs and the page are.")
+    ] = Path("runs/bench"),
+    records: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Saved records to add first."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(show_default=False, help="Runs at the same time; see univarfl sweep."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", show_default=False, help="List what is missing.")
+    ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", show_default=False, help="Write the page; run nothing.")
+    ] = False,
+) -> None:
+    """Run a benchmark."""
+    if jobs is not None and jobs < 1:
+        raise ConfigError("--jobs", jobs, "must be at least 1")
+
+    from server_app.engines.local.processes import warm_up  # noqa: PLC0415
+    from server_app.sweep.benchmark.plan import PLAN, read_plan  # noqa: PLC0415
+
+    chosen = read_plan(plan or PLAN)
+    if not (dry_run or write):
+        warm_up("univarfl.application", "server_app.sweep.job")
+
+    from server_app.sweep.benchmark.run import Benchmark, unpack_records  # noqa: PLC0415
+    from server_app.tracking.console import show_progress  # noqa: PLC0415
+
+    show_progress()
+    if records is not None:
+        unpack_records(records, to)
+    benchmark = Benchmark(chosen, to, words or [], jobs)
+    if dry_run:
+        missing = benchmark.missing()
+        for entry in missing:
+            print(f"{entry.cell}  {entry.method} {entry.value} seed={entry.seed}")
+        print(
+            f"{len(missing)} runs are missing, and those with values that tuning has yet to choose"
+        )
+    elif write:
+        benchmark.write()
+    else:
+        benchmark.run()

@@ -1,0 +1,1 @@
+"""How are methods tuned alike, run on the same cells, and ranked?"""

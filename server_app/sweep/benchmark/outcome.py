@@ -1,0 +1,105 @@
+"""The runs of a benchmark that are completed, and the value that is chosen for each method."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from server_app.config.composition import compose_experiment
+from server_app.report.readings import WINDOW
+from server_app.runs.identity import settings_hash
+from server_app.runs.records.reader import Run
+from server_app.sweep.benchmark.plan import Entry, Plan, rows, trials, values_of
+from task.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What tuning found for one value.
+
+    Attributes:
+        method: the method's name.
+        value: the word of the setting and its value.
+        score: the mean validation accuracy; None if a run is missing.
+        chosen: whether it is the best one.
+    """
+
+    method: str
+    value: str
+    score: float | None
+    chosen: bool
+
+
+class Outcome:
+    """The completed runs of a plan.
+
+    Args:
+        plan: the benchmark.
+        runs: completed runs; of equal settings the latest counts, whichever code made it.
+    """
+
+    def __init__(self, plan: Plan, runs: Iterable[Run]) -> None:
+        self.plan = plan
+        self._runs = {settings_hash(run.config): run for run in runs}
+
+    def run_of(self, entry: Entry) -> Run | None:
+        """Return the completed run of an entry, if there is one."""
+        settings = hash_of(entry)
+        return self._runs.get(settings) if settings else None
+
+    def missing(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the entries without a completed run."""
+        return [entry for entry in entries if self.run_of(entry) is None]
+
+    @cached_property
+    def trials(self) -> Mapping[str, Sequence[Trial]]:
+        """The trials of each method. The first of equally good values is chosen."""
+        return {method: self._trials_of(method) for method in self.plan.methods}
+
+    def chosen(self, method: str) -> str | None:
+        """Return the word of a method's chosen value; None while a trial is missing."""
+        return next((trial.value for trial in self.trials[method] if trial.chosen), None)
+
+    def rows(self, method: str) -> list[Entry]:
+        """Return the runs of a method's rows; without the chosen value while it is not known."""
+        return list(rows(self.plan, method, self.chosen(method) or ""))
+
+    def _trials_of(self, method: str) -> list[Trial]:
+        entries = list(trials(self.plan, method))
+        scores: dict[str, float | None] = {}
+        for value in values_of(method, self.plan.methods[method]):
+            runs = [self.run_of(entry) for entry in entries if entry.value == value]
+            found = [validation_of(run) for run in runs if run is not None]
+            scores[value] = float(np.mean(found)) if len(found) == len(runs) else None
+        known = [score for score in scores.values() if score is not None]
+        best = max(known) if len(known) == len(scores) else None
+        place = list(scores.values()).index(best) if best is not None else None
+        return [
+            Trial(method, value, score, index == place)
+            for index, (value, score) in enumerate(scores.items())
+        ]
+
+
+def validation_of(run: Run) -> float:
+    """Return the mean validation accuracy of a run's last five rounds."""
+    scored = run.series["validation", "accuracy"]
+    return float(np.mean([scored[at] for at in sorted(scored)[-WINDOW:]]))
+
+
+def hash_of(entry: Entry) -> str | None:
+    """Return the hash of an entry's settings; None if its settings do not go together."""
+    words = tuple(word for word in entry.words if not word.startswith("seed="))
+    config = composed(words)
+    return None if config is None else settings_hash({**config, "seed": entry.seed})
+
+
+@functools.lru_cache(maxsize=4096)
+def composed(words: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """Return the configuration of some words, which takes a tenth of a second; None if invalid."""
+    try:
+        return compose_experiment(words).model_dump()
+    except ConfigError:
+        return None

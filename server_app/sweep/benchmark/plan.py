@@ -1,0 +1,164 @@
+"""What a benchmark runs: cells, methods, seeds, and the values that are tried for each method."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from omegaconf import OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from server_app.config.choices import CONF
+from server_app.sweep.combinations import expand
+from task.errors import ConfigError, system_reason
+from task.registry import first_error
+
+PLAN = CONF / "benchmark.yaml"
+LEAN = "watch.tensorboard=false"
+
+
+class Tuning(BaseModel):
+    """How the values of each method are chosen.
+
+    Attributes:
+        cell: the label of the cell on which they are tried.
+        seeds: of the trials; none of them is a seed of the tables.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cell: str
+    seeds: list[int] = Field(min_length=1)
+
+
+class Plan(BaseModel):
+    """A benchmark, as in ``conf/benchmark.yaml``.
+
+    Attributes:
+        seeds: of the runs in the tables.
+        tuning: how values are chosen.
+        cells: the settings of each cell, by its label.
+        methods: by name, the setting that is tuned with its values, as a word of a sweep.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seeds: list[int] = Field(min_length=1)
+    tuning: Tuning
+    cells: dict[str, str] = Field(min_length=1)
+    methods: dict[str, str] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a benchmark.
+
+    Attributes:
+        cell: the label of its cell.
+        method: the name of its method.
+        seed: its seed.
+        value: the word of the tuned setting; "" for the method's own value.
+        words: all of its overrides.
+    """
+
+    cell: str
+    method: str
+    seed: int
+    value: str
+    words: tuple[str, ...]
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the benchmark that a file describes.
+
+    Raises:
+        ConfigError: the file cannot be read, or says something else.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+        plan = Plan.model_validate(content)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = system_reason(error) if isinstance(error, OSError) else "it is not text"
+        raise ConfigError("--plan", path, f"cannot be read: {reason}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError("--plan", path, f"is not YAML: {str(error).splitlines()[0]}") from None
+    except ValidationError as error:
+        raise first_error(error).under(f"--plan {path.name}") from None
+    if plan.tuning.cell not in plan.cells:
+        known = f"name one of the cells: {', '.join(plan.cells)}"
+        raise ConfigError("tuning.cell", plan.tuning.cell, known)
+    if used := sorted(set(plan.seeds) & set(plan.tuning.seeds)):
+        raise ConfigError("tuning.seeds", used, "must not be seeds of the tables")
+    for method, word in plan.methods.items():
+        values_of(method, word)
+    return plan
+
+
+def values_of(method: str, word: str) -> list[str]:
+    """Return the words of one setting's values.
+
+    Raises:
+        ConfigError: it is not a setting with values that can be listed.
+    """
+    if len(shlex.split(word)) != 1:
+        raise ConfigError(f"methods.{method}", word, "must be one setting with its values")
+    return [run[0] for run in expand([word])]
+
+
+def trials(plan: Plan, method: str) -> Iterator[Entry]:
+    """Yield the runs by which a method's value is chosen."""
+    for value in values_of(method, plan.methods[method]):
+        for seed in plan.tuning.seeds:
+            yield entry(plan, plan.tuning.cell, method, seed, value)
+
+
+def rows(plan: Plan, method: str, chosen: str) -> Iterator[Entry]:
+    """Yield the runs of a method's rows: with the chosen value, and with its own values."""
+    for cell in plan.cells:
+        for value in dict.fromkeys((chosen, "")):
+            for seed in plan.seeds:
+                yield entry(plan, cell, method, seed, value)
+
+
+def entry(plan: Plan, cell: str, method: str, seed: int, value: str) -> Entry:
+    """Return one run; the tuned value comes last and takes precedence."""
+    words = [*settings_of(plan.cells[cell]), f"method={method}", f"seed={seed}"]
+    return Entry(cell, method, seed, value, (*words, *([value] if value else []), LEAN))
+
+
+def settings_of(cell: str) -> list[str]:
+    """Return the words of a cell, with environment variables replaced."""
+    return [resolved(word) for word in shlex.split(cell)]
+
+
+def resolved(word: str) -> str:
+    """Return a word with its ``${oc.env:NAME,default}`` replaced."""
+    return str(OmegaConf.create({"word": word}).word)
+
+
+def with_methods(plan: Plan, more: Mapping[str, str]) -> Plan:
+    """Return a plan with further methods, each with the word of its tuned setting."""
+    return plan.model_copy(update={"methods": {**plan.methods, **more}})
+
+
+def read_words(plan: Plan, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the methods that the words of a command name, and those that the plan does not have.
+
+    Raises:
+        ConfigError: a word is neither ``method=..`` nor the tuned setting of one new method.
+    """
+    named = [word.removeprefix("method=") for word in words if word.startswith("method=")]
+    others = [word for word in words if not word.startswith("method=")]
+    methods = [name for names in named for name in names.split(",")] or list(plan.methods)
+    new = [name for name in methods if name not in plan.methods]
+    if len(others) > 1 or (others and len(new) != 1):
+        allowed = "give one setting with its values, for one method that the plan does not have"
+        raise ConfigError(others[-1].partition("=")[0], others[-1], allowed)
+    if new and not others:
+        allowed = (
+            "is not in the plan; say which setting is tuned, as in "
+            f"method={new[0]} method.weight=0.01,0.1,1"
+        )
+        raise ConfigError("method", new[0], allowed)
+    return methods, dict.fromkeys(new, others[0]) if others else {}

@@ -1,0 +1,188 @@
+"""``univarfl bench``: run what a benchmark lacks, and write its page."""
+
+import json
+import logging
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from server_app.config.labels import label_of
+from server_app.report.charts.of_runs import charts
+from server_app.report.page.render import GLANCE, Content, page
+from server_app.report.summary import Summary
+from server_app.report.write import clear, comparability, markdown, write_tables
+from server_app.runs.records.reader import Run, has_record, read_runs
+from server_app.sweep.benchmark.outcome import Outcome
+from server_app.sweep.benchmark.plan import Entry, Plan, read_words, trials, with_methods
+from server_app.sweep.benchmark.tables import TUNED, Tables
+from server_app.sweep.cells import Cell, cells_of
+from server_app.sweep.overview import reasons_once
+from server_app.sweep.schedule import Sweep
+from task.errors import ConfigError, RunError
+from task.files import write_whole
+
+ADDED = "methods.json"  # methods that a command added to the plan, with what is tuned
+REPORT = "report"
+
+logger = logging.getLogger("univarfl")
+
+
+class Benchmark:
+    """A plan, and the directory with its runs.
+
+    Args:
+        plan: the benchmark.
+        place: the directory of its runs and its page.
+        words: which methods are run, and the tuned setting of a new one; see `read_words`.
+        jobs: how many runs at a time; None for as many as cores and memory allow.
+
+    Raises:
+        ConfigError: the words name an unknown method, or a setting that is not tuned.
+    """
+
+    def __init__(
+        self, plan: Plan, place: Path, words: Sequence[str] = (), jobs: int | None = None
+    ) -> None:
+        self.place, self._jobs = place, jobs
+        known = with_methods(plan, read_added(place))
+        self.methods, new = read_words(known, words)
+        self.plan = with_methods(known, new)
+        for method in new:
+            cells_of(next(trials(self.plan, method)).words)  # refuses what nothing can run
+        self._new = new
+        self._problems: list[str] = []
+
+    def missing(self) -> list[Entry]:
+        """Return the runs that are still to be made, as far as they are known.
+
+        The runs with a chosen value are known when all trials of the method are completed.
+        """
+        outcome = self.outcome()
+        return outcome.missing([*self._trials(), *self._rows(outcome)])
+
+    def run(self) -> None:
+        """Run the missing trials, then the missing rows, and write the page.
+
+        Raises:
+            RunError: some runs failed or cannot be made; all others are completed.
+        """
+        self.place.mkdir(parents=True, exist_ok=True)
+        if self._new:
+            added = {**read_added(self.place), **self._new}
+            write_whole(self.place / ADDED, json.dumps(added, indent=1).encode())
+        try:
+            self._complete(self.outcome().missing(self._trials()), "trials")
+            outcome = self.outcome()
+            self._complete(outcome.missing(self._rows(outcome)), "rows")
+        finally:
+            self.write()
+        if self._problems:
+            lines = "".join(f"\n  {line}" for line in self._problems)
+            raise RunError(f"the benchmark is incomplete{lines}")
+
+    def outcome(self) -> Outcome:
+        """Return the completed runs."""
+        return Outcome(self.plan, completed_runs(self.place))
+
+    def write(self) -> None:
+        """Write the page and the tables, and print the first one; nothing without a run."""
+        tables = Tables(self.outcome())
+        runs = [run for run, kind in zip(tables.frame["run"], tables.frame["kind"], strict=True)
+                if kind == TUNED]  # fmt: skip
+        if not runs:
+            logger.info("no row has a run yet, so there is no page")
+            return
+        summary = Summary(sorted(set_of(runs), key=lambda run: run.directory.name))
+        found, to = tables.all(), self.place / REPORT
+        clear(to)
+        write_tables(to / "tables", found)
+        content = Content(
+            summary, found, list(charts(summary)), self._problems, comparability(summary),
+            tables.notes(), label_of("method", "fedavg"),
+        )  # fmt: skip
+        write_whole(to / "index.html", page(content, to).encode())
+        print(markdown(found[GLANCE]))
+        logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
+
+    def _trials(self) -> Iterator[Entry]:
+        for method in self.methods:
+            yield from trials(self.plan, method)
+
+    def _rows(self, outcome: Outcome) -> Iterator[Entry]:
+        for method in self.methods:
+            yield from outcome.rows(method)
+
+    def _complete(self, entries: Sequence[Entry], what: str) -> None:
+        """Run entries; what cannot be run is noted and left out."""
+        cells, refused = self._cells(entries)
+        self._problems += reasons_once(refused)
+        for line in reasons_once(refused):
+            logger.warning("left out: %s", line)
+        if not cells:
+            return
+        logger.info("%d %s to run", len(cells), what)
+        try:
+            Sweep(cells, self._jobs).run()
+        except RunError as error:
+            self._problems.append(str(error))
+
+    def _cells(self, entries: Iterable[Entry]) -> tuple[list[Cell], list[tuple[str, str]]]:
+        """Return the cells of a sweep, and label and reason of the entries that have none."""
+        cells: dict[str, Cell] = {}
+        refused = []
+        for entry in entries:
+            label = " ".join([entry.cell, entry.method, entry.value, f"seed={entry.seed}"])
+            try:
+                (cell,) = cells_of([*entry.words, f"output_dir={self.place}"])
+            except ConfigError as error:
+                refused.append((label, str(error)))
+                continue
+            if reason := cell.reason():
+                refused.append((label, reason))
+            else:
+                cells[cell.settings] = Cell(cell.words, label, cell.experiment)
+        return list(cells.values()), refused
+
+
+def set_of(runs: Iterable[Run]) -> list[Run]:
+    """Return runs without repetitions."""
+    return list({run.directory.name: run for run in runs}.values())
+
+
+def completed_runs(place: Path) -> list[Run]:
+    """Return the completed runs in a directory; none if there is no record."""
+    if not place.is_dir() or not any(map(has_record, place.iterdir())):
+        return []
+    return read_runs(place).runs
+
+
+def read_added(place: Path) -> Mapping[str, str]:
+    """Return the methods that earlier commands added to the plan, with what is tuned.
+
+    Raises:
+        ConfigError: their file is damaged.
+    """
+    path = place / ADDED
+    if not path.exists():
+        return {}
+    try:
+        added = json.loads(path.read_text())
+        return {str(name): str(word) for name, word in added.items()}
+    except (OSError, ValueError, AttributeError):
+        raise ConfigError("output_dir", path, "is damaged; delete it") from None
+
+
+def unpack_records(archive: Path, place: Path) -> None:
+    """Add saved records to a directory of runs; a record that is there already is kept.
+
+    Raises:
+        ConfigError: the archive cannot be read.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if not (place / member.name).exists():
+                    tar.extract(member, place, filter="data")
+    except (OSError, tarfile.TarError) as error:
+        raise ConfigError("--records", archive, f"cannot be read: {error}") from None

@@ -1,0 +1,244 @@
+"""The tables of a benchmark, from its completed runs."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from server_app.config.composition import compose_experiment
+from server_app.config.labels import label_of
+from server_app.report.page.render import GLANCE
+from server_app.report.readings import LAST, LAST_FIVE, readings
+from server_app.report.statistics import difference, mean_and_sd
+from server_app.report.summary import first_at
+from server_app.runs.records.reader import Run
+from server_app.sweep.benchmark.outcome import Outcome
+from server_app.sweep.benchmark.plan import Entry, trials
+from server_app.sweep.benchmark.ranks import average_ranks, critical_difference
+from task.analysis.cost import Cost, training_cost
+
+BASE = label_of("method", "fedavg")
+TUNED, OWN = "tuned", "own"
+OWN_VALUES, MINUS, TARGET, COSTS, TRIALS, COMMANDS = (
+    "With the papers' values", "Minus FedAvg", "Rounds and seconds to FedAvg's accuracy", "Cost",
+    "Tuning", "Commands",
+)  # fmt: skip
+NOTES = {
+    OWN_VALUES: "The same with the settings of conf/method/, the papers' where they name one, "
+    "instead of tuned values.",
+    MINUS: "Accuracy after the last round minus FedAvg's of the same cell and seed, both tuned, in "
+    "percentage points: mean and Student's 95 % interval over the seeds. Wins and losses count "
+    "the runs of all cells.",
+    TARGET: "The first round at or above FedAvg's mean accuracy after the last round of the cell, "
+    "both tuned, and the seconds until then: means over the seeds that reached it. Seconds are "
+    "those of the rounds; runs that shared a machine took longer.",
+    COSTS: "Of one training step in a client's second round on the tuning cell, relative to "
+    "FedAvg: operations up to the loss and with the backward pass, and numbers that a client "
+    "keeps in memory. Bytes are those of a client's reply.",
+    TRIALS: "Accuracy on the clients' validation images in %, mean of the last five rounds and of "
+    "the tuning seeds. Every method has as many trials, and the first of the best values is "
+    "chosen. FedAvg and methods without a coefficient are tuned in the learning rate.",
+    COMMANDS: "Each runs the seeds of one row in one cell.",
+}
+
+
+class Tables:
+    """The tables of a benchmark.
+
+    Args:
+        outcome: its completed runs.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.frame = pd.DataFrame(self._records(), columns=COLUMNS)
+
+    def _records(self) -> Iterator[tuple[object, ...]]:
+        for method in self.outcome.plan.methods:
+            for entry in self.outcome.rows(method):
+                if run := self.outcome.run_of(entry):
+                    kind = TUNED if entry.value else OWN
+                    own = readings(run)
+                    label = label_of("method", method)
+                    yield kind, entry.cell, label, entry.seed, own[LAST], own[LAST_FIVE], run
+
+    def all(self) -> dict[str, pd.DataFrame]:
+        """Return every table that is not empty, by title."""
+        tables = {
+            GLANCE: self.standing(TUNED),
+            OWN_VALUES: self.standing(OWN),
+            MINUS: self.differences(),
+            TARGET: self.targets(),
+            COSTS: self.costs(),
+            TRIALS: self.trials(),
+            COMMANDS: self.commands(),
+        }
+        return {title: table for title, table in tables.items() if len(table)}
+
+    def notes(self) -> dict[str, str]:
+        """Return the explanations of the tables, by title."""
+        ranked = self._ranked(TUNED, LAST)
+        blocks, methods = ranked.shape
+        text = (
+            "Accuracy of the final global model in %: mean ± standard deviation over seeds. Every "
+            "method is tuned alike; see Tuning."
+        )
+        if methods > 1 and blocks:
+            least = critical_difference(methods, blocks)
+            text += (
+                f" The rank is the mean over {blocks} pairs of cell and seed, 1 is best; methods "
+                f"without all runs have none. Two ranks that differ by less than {least:.1f} are "
+                "not significantly different (Nemenyi's test, which takes the pairs as "
+                "independent; seeds of one cell are not, so the test is too lenient)."
+            )
+        return {GLANCE: text, **NOTES}
+
+    def standing(self, kind: str) -> pd.DataFrame:
+        """Return one row per method: its average ranks, and its accuracy in each cell."""
+        part = self.frame[self.frame["kind"] == kind]
+        ranks = {
+            f"rank, {reading}": average_ranks(self._ranked(kind, reading))
+            for reading in (LAST, LAST_FIVE)
+        }
+        ranks = {name: found for name, found in ranks.items() if len(found)}
+        rows = []
+        for method, of in part.groupby("method", sort=False):
+            row = {"method": method}
+            row |= {
+                name: f"{found[method]:.1f}" if method in found else ""
+                for name, found in ranks.items()
+            }
+            for cell in self.outcome.plan.cells:
+                row[cell] = mean_and_sd(100 * of[of["cell"] == cell][LAST])
+            rows.append(row)
+        order = next(iter(ranks.values()), pd.Series(dtype=float))
+        rows.sort(key=lambda row: order.get(row["method"], np.inf))
+        return pd.DataFrame(rows)
+
+    def _ranked(self, kind: str, reading: str) -> pd.DataFrame:
+        """Return a row per cell and seed and a column per method that has all of them."""
+        part = self.frame[self.frame["kind"] == kind]
+        scores = part.pivot(index=["cell", "seed"], columns="method", values=reading)
+        return scores.dropna(how="all").dropna(axis=1)
+
+    def differences(self) -> pd.DataFrame:
+        """Return accuracy minus FedAvg's with the same seeds, by cell, with wins and losses."""
+        part = self.frame[self.frame["kind"] == TUNED]
+        scores = 100 * part.pivot(index=["cell", "seed"], columns="method", values=LAST)
+        rows = []
+        for method in [name for name in part["method"].unique() if name != BASE]:
+            if BASE not in scores:
+                break
+            pairs = (scores[method] - scores[BASE]).dropna()
+            row = {"method": method}
+            row["wins"], row["losses"] = str((pairs > 0).sum()), str((pairs < 0).sum())
+            for cell in self.outcome.plan.cells:
+                of_cell = pairs[pairs.index.get_level_values("cell") == cell]
+                row[cell] = difference(of_cell, "+.1f")
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def targets(self) -> pd.DataFrame:
+        """Return the rounds and seconds until FedAvg's accuracy was reached, by cell."""
+        part = self.frame[self.frame["kind"] == TUNED]
+        base = part[part["method"] == BASE].groupby("cell")[LAST].mean()
+        rows: dict[str, dict[str, str]] = {}
+        for (method, cell), of in part.groupby(["method", "cell"], sort=False):
+            if cell not in base:
+                continue
+            reached = [(run, at) for run in of["run"] if (at := first_at(run, base[cell]))]
+            row = rows.setdefault(str(method), {"method": str(method)})
+            row[str(cell)] = "never"
+            if reached:
+                rounds = np.mean([at for _, at in reached])
+                seconds = np.mean([seconds_until(run, at) for run, at in reached])
+                row[str(cell)] = f"{rounds:.1f} rounds, {seconds:.0f} s"
+            if 0 < len(reached) < len(of):
+                row[str(cell)] += f" ({len(reached)} of {len(of)} seeds)"
+        return pd.DataFrame(rows.values())
+
+    def costs(self) -> pd.DataFrame:
+        """Return the cost of each method's training step relative to FedAvg."""
+        base = self._costs.get(BASE)
+        if base is None:
+            return pd.DataFrame()
+        ((of_base, reply),) = [base]
+        return pd.DataFrame(
+            {
+                "method": method,
+                "forward": f"{cost.forward / of_base.forward:.2f}x",
+                "step": f"{cost.step / of_base.step:.2f}x",
+                "numbers kept": f"{cost.stored / of_base.stored:.2f}x",
+                "bytes sent": f"{sent / reply:.2f}x",
+            }
+            for method, (cost, sent) in self._costs.items()
+        )
+
+    @cached_property
+    def _costs(self) -> Mapping[str, tuple[Cost, int]]:
+        """The cost of each method that has a run on the tuning cell, and the bytes of a reply."""
+        found = {}
+        for method in self.outcome.plan.methods:
+            entries = (entry for entry in trials(self.outcome.plan, method))
+            runs = ((entry, self.outcome.run_of(entry)) for entry in entries)
+            entry, run = next(((e, r) for e, r in runs if r), (None, None))
+            if entry is not None and run is not None:
+                config = compose_experiment(entry.words)
+                size, channels = config.data["image_size"], config.source().channels
+                cost = training_cost(config.local(), channels, size, classes_of(run))
+                found[label_of("method", method)] = (cost, int(run.record["reply_bytes"]))
+        return found
+
+    def trials(self) -> pd.DataFrame:
+        """Return the validation accuracy of each value that was tried."""
+        rows = []
+        for method, tried in self.outcome.trials.items():
+            row = {"method": label_of("method", method), "setting": "", "chosen": ""}
+            for place, trial in enumerate(tried, start=1):
+                key, _, value = trial.value.partition("=")
+                score = "" if trial.score is None else f": {100 * trial.score:.1f}"
+                row[f"value {place}"] = f"{value}{score}"
+                row["setting"] = key
+                if trial.chosen:
+                    row["chosen"] = value
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def commands(self) -> pd.DataFrame:
+        """Return the command of each row in each cell."""
+        first: dict[tuple[str, str, str], Entry] = {}
+        for method in self.outcome.plan.methods:
+            for entry in self.outcome.rows(method):
+                first.setdefault((method, entry.cell, entry.value), entry)
+        seeds = ",".join(map(str, self.outcome.plan.seeds))
+        return pd.DataFrame(
+            {
+                "method": label_of("method", method),
+                "cell": cell,
+                "row": TUNED if value else OWN,
+                "command": command(entry, seeds, self.outcome.plan.cells[cell]),
+            }
+            for (method, cell, value), entry in first.items()
+        )
+
+
+COLUMNS = ("kind", "cell", "method", "seed", LAST, LAST_FIVE, "run")
+
+
+def command(entry: Entry, seeds: str, cell: str) -> str:
+    """Return the command that runs an entry's row in its cell, with the plan's own words."""
+    value = [entry.value] if entry.value else []
+    words = [*shlex.split(cell), f"method={entry.method}", *value, f"seed={seeds}"]
+    return f"univarfl sweep {shlex.join(words)}"
+
+
+def seconds_until(run: Run, at: int) -> float:
+    """Return the seconds of a run's rounds up to one of them."""
+    return sum(seconds for each, seconds in run.series["train", "seconds"].items() if each <= at)
+
+
+def classes_of(run: Run) -> int:
+    """Return the number of classes of a run's data."""
+    return len(run.record["data"]["classes"])

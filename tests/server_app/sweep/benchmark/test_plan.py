@@ -1,0 +1,100 @@
+"""Plans of benchmarks: what they run, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from server_app.cli.bench import bench
+from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
+from server_app.runs.identity import settings_hash
+from server_app.sweep.benchmark.outcome import hash_of
+from server_app.sweep.benchmark.plan import (
+    PLAN,
+    Plan,
+    read_plan,
+    read_words,
+    rows,
+    trials,
+    values_of,
+)
+from server_app.sweep.benchmark.ranks import critical_difference
+from task.errors import ConfigError
+
+TEXT = """
+seeds: [0, 1]
+tuning: {cell: a, seeds: [9]}
+cells: {a: rounds=1, b: rounds=2 alpha=0.1}
+methods: {fedavg: "optim.lr=0.01,0.1"}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    (tmp_path / "plan.yaml").write_text(TEXT)
+    return read_plan(tmp_path / "plan.yaml")
+
+
+def test_trials_and_rows(plan: Plan) -> None:
+    tried = [(each.cell, each.value, each.seed) for each in trials(plan, "fedavg")]
+    assert tried == [("a", "optim.lr=0.01", 9), ("a", "optim.lr=0.1", 9)]
+    found = [(each.cell, each.value, each.seed) for each in rows(plan, "fedavg", "optim.lr=0.1")]
+    assert len(found) == len(set(found)) == 2 * 2 * 2
+    assert ("b", "", 1) in found
+    assert ("b", "optim.lr=0.1", 0) in found
+
+
+def test_the_hash_of_an_entry_is_that_of_its_settings(plan: Plan) -> None:
+    for entry in rows(plan, "fedavg", "optim.lr=0.1"):
+        config = compose_experiment(entry.words).model_dump()
+        assert hash_of(entry) == settings_hash(config)
+        moved = {**config, "data": {**config["data"], "root": "elsewhere"}}
+        assert settings_hash(moved) == settings_hash(config)
+
+
+def test_our_plan_tries_three_values_of_each_method_that_needs_no_residual_network() -> None:
+    ours = read_plan(PLAN)
+    residual = {"fedalign", "gradaug", "stochdepth"}
+    assert set(ours.methods) == set(choices()["method"]) - residual
+    for method, word in ours.methods.items():
+        values = values_of(method, word)
+        assert len(set(values)) == 3
+        compose_experiment([f"method={method}", values[-1]])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("cell: a", "cell: c", r"tuning\.cell=c: name one of the cells: a, b"),
+        ("seeds: [9]", "seeds: [1]", r"tuning\.seeds=\[1\]: must not be seeds of the tables"),
+        ("seeds: [0, 1]", "seeds: []", "seeds"),
+        ("seeds: [0, 1]", "seed: [0]", "seed"),
+        ('"optim.lr=0.01,0.1"', '"optim.lr=0.1 alpha=1"', "must be one setting with its values"),
+        ("cells:", "cells: [", "is not YAML"),
+    ],
+)
+def test_a_bad_plan_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(TEXT.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=said):
+        read_plan(path)
+
+
+def test_a_missing_plan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--plan.*cannot be read"):
+        bench(plan=tmp_path / "none.yaml", write=True, to=tmp_path)
+
+
+def test_words_name_methods_and_what_a_new_one_tunes(plan: Plan) -> None:
+    assert read_words(plan, []) == (["fedavg"], {})
+    new = read_words(plan, ["method=moon", "method.temperature=0.2,1"])
+    assert new == (["moon"], {"moon": "method.temperature=0.2,1"})
+    with pytest.raises(ConfigError, match=r"say which setting is tuned, as in method=moon"):
+        read_words(plan, ["method=fedavg,moon"])
+    with pytest.raises(ConfigError, match="give one setting with its values"):
+        read_words(plan, ["alpha=1"])
+
+
+def test_the_critical_difference_is_that_of_the_publication() -> None:
+    """Demsar, JMLR 2006, section 3.2.2: 1.25 for four classifiers on 14 data sets."""
+    assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
