@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from server_app.config.labels import label_of
-from server_app.report.charts.of_runs import charts
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.summary import Summary
 from server_app.report.write import clear, comparability, markdown, write_tables
 from server_app.runs.records.reader import Run, has_record, read_runs
+from server_app.sweep.benchmark.charts import charts_of
 from server_app.sweep.benchmark.outcome import Outcome
 from server_app.sweep.benchmark.plan import Entry, Plan, read_words, trials, with_methods
 from server_app.sweep.benchmark.tables import TUNED, Tables
@@ -96,10 +96,11 @@ class Benchmark:
         found, to = tables.all(), self.place / REPORT
         clear(to)
         write_tables(to / "tables", found)
+        drawn = list(charts_of(tables.frame, list(self.plan.cells)))
+        base = label_of("method", "fedavg")
         content = Content(
-            summary, found, list(charts(summary)), self._problems, comparability(summary),
-            tables.notes(), label_of("method", "fedavg"),
-        )  # fmt: skip
+            summary, found, drawn, self._problems, comparability(summary), tables.notes(), base
+        )
         write_whole(to / "index.html", page(content, to).encode())
         print(markdown(found[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")

@@ -1,0 +1,70 @@
+"""Write the page of ``univarfl bench`` from its saved records.
+
+    uv run python -m benchmarks.benchmark        (docs/results/benchmark.md, in a minute)
+    uv run python -m benchmarks.benchmark save   (first adds the runs of runs/bench to the records)
+
+The records, without models, are in benchmarks/records/bench.tar.xz. ``univarfl bench --records``
+starts from them, so that only what is missing is run.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.results import END, PAGES, PICTURES, archive, picture, save
+from server_app.report.page.render import GLANCE
+from server_app.report.write import markdown
+from server_app.runs.records.reader import Run
+from server_app.sweep.benchmark.charts import charts_of
+from server_app.sweep.benchmark.plan import PLAN, read_plan
+from server_app.sweep.benchmark.run import Benchmark, completed_runs, unpack_records
+from server_app.sweep.benchmark.tables import COMMANDS, Tables
+
+NAME, MARK = "bench", "<!-- bench -->\n"
+RUNS = Path("runs", NAME)
+PAGE = PAGES / "benchmark.md"
+NOT_SHOWN = (COMMANDS,)  # hundreds of lines; they are on the page that `univarfl bench` writes
+
+
+def main() -> None:
+    """Save the records if asked to, and write the page."""
+    if sys.argv[1:] not in ([], ["save"]):
+        raise SystemExit(__doc__)
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        if archive(NAME).exists():
+            unpack_records(archive(NAME), place)
+        if sys.argv[1:]:
+            save(NAME, [*completed_runs(place), *new_runs(place)])
+            unpack_records(archive(NAME), place)
+        write(Benchmark(read_plan(PLAN), place))
+
+
+def new_runs(saved: Path) -> list[Run]:
+    """Return the runs of `RUNS` that are not among the saved ones."""
+    return [run for run in completed_runs(RUNS) if not (saved / run.directory.name).exists()]
+
+
+def write(benchmark: Benchmark) -> None:
+    """Replace the tables and the pictures of the page."""
+    tables = Tables(benchmark.outcome())
+    notes = tables.notes()
+    before, mark, rest = PAGE.read_text().partition(MARK)
+    _, _, after = rest.partition(END)
+    parts = [
+        f"## {'Standing' if title == GLANCE else title}\n\n{notes[title]}\n\n{markdown(table)}"
+        for title, table in tables.all().items()
+        if title not in NOT_SHOWN
+    ]
+    PICTURES.mkdir(exist_ok=True)
+    for chart in charts_of(tables.frame, list(benchmark.plan.cells)):
+        if chart.name.startswith("bars"):
+            picture(chart.figure, f"bench-{chart.name}")
+    missing = len(benchmark.missing())
+    count = f"{len(completed_runs(benchmark.place))} runs are saved, and {missing} are missing."
+    text = "\n\n".join([*parts, count])
+    PAGE.write_text(f"{before}{mark}\n{text}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

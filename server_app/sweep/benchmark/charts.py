@@ -1,0 +1,32 @@
+"""The charts of a benchmark: one of each kind for each cell."""
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from server_app.report.charts.base import Chart, slug
+from server_app.report.charts.of_runs import BARS, accuracy_bars, accuracy_plot, time_plot
+from server_app.sweep.benchmark.tables import TUNED
+
+KINDS = (
+    (BARS, "bars", accuracy_bars),
+    ("Accuracy over the rounds", "accuracy", accuracy_plot),
+    ("Accuracy over time", "time", time_plot),
+)
+
+
+def charts_of(frame: pd.DataFrame, cells: Sequence[str]) -> Iterator[Chart]:
+    """Yield the charts of the tuned rows.
+
+    Args:
+        frame: `Tables.frame`.
+        cells: the labels of the cells, in their order.
+    """
+    part = frame[frame["kind"] == TUNED]
+    methods = list(part["method"].unique())
+    for section, name, figure_of in KINDS:
+        for cell in cells:
+            of_cell = part[part["cell"] == cell].groupby("method", sort=False)["run"]
+            runs = {str(method): list(found) for method, found in of_cell}
+            if runs:
+                yield Chart(section, cell, f"{name}-{slug(cell)}", figure_of(runs, methods))
