@@ -8,7 +8,7 @@ import typer
 from server_app.cli.arguments import Words
 from task.errors import ConfigError
 
-BENCH_HELP = """Compare methods that are tuned alike, on the same cells and seeds.
+BENCH_HELP = """Compare methods that are tuned alike, and rank them.
 
 \b
   univarfl bench                                       every method of the plan
