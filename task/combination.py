@@ -120,6 +120,8 @@ def conflict(kinds: Mapping[str, type[Method]]) -> str:
         return "every method extends fedavg already; leave it out"
     if len([kind for kind in kinds.values() if kind.server_update]) > 1:
         return "more than one of them corrects the server's weights; choose one"
+    if len([kind for kind in kinds.values() if kind.sets_classifier]) > 1:
+        return "more than one of them sets the classifier; choose one"
     mixing = [name for name, kind in kinds.items() if kind.mixes_labels]
     needing = [name for name, kind in kinds.items() if kind.needs_classes]
     if mixing and needing:

@@ -63,7 +63,8 @@ class Aggregator:
         with without_sampling_warning():
             self._strategy: Strategy = settings.build(participants)
         self._trained = list(trained_parameters(model))
-        buffers = dict(model.named_buffers())
+        sent = model.state_dict()
+        buffers = {name: value for name, value in model.named_buffers() if name in sent}
         self._statistics = [name for name, v in buffers.items() if v.is_floating_point()]
         self._counters = [name for name, v in buffers.items() if not v.is_floating_point()]
         self._seed = seed

@@ -9,6 +9,7 @@ from server_app.aggregation.weights import Readable
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables, rows_of_last_round
 from server_app.report.charts.base import Plot, Series, mean_series
+from task.errors import DataError
 
 CLASSIFIER, GLOBAL = "classifier.weight", "global"
 INDEX, SHARE = "singular value", "share of the largest"
@@ -29,7 +30,13 @@ class SingularValues(Measure):
     uses_images = False
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
-        """Return one row per model and singular value."""
+        """Return one row per model and singular value.
+
+        Raises:
+            DataError: the classifier is not a linear layer, as with FedETF.
+        """
+        if CLASSIFIER not in analysed.weights:
+            raise DataError("the network has no linear classifier, whose weights could be analysed")
         rows: list[tuple[int, str, int, float]] = []
         for server_round, models in analysed.rounds():
             named = {f"client {client}": own for client, own in models.clients.items()}

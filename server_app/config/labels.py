@@ -3,7 +3,8 @@
 LABELS = {
     "method": {
         "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
-        "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM", "fednova": "FedNova",
+        "fedetf": "FedETF", "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM",
+        "fednova": "FedNova",
         "fedntd": "FedNTD", "fedprox": "FedProx", "fedrs": "FedRS", "fedsol": "FedSOL",
         "feduv": "FedUV", "fedvls": "FedVLS", "freeze": "Freeze", "gradaug": "GradAug",
         "mixup": "Mixup",

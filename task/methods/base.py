@@ -122,6 +122,7 @@ class Method:
         varies_cost: whether the number of operations changes from batch to batch.
         separable: whether the loss is a mean over the images of a batch, and each image's part
             depends on no other image: the condition of DP-SGD. ``gradients`` need not fulfil it.
+        sets_classifier: whether ``build`` replaces the classifier, or stops its training.
         mixes_labels: whether ``batch`` returns class probabilities.
         needs_classes: whether it needs one class per image, so that no labels may be mixed.
         perturbs: whether ``batch`` changes the weights and ``gradients`` restores them. In a
@@ -138,6 +139,7 @@ class Method:
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
     separable: ClassVar[bool] = False
+    sets_classifier: ClassVar[bool] = False
     mixes_labels: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False

@@ -59,8 +59,7 @@ class Mixup(Method):
             refuse(self, "mixing_concentration", "must be at least 0")
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        assert isinstance(model.classifier, nn.Linear)
-        self._classes = model.classifier.out_features
+        self._classes = len(this.counts)
         self._generator = this.generator
 
     def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from task.methods.base import Contribution, LocalRound, Method, Outcome
 from task.methods.feddecorr import FedDecorr
+from task.methods.fedetf import frame_from, frame_logits
 from task.methods.fedexp import FedExP
 from task.methods.fedlc import lowered
 from task.methods.fedlesam import FedLESAM
@@ -133,6 +134,28 @@ def terms() -> Iterator[Golden]:
             LOGITS, (0, 1),
         )  # fmt: skip
         yield Golden("FedNTD", "release", f"L_ntd and gradient, tau {tau}", found, expected)
+
+
+def terms_of_fedetf() -> Iterator[Golden]:
+    """Yield the loss of FedETF at several scales."""
+    frame = frame_from(torch.eye(4, dtype=torch.float64)[:, :3])
+    projected = rows([1, 0.5, -0.3, 0.2], [0.2, -0.4, 0.8, 0.1], [-0.6, 0.9, 0.1, 0.5])
+    labels, shift = torch.tensor([0, 2, 1]), torch.tensor([6.0, 2.0, 1.0]).double().log()
+    yield Golden("FedETF", "release", "first row of the frame", frame[0].tolist(),
+                 [0.816497, -0.408248, -0.408248])  # fmt: skip
+    for value, expected in (
+        (2.0, [0.388745, -0.046546, -0.261285]),
+        (10.0, [0.001341, -0.004016, -0.000903]),
+        (1.0, [0.751009, -0.036044, -0.480082]),
+    ):
+        scale = torch.tensor([value], dtype=torch.float64, requires_grad=True)
+        at = projected.clone().requires_grad_()
+        loss = F.cross_entropy(frame_logits(at, frame, scale) + shift, labels)
+        loss.backward()
+        assert at.grad is not None
+        assert scale.grad is not None
+        found = [loss.item(), at.grad[0, 0].item(), scale.grad.item()]
+        yield Golden("FedETF", "release", f"loss and gradients, s {value:g}", found, expected)
 
 
 def terms_of_fedvls() -> Iterator[Golden]:
@@ -323,4 +346,4 @@ def server_steps() -> Iterator[Golden]:
 
 def golden_values() -> list[Golden]:
     """Return all comparisons."""
-    return [*terms(), *terms_of_fedvls(), *perturbed_steps(), *server_steps()]
+    return [*terms(), *terms_of_fedetf(), *terms_of_fedvls(), *perturbed_steps(), *server_steps()]

@@ -12,6 +12,7 @@ from task.combination import Combination, conflict
 from task.errors import ConfigError
 from task.methods.base import LocalRound, Method, Outcome
 from task.methods.fedalign import FedAlign
+from task.methods.fedetf import FedETF
 from task.methods.fedlesam import FedLESAM
 from task.methods.fednova import FedNova
 from task.methods.fedprox import FedProx
@@ -112,6 +113,17 @@ def test_a_batch_in_two_parts_is_perturbed_once() -> None:
 def test_mixed_labels_and_a_method_that_needs_classes_are_refused() -> None:
     with pytest.raises(ConfigError, match="mixup mixes labels, and fedntd needs one class"):
         compose_experiment(["method=mixup+fedntd"])
+
+
+def test_two_methods_that_set_the_classifier_are_refused() -> None:
+    with pytest.raises(ConfigError, match="more than one of them sets the classifier"):
+        compose_experiment(["method=freeze+fedetf"])
+
+
+def test_a_frame_narrower_than_the_classes_is_refused() -> None:
+    method = FedETF(width=8, first_scale=1.0)
+    with pytest.raises(ConfigError, match="must be at least the number of classes, 10"):
+        method.build(ResNet56Settings(32, "batch").build(1, 10), torch.Generator())
 
 
 def test_methods_that_share_a_setting_are_refused() -> None:

@@ -53,6 +53,7 @@ SETTINGS = {
         "method.max_gradient_norm=0": "must be above 0",
     },
     "method=feddecorr": {"method.decorrelation_weight=-1": "must be at least 0"},
+    "method=fedetf": {"method.first_scale=0": "must be above 0"},
     "method=fedexp": {"method.step_epsilon=0": "must be above 0"},
     "method=fedlc": {"method.calibration_weight=-1": "must be at least 0"},
     "method=fedlesam": {"method.radius=-1": "must be at least 0"},

@@ -27,6 +27,7 @@ COMBINED = [
     "univarfl+feddecorr",
     "fedlesam+scaffold+fedlc",
     "fednova+moon+fedlesam",
+    "mixup+fedetf",
 ]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest
@@ -167,7 +168,7 @@ def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
 
 
 def test_these_have_no_coefficient() -> None:
-    assert {"fedavg", "fedexp", "fednova", "freeze", "scaffold"} == {
+    assert {"fedavg", "fedetf", "fedexp", "fednova", "freeze", "scaffold"} == {
         m for m in choices()["method"] if not off(m)
     }
 
@@ -185,7 +186,7 @@ def test_fedexp_changes_the_server_alone() -> None:
     assert same(two_rounds("fedexp"), two_rounds("fedavg"))
 
 
-@pytest.mark.parametrize("method", ["fednova", "freeze", "scaffold"])
+@pytest.mark.parametrize("method", ["fedetf", "fednova", "freeze", "scaffold"])
 def test_methods_without_a_coefficient_differ_from_fedavg(method: str) -> None:
     assert not same(two_rounds(method), two_rounds("fedavg"))
 
