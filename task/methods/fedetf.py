@@ -82,15 +82,15 @@ class FedETF(Method):
     """Balanced cross-entropy with a fixed frame as the classifier.
 
     Attributes:
-        width: of the projection, at least the number of classes; None means 64, or the number of
-            classes if that is larger.
+        frame_width: of the projection, at least the number of classes; None means 64, or the number
+            of classes if that is larger.
         first_scale: the first value of s, above 0.
     """
 
     trains_features: ClassVar = True
     sets_classifier: ClassVar = True
 
-    width: int | None
+    frame_width: int | None
     first_scale: float
 
     def __post_init__(self) -> None:
@@ -101,9 +101,9 @@ class FedETF(Method):
         old = model.classifier
         assert isinstance(old, nn.Linear)
         classes = old.out_features
-        width = max(WIDTH, classes) if self.width is None else self.width
+        width = max(WIDTH, classes) if self.frame_width is None else self.frame_width
         if not 2 <= classes <= width:
-            refuse(self, "width", f"must be at least the number of classes, {classes}, and 2")
+            refuse(self, "frame_width", f"must be at least the number of classes, {classes}, and 2")
         model.classifier = FrameClassifier(
             old.in_features, classes, width, self.first_scale, generator
         )

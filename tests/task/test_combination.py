@@ -121,7 +121,7 @@ def test_two_methods_that_set_the_classifier_are_refused() -> None:
 
 
 def test_a_frame_narrower_than_the_classes_is_refused() -> None:
-    method = FedETF(width=8, first_scale=1.0)
+    method = FedETF(frame_width=8, first_scale=1.0)
     with pytest.raises(ConfigError, match="must be at least the number of classes, 10"):
         method.build(ResNet56Settings(32, "batch").build(1, 10), torch.Generator())
 
