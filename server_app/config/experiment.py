@@ -79,10 +79,16 @@ class Experiment(LocalConfig):
                     "computes no mean; choose strategy=fedavg or another mean"
                 )
                 raise ConfigError("strategy", name, allowed)
+            if member.scales_step and strategy.state_attributes:
+                allowed = (
+                    f"method={method} changes the length of the server's step, and this strategy "
+                    "keeps momentum or moments of earlier steps; choose strategy=fedavg"
+                )
+                raise ConfigError("strategy", name, allowed)
             if member.server_update and guard.clips:
                 allowed = (
-                    f"with method={method} each client remembers the whole update that it sent, "
-                    "and this guard would use a part of it; choose guard=drop"
+                    f"method={method} needs the whole update of each client, and this guard would "
+                    "use a part of it; choose guard=drop"
                 )
                 raise ConfigError("guard", self.guard["name"], allowed)
         if strategy.private:

@@ -118,6 +118,8 @@ class Method:
         keeps_state: whether ``finish`` keeps something for the client's next round.
         server_update: whether ``server`` returns one; the strategy must then move to a mean. In a
             combination, its ``finish`` runs last and may change the weights that are sent.
+        scales_step: whether its server update multiplies the strategy's step; the strategy must
+            then keep nothing between rounds, as momentum would be multiplied too.
         varies_network: whether the network's computation changes from batch to batch.
         varies_cost: whether the number of operations changes from batch to batch.
         separable: whether the loss is a mean over the images of a batch, and each image's part
@@ -136,6 +138,7 @@ class Method:
     trains_features: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False
     server_update: ClassVar[bool] = False
+    scales_step: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
     separable: ClassVar[bool] = False

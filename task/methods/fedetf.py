@@ -13,7 +13,8 @@ with cosines of -1 / (D - 1).
 
 Our choices:
 
-* The frame is drawn from the experiment's seed on every machine, and is never sent.
+* The frame is the same in every run and on every machine, so it is neither sent nor saved, and
+  weights of one run fit another.
 * s starts at 10 and the projection is 64 wide, as in the release's CNN and VGG; with more classes
   the projection is as wide as there are classes. The release's ResNets begin with s = 1.
 * Evaluation uses s * z^T V alone. The release's fine-tuning for each client is not part of this.
@@ -31,6 +32,7 @@ from task.errors import refuse
 from task.methods.base import LocalRound, Method
 
 WIDTH = 64
+FRAME_SEED = 0
 SMALLEST_NORM = 1e-12
 
 
@@ -54,7 +56,7 @@ class FrameClassifier(nn.Module):
         classes: D, at least 2.
         width: d, at least D.
         scale: the first value of s.
-        generator: for the frame and the projection, on the CPU.
+        generator: for the projection, on the CPU.
     """
 
     frame: Tensor
@@ -69,7 +71,8 @@ class FrameClassifier(nn.Module):
         nn.init.uniform_(self.projection.weight, -bound, bound, generator=generator)
         nn.init.uniform_(self.projection.bias, -bound, bound, generator=generator)
         self.scale = nn.Parameter(torch.full((1,), scale))
-        draw = torch.rand(width, classes, generator=generator, dtype=torch.float64)
+        fixed = torch.Generator().manual_seed(FRAME_SEED)
+        draw = torch.rand(width, classes, generator=fixed, dtype=torch.float64)
         columns = torch.linalg.qr(draw).Q
         self.register_buffer("frame", frame_from(columns).float(), persistent=False)
 

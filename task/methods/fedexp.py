@@ -16,7 +16,7 @@ Our choices:
 * The means use the aggregation's weights; with equal weights they are the paper's.
 * Only trained parameters count and are extrapolated. A variance of batch norm that was
   extrapolated could be below 0.
-* The step starts from the aggregated weights: D is the strategy's step, FedAvg's by default.
+* Strategies with momentum or adaptive steps are refused, since eta would multiply these too.
 """
 
 from dataclasses import dataclass
@@ -47,6 +47,7 @@ class FedExP(Method):
     """
 
     server_update: ClassVar = True
+    scales_step: ClassVar = True
     separable: ClassVar = True
 
     step_epsilon: float

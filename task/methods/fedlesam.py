@@ -1,7 +1,7 @@
-"""FedLESAM: gradients are taken where the global model was last time, in direction.
+"""FedLESAM: gradients are taken at weights moved towards the client's previous global model.
 
 Loss: cross-entropy at w + e, with e = rho * (w_old - w_t) / ||w_old - w_t||; w_t is the global
-model of this round, w_old that of the client's previous round.
+model of this round, w_old that of the client's last accepted update.
 Paper: Fan et al., "Locally Estimated Global Perturbations are Better than Local Perturbations for
 Federated Sharpness-aware Minimization", ICML 2024. It was not read: the equation is that of its
 abstract and of the authors' release, github.com/MediaBrain-SJTU/FedLESAM.

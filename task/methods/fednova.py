@@ -16,7 +16,8 @@ Our choices:
 
 * A client sends the weights w - b * d_i instead of d_i beside w_i. b is broadcast: t of the last
   round, and 100 before the first. b cancels in the server's step, so it decides no result beyond
-  rounding, and an update is as large as FedAvg's.
+  rounding, and an update is as large as FedAvg's. Strategies with a memory, such as FedAvgM and
+  FedAdam, would keep updates of an older b, and are refused.
 * Batch norm's statistics are averaged as they are.
 * With ``optim.keep_momentum`` the momentum of earlier rounds is not counted in a_i.
 """
@@ -55,6 +56,7 @@ class FedNova(Method):
     """Cross-entropy, with updates divided by the length of the local steps; no settings."""
 
     server_update: ClassVar = True
+    scales_step: ClassVar = True
     separable: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:

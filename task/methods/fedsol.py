@@ -18,7 +18,8 @@ As in the release:
 * Batch norm's statistics move in the first pass, at w, and not at w + e.
 
 Our choice: e is 0 where ||g|| is below 1e-7. At the first step w is the global model, so g is
-rounding noise, which the fixed form would stretch to the length rho.
+rounding noise, which the fixed form would stretch to the length rho. With ``stochdepth`` the two
+models drop different blocks, so they differ from the first step.
 """
 
 import copy

@@ -173,6 +173,8 @@ class LocalTrainer:
         self.optimizer.clear_gradients()  # first: they take memory that the activations need
         with self.forward.autocast:
             x, y = self.method.batch(x, y)
+        # Its end clears autocast's copies of the weights, which `batch` may have changed.
+        with self.forward.autocast:
             terms = loss_terms(self.method, self.forward(x), x, y)
         weighted_sum(terms).backward()
         self.method.gradients(self.model)

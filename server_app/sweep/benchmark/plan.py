@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server_app.config.choices import CONF
 from server_app.sweep.combinations import expand
+from task import registry
 from task.errors import ConfigError, system_reason
 from task.registry import first_error
 
 PLAN = CONF / "benchmark.yaml"
 LEAN = "watch.tensorboard=false"
+TUNABLE = ("method.", "optim.")
+SET_BY_PLAN = ("method", "seed", "output_dir")
+QUOTED = " \t\n'\""  # words with these are more than one plain setting
 
 
 class Tuning(BaseModel):
@@ -90,9 +93,34 @@ def read_plan(path: Path) -> Plan:
         raise ConfigError("tuning.cell", plan.tuning.cell, known)
     if used := sorted(set(plan.seeds) & set(plan.tuning.seeds)):
         raise ConfigError("tuning.seeds", used, "must not be seeds of the tables")
-    for method, word in plan.methods.items():
-        values_of(method, word)
+    for what, seeds in (("seeds", plan.seeds), ("tuning.seeds", plan.tuning.seeds)):
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(what, seeds, "names a seed twice")
+    for cell, words in plan.cells.items():
+        check_cell(cell, words)
+    for method in plan.methods:
+        registry.require_component("method", "task.methods", method)
+    counts = {len(values_of(method, word)) for method, word in plan.methods.items()}
+    if len(counts) > 1:
+        raise ConfigError("methods", sorted(counts), "each method must have as many values")
     return plan
+
+
+def check_cell(cell: str, words: str) -> None:
+    """Refuse a cell that is not one setting of the data and the training.
+
+    Raises:
+        ConfigError: it cannot be read, has several values, or sets what the plan sets.
+    """
+    key = f"cells.{cell}"
+    try:
+        runs = expand(shlex.split(words))
+    except ValueError as error:
+        raise ConfigError(key, words, f"cannot be read: {error}") from None
+    if len(runs) > 1:
+        raise ConfigError(key, words, "must have one value for each setting")
+    if any(word.partition("=")[0] in SET_BY_PLAN for word in runs[0]):
+        raise ConfigError(key, words, f"must not set {', '.join(SET_BY_PLAN)}")
 
 
 def values_of(method: str, word: str) -> list[str]:
@@ -101,8 +129,9 @@ def values_of(method: str, word: str) -> list[str]:
     Raises:
         ConfigError: it is not a setting with values that can be listed.
     """
-    if len(shlex.split(word)) != 1:
-        raise ConfigError(f"methods.{method}", word, "must be one setting with its values")
+    if not word.startswith(TUNABLE) or any(mark in word for mark in QUOTED):
+        allowed = f"must be one setting of {' or '.join(TUNABLE)} with its values"
+        raise ConfigError(f"methods.{method}", word, allowed)
     return [run[0] for run in expand([word])]
 
 
@@ -123,18 +152,8 @@ def rows(plan: Plan, method: str, chosen: str) -> Iterator[Entry]:
 
 def entry(plan: Plan, cell: str, method: str, seed: int, value: str) -> Entry:
     """Return one run; the tuned value comes last and takes precedence."""
-    words = [*settings_of(plan.cells[cell]), f"method={method}", f"seed={seed}"]
+    words = [*shlex.split(plan.cells[cell]), f"method={method}", f"seed={seed}"]
     return Entry(cell, method, seed, value, (*words, *([value] if value else []), LEAN))
-
-
-def settings_of(cell: str) -> list[str]:
-    """Return the words of a cell, with environment variables replaced."""
-    return [resolved(word) for word in shlex.split(cell)]
-
-
-def resolved(word: str) -> str:
-    """Return a word with its ``${oc.env:NAME,default}`` replaced."""
-    return str(OmegaConf.create({"word": word}).word)
 
 
 def with_methods(plan: Plan, more: Mapping[str, str]) -> Plan:
@@ -161,4 +180,10 @@ def read_words(plan: Plan, words: Sequence[str]) -> tuple[list[str], dict[str, s
             f"method={new[0]} method.weight=0.01,0.1,1"
         )
         raise ConfigError("method", new[0], allowed)
-    return methods, dict.fromkeys(new, others[0]) if others else {}
+    if not others:
+        return methods, {}
+    tried, usual = values_of(new[0], others[0]), next(iter(plan.methods.items()))
+    if len(tried) != len(values_of(*usual)):
+        allowed = f"give {len(values_of(*usual))} values, as many as every method has"
+        raise ConfigError(others[0].partition("=")[0], others[0], allowed)
+    return methods, {new[0]: others[0]}

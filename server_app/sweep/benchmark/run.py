@@ -2,7 +2,11 @@
 
 import json
 import logging
+import lzma
 import tarfile
+import tempfile
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -45,10 +49,12 @@ class Benchmark:
     ) -> None:
         self.place, self._jobs = place, jobs
         known = with_methods(plan, read_added(place))
-        self.methods, new = read_words(known, words)
+        adds = any(not word.startswith("method=") for word in words)
+        self.methods, new = read_words(plan if adds else known, words)
         self.plan = with_methods(known, new)
         for method in new:
-            cells_of(next(trials(self.plan, method)).words)  # refuses what nothing can run
+            for trial in trials(self.plan, method):
+                cells_of(trial.words)  # refuses what cannot be run
         self._new = new
         self._problems: list[str] = []
 
@@ -90,7 +96,7 @@ class Benchmark:
         runs = [run for run, kind in zip(tables.frame["run"], tables.frame["kind"], strict=True)
                 if kind == TUNED]  # fmt: skip
         if not runs:
-            logger.info("no row has a run yet, so there is no page")
+            logger.info("no row with a tuned value has a run yet, so there is no page")
             return
         summary = Summary(sorted(set_of(runs), key=lambda run: run.directory.name))
         found, to = tables.all(), self.place / REPORT
@@ -98,12 +104,20 @@ class Benchmark:
         write_tables(to / "tables", found)
         drawn = list(charts_of(tables.frame, list(self.plan.cells)))
         base = label_of("method", "fedavg")
+        problems = [*self._problems, *self._gaps()]
         content = Content(
-            summary, found, drawn, self._problems, comparability(summary), tables.notes(), base
+            summary, found, drawn, problems, comparability(summary), tables.notes(), base
         )
         write_whole(to / "index.html", page(content, to).encode())
         print(markdown(found[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
+
+    def _gaps(self) -> list[str]:
+        """Return a line for each cell with the number of its missing runs."""
+        outcome = self.outcome()
+        every = [each for method in self.plan.methods for each in outcome.rows(method)]
+        counts = Counter(each.cell for each in outcome.missing(every))
+        return [f"{cell}: {count} runs are missing" for cell, count in counts.items()]
 
     def _trials(self) -> Iterator[Entry]:
         for method in self.methods:
@@ -180,10 +194,12 @@ def unpack_records(archive: Path, place: Path) -> None:
         ConfigError: the archive cannot be read.
     """
     place.mkdir(parents=True, exist_ok=True)
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                if not (place / member.name).exists():
-                    tar.extract(member, place, filter="data")
-    except (OSError, tarfile.TarError) as error:
-        raise ConfigError("--records", archive, f"cannot be read: {error}") from None
+    with tempfile.TemporaryDirectory(dir=place, prefix=".records-") as new:
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(new, filter="data")
+        except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
+            raise ConfigError("--records", archive, f"cannot be read: {error}") from None
+        for record in sorted(Path(new).iterdir()):
+            if not (place / record.name).exists():
+                record.rename(place / record.name)

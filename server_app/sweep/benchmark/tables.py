@@ -85,7 +85,9 @@ class Tables:
             "Accuracy of the final global model in %: mean ± standard deviation over seeds. Every "
             "method is tuned alike; see Tuning."
         )
-        if methods > 1 and blocks:
+        if not blocks:
+            text += " There are no ranks until two methods have all runs."
+        else:
             least = critical_difference(methods, blocks)
             text += (
                 f" The rank is the mean over {blocks} pairs of cell and seed, 1 is best; methods "
@@ -121,7 +123,8 @@ class Tables:
         """Return a row per cell and seed and a column per method that has all of them."""
         part = self.frame[self.frame["kind"] == kind]
         scores = part.pivot(index=["cell", "seed"], columns="method", values=reading)
-        return scores.dropna(how="all").dropna(axis=1)
+        complete = scores.dropna(axis=1)
+        return complete if complete.shape[1] > 1 else complete[:0]
 
     def differences(self) -> pd.DataFrame:
         """Return accuracy minus FedAvg's with the same seeds, by cell, with wins and losses."""

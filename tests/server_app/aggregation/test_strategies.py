@@ -351,6 +351,8 @@ class TestPrivate:
 
 
 SERVER_UPDATES = {"feddyn", "fedexp", "fednova", "scaffold"}
+SCALE_THE_STEP = {"fedexp", "fednova"}
+KEEP_STEPS = {"fedadagrad", "fedadam", "fedavgm", "fedyogi"}
 NOT_MEANS = {"fedmedian", "krum", "multikrum", "bulyan", *PRIVATE}
 
 
@@ -369,6 +371,10 @@ def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None
             found["model"] = {**found["model"], "norm": "group"}
         if method in SERVER_UPDATES and strategy in NOT_MEANS:
             why = f"strategy={strategy}: method={method} corrects"
+            with pytest.raises(ValidationError, match=why):
+                Experiment.model_validate(found)
+        elif method in SCALE_THE_STEP and strategy in KEEP_STEPS:
+            why = f"strategy={strategy}: method={method} changes the length of the server's step"
             with pytest.raises(ValidationError, match=why):
                 Experiment.model_validate(found)
         else:

@@ -201,3 +201,12 @@ def test_a_combination_at_0_is_its_other_member() -> None:
     alone = "method.proximal_weight=0"
     assert same(two_rounds("univarfl+fedprox", alone), two_rounds("univarfl"))
     assert not same(two_rounds("univarfl+fedprox"), two_rounds("univarfl"))
+
+
+@pytest.mark.parametrize("method", ["fedlesam", "fedsol"])
+def test_perturbed_weights_are_used_in_bfloat16_too(method: str) -> None:
+    """Autocast keeps copies of the weights, which must not be those of before the perturbation."""
+    narrow = "runtime.precision=bfloat16"
+    plain = two_rounds(method, narrow, *off(method))
+    assert same(plain, two_rounds("fedavg", narrow))
+    assert not same(two_rounds(method, narrow), plain)

@@ -69,8 +69,15 @@ def test_our_plan_tries_three_values_of_each_method_that_needs_no_residual_netwo
         ("seeds: [9]", "seeds: [1]", r"tuning\.seeds=\[1\]: must not be seeds of the tables"),
         ("seeds: [0, 1]", "seeds: []", "seeds"),
         ("seeds: [0, 1]", "seed: [0]", "seed"),
-        ('"optim.lr=0.01,0.1"', '"optim.lr=0.1 alpha=1"', "must be one setting with its values"),
+        ('"optim.lr=0.01,0.1"', '"optim.lr=0.1 alpha=1"', "must be one setting of"),
         ("cells:", "cells: [", "is not YAML"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", "names a seed twice"),
+        ("a: rounds=1", "a: 'rounds=1,2'", "must have one value for each setting"),
+        ("a: rounds=1", "a: seed=1", "must not set method, seed, output_dir"),
+        ("a: rounds=1", """a: 'x="1'""", "cannot be read"),
+        ("optim.lr=0.01,0.1", "seed=1,2", "must be one setting of"),
+        ("fedavg:", "fedavgg:", "choose one of"),
+        ('0.1"}', '0.1", moon: method.temperature=1}', "must have as many values"),
     ],
 )
 def test_a_bad_plan_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -91,6 +98,8 @@ def test_words_name_methods_and_what_a_new_one_tunes(plan: Plan) -> None:
     assert new == (["moon"], {"moon": "method.temperature=0.2,1"})
     with pytest.raises(ConfigError, match=r"say which setting is tuned, as in method=moon"):
         read_words(plan, ["method=fedavg,moon"])
+    with pytest.raises(ConfigError, match="give 2 values, as many as every method has"):
+        read_words(plan, ["method=moon", "method.temperature=0.2,0.5,1"])
     with pytest.raises(ConfigError, match="give one setting with its values"):
         read_words(plan, ["alpha=1"])
 

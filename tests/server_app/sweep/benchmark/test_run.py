@@ -49,6 +49,7 @@ def test_a_benchmark_is_run_continued_and_extended(tmp_path: Path) -> None:
     check_choice(tmp_path)
     assert run(tmp_path) == set()
     assert len(run(tmp_path, *LC)) == 4
+    assert run(tmp_path, *LC) == set()
     again = Benchmark(PLAN, tmp_path)
     assert {entry.cell for entry in again.missing()} == {"elsewhere"}
     check_tables(tmp_path)
@@ -83,18 +84,22 @@ def test_saved_records_are_added_and_a_record_that_is_there_is_kept(tmp_path: Pa
     saved, kept = tmp_path / "saved" / name, place / name
     for directory in (saved, kept):
         directory.mkdir(parents=True)
-    (saved / "run.json").write_text("new")
-    (saved / "rounds.csv").write_text("new")
-    (kept / "rounds.csv").write_text("own")
+    other = tmp_path / "saved" / "20260101-000000-b"
+    other.mkdir()
+    for directory, text in ((saved, "new"), (other, "new"), (kept, "own")):
+        (directory / "run.json").write_text(text)
     with tarfile.open(archive, "w:xz") as tar:
-        for path in saved.iterdir():
-            tar.add(path, f"{name}/{path.name}")
+        for directory in (saved, other):
+            tar.add(directory, directory.name)
     unpack_records(archive, place)
-    assert (kept / "rounds.csv").read_text() == "own"
-    assert (kept / "run.json").read_text() == "new"
-    archive.write_text("no archive")
-    with pytest.raises(ConfigError, match="--records"):
-        unpack_records(archive, place)
+    assert (kept / "run.json").read_text() == "own"
+    assert (place / other.name / "run.json").read_text() == "new"
+    whole = archive.read_bytes()
+    for content in (b"no archive", whole[: len(whole) // 2]):
+        archive.write_bytes(content)
+        with pytest.raises(ConfigError, match="--records"):
+            unpack_records(archive, place)
+    assert {path.name for path in place.iterdir()} == {kept.name, other.name}
 
 
 def test_a_damaged_list_of_added_methods_is_named(tmp_path: Path) -> None:
