@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.results import END, PAGES, PICTURES, archive, picture, save
+from benchmarks.results import PICTURES, archive, picture, replace_part, save
 from server_app.report.page.render import GLANCE
 from server_app.report.write import markdown
 from server_app.runs.records.reader import Run
@@ -20,9 +20,8 @@ from server_app.sweep.benchmark.plan import PLAN, read_plan
 from server_app.sweep.benchmark.run import Benchmark, completed_runs, unpack_records
 from server_app.sweep.benchmark.tables import COMMANDS, Tables
 
-NAME, MARK = "bench", "<!-- bench -->\n"
+NAME = "bench"
 RUNS = Path("runs", NAME)
-PAGE = PAGES / "benchmark.md"
 NOT_SHOWN = (COMMANDS,)  # hundreds of lines; they are on the page that `univarfl bench` writes
 
 
@@ -49,8 +48,6 @@ def write(benchmark: Benchmark) -> None:
     """Replace the tables and the pictures of the page."""
     tables = Tables(benchmark.outcome())
     notes = tables.notes()
-    before, mark, rest = PAGE.read_text().partition(MARK)
-    _, _, after = rest.partition(END)
     parts = [
         f"## {'Standing' if title == GLANCE else title}\n\n{notes[title]}\n\n{markdown(table)}"
         for title, table in tables.all().items()
@@ -62,8 +59,7 @@ def write(benchmark: Benchmark) -> None:
             picture(chart.figure, f"bench-{chart.name}")
     missing = len(benchmark.missing())
     count = f"{len(completed_runs(benchmark.place))} runs are saved, and {missing} are missing."
-    text = "\n\n".join([*parts, count])
-    PAGE.write_text(f"{before}{mark}\n{text}\n\n{END}{after}")
+    replace_part(NAME, "\n\n".join([*parts, count]))
 
 
 if __name__ == "__main__":

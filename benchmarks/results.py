@@ -21,11 +21,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -40,7 +39,7 @@ from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import charts
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
-from server_app.runs.identity import settings_hash
+from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.reader import Run, read_runs
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.schedule import Sweep
@@ -111,11 +110,6 @@ def missing_cells(name: str, kept: Iterable[Run]) -> list[Cell]:
     ]
 
 
-def without_root(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a data set without its place on this machine."""
-    return {key: value for key, value in data.items() if key != "root"}
-
-
 def overrides_of(name: str, words: str) -> list[str]:
     """Return the words of a study's sweep, with its places on this machine."""
     needs = STUDIES[name].needs
@@ -158,9 +152,6 @@ def saved(*names: str) -> Iterator[list[Run]]:
 
 def write(name: str) -> None:
     """Replace a study's tables on its page."""
-    page = page_of(name)
-    before, mark, rest = page.read_text().partition(f"<!-- {name} -->\n")
-    _, _, after = rest.partition(END)
     with saved(name) as runs:
         summary = Summary(runs)
         analyses = Analyses(summary)
@@ -174,7 +165,15 @@ def write(name: str) -> None:
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
     command = f"`python -m benchmarks.results run {name}`"
     source = f"{len(summary.runs)} runs of code {codes} ({command})."
-    page.write_text(f"{before}{mark}\n{text}\n\n{source}\n\n{END}{after}")
+    replace_part(name, f"{text}\n\n{source}")
+
+
+def replace_part(name: str, text: str) -> None:
+    """Replace what a page of results has between the marks of a study."""
+    page = page_of(name)
+    before, mark, rest = page.read_text().partition(f"<!-- {name} -->\n")
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{mark}\n{text}\n\n{END}{after}")
 
 
 def page_of(name: str) -> Path:

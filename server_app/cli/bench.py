@@ -24,7 +24,7 @@ has the data sets; cells whose data are missing are left out.
 \b
 It writes DIRECTORY/report/index.html: average ranks with the critical difference, accuracy by cell,
 differences from FedAvg, rounds and seconds, cost, and the command of each cell. --records adds runs
-that others made; they count whichever code made them, and the page says so.
+that others made. Runs of other code count too, and the page says so.
 Exit codes: 0 complete, 1 a run failed or cannot be made, 2 bad input, 130 interrupted.
 """
 

@@ -91,9 +91,13 @@ def identity_of(config: Mapping[str, Any], code: Code | None) -> str:
 
 
 def settings_hash(config: Mapping[str, Any]) -> str:
-    """Return a hash of a run's settings, wherever its data are and whichever code made it."""
-    data = {key: value for key, value in config["data"].items() if key != "root"}
-    return identity_of({**config, "data": data}, None)
+    """Return a hash of a run's settings without the place of its data and without its code."""
+    return identity_of({**config, "data": without_root(config["data"])}, None)
+
+
+def without_root(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a data set without its place on this machine."""
+    return {key: value for key, value in data.items() if key != "root"}
 
 
 def data_version(config: LocalConfig) -> str | None:

@@ -14,7 +14,7 @@ batch of n images, which is close to n. Its beta of 0.1 belongs to this larger v
 Our choices:
 
 * With fewer images than features, the sum of squares comes from the n x n matrix of products of
-  images, which has the same Frobenius norm as the d x d one and costs less.
+  images. It has the same Frobenius norm as the d x d matrix and costs less.
 * Sums are computed in float64, and the small constant in the variance (1e-8) is the release's. A
   feature that is 0 for all images, as behind a dead ReLU, then adds nothing and gets no gradient.
 * A feature that hardly changes over a batch gets a large gradient. This is a property of the

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.errors import refuse
 from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
 from task.optim.parameters import teacher
+from task.training.losses import divergence
 
 
 def not_true(logits: Tensor, labels: Tensor) -> Tensor:
@@ -49,10 +49,8 @@ def not_true_distillation(
         labels: the true classes, [n] int64, which both leave out.
         temperature: tau, above 0.
     """
-    student = F.log_softmax(not_true(logits, labels) / temperature, dim=1)
-    target = F.log_softmax(not_true(toward, labels) / temperature, dim=1)
-    value = F.kl_div(student, target, reduction="batchmean", log_target=True)
-    return value * temperature**2
+    student, target = (not_true(each, labels) / temperature for each in (logits, toward))
+    return divergence(student, target) * temperature**2
 
 
 @dataclass
@@ -82,9 +80,7 @@ class FedNTD(Method):
         return model
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        if self._teacher is None:
-            self._teacher = teacher(model)
-        self._teacher.load_state_dict(model.state_dict())
+        self._teacher = teacher(model, self._teacher)
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         if not self.distillation_weight or self._teacher is None:

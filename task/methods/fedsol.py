@@ -22,34 +22,19 @@ rounding noise, which the fixed form would stretch to the length rho. With ``sto
 models drop different blocks, so they differ from the first step.
 """
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from task.errors import refuse
 from task.methods.base import LocalRound, Method
-from task.optim.parameters import snapshot, trained_parameters
+from task.optim.parameters import snapshot, teacher, trained_parameters
+from task.training.losses import divergence
 
 LEAST_NORM, SMALL = 1e-7, 1e-12
-
-
-def proximal_loss(logits: Tensor, toward: Tensor, temperature: float) -> Tensor:
-    """Return ``KL(softmax(toward / t) || softmax(logits / t))``, a mean over rows.
-
-    Args:
-        logits: of the model in training, [n, D].
-        toward: of the global model, [n, D].
-        temperature: t, above 0.
-    """
-    student = F.log_softmax(logits / temperature, dim=1)
-    target = F.log_softmax(toward / temperature, dim=1)
-    value: Tensor = F.kl_div(student, target, reduction="batchmean", log_target=True)
-    return value
 
 
 def perturbation(gradients: list[Tensor], radius: float) -> list[Tensor]:
@@ -101,9 +86,7 @@ class FedSOL(Method):
         return model
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        if self._teacher is None:
-            self._teacher = copy.deepcopy(model).train().requires_grad_(False)
-        self._teacher.load_state_dict(model.state_dict())
+        self._teacher = teacher(model, self._teacher).train()
         self._model = model
         self._parameters: list[Tensor] = list(trained_parameters(model).values())
         self._global = list(snapshot(model).values())
@@ -115,7 +98,8 @@ class FedSOL(Method):
             return x, y
         with torch.no_grad():
             toward = self._teacher(x).logits
-        value = proximal_loss(self._model(x).logits, toward, self.temperature)
+        own = self._model(x).logits
+        value = divergence(own / self.temperature, toward / self.temperature)
         slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True)
         with torch.no_grad():
             move = perturbation(list(slopes), self.radius)

@@ -32,6 +32,7 @@ from task.errors import refuse
 from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
 from task.optim.parameters import teacher
+from task.training.losses import divergence
 
 SMALL = 1e-9  # is added to shares before their logarithm
 
@@ -48,10 +49,7 @@ def vacant_class_distillation(logits: Tensor, toward: Tensor, vacant: Tensor) ->
         A scalar; 0 if fewer than two classes are vacant.
     """
     lowest = torch.finfo(logits.dtype).min / 2
-    student, target = (
-        F.log_softmax(values.masked_fill(~vacant, lowest), dim=1) for values in (logits, toward)
-    )
-    return F.kl_div(student, target, reduction="batchmean", log_target=True)
+    return divergence(*(each.masked_fill(~vacant, lowest) for each in (logits, toward)))
 
 
 def suppression(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
@@ -108,9 +106,7 @@ class FedVLS(Method):
         return model
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        if self._teacher is None:
-            self._teacher = teacher(model)
-        self._teacher.load_state_dict(model.state_dict())
+        self._teacher = teacher(model, self._teacher)
         self._shares = this.counts / this.counts.sum()
 
     def logits(self, logits: Tensor) -> Tensor:

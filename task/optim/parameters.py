@@ -36,6 +36,14 @@ def gradients_of(parameters: list[Tensor]) -> list[Tensor]:
     return gradients
 
 
-def teacher(model: nn.Module) -> nn.Module:
-    """Return a copy in eval mode, without gradients; its batch-norm statistics stay fixed."""
-    return copy.deepcopy(model).eval().requires_grad_(False)
+def teacher(model: nn.Module, kept: nn.Module | None = None) -> nn.Module:
+    """Return a copy in eval mode, without gradients; its batch-norm statistics stay fixed.
+
+    Args:
+        model: whose weights it has.
+        kept: an earlier copy, which is loaded and returned, in the mode that it has.
+    """
+    if kept is None:
+        return copy.deepcopy(model).eval().requires_grad_(False)
+    kept.load_state_dict(model.state_dict())
+    return kept

@@ -23,6 +23,13 @@ def loss_terms(method: Method, out: Output, x: Tensor, y: Tensor) -> dict[str, T
     return {"ce": Term(entropy, 1.0), **method.loss(out, x, y)}
 
 
+def divergence(logits: Tensor, toward: Tensor) -> Tensor:
+    """Return ``KL(softmax(toward) || softmax(logits))``, a mean over rows; both are [n, D]."""
+    student, target = F.log_softmax(logits, dim=1), F.log_softmax(toward, dim=1)
+    value: Tensor = F.kl_div(student, target, reduction="batchmean", log_target=True)
+    return value
+
+
 def weighted_sum(terms: Mapping[str, Term]) -> Tensor:
     """Return the sum of weight * value over the terms, a scalar.
 

@@ -21,7 +21,7 @@ from task.methods.fedlesam import FedLESAM
 from task.methods.fednova import FedNova, StepLength
 from task.methods.fedntd import not_true_distillation
 from task.methods.fedrs import by_count, by_presence
-from task.methods.fedsol import FedSOL, proximal_loss
+from task.methods.fedsol import FedSOL
 from task.methods.fedvls import (
     FedVLS,
     released_suppression,
@@ -29,6 +29,7 @@ from task.methods.fedvls import (
     vacant_class_distillation,
 )
 from task.models.base import Output
+from task.training.losses import divergence
 
 
 @dataclass(frozen=True)
@@ -235,9 +236,9 @@ def perturbed_steps() -> Iterator[Golden]:
         "FedLESAM", "paper", "loss and gradients at w + e", found, [0.781070, -0.038738, 0.240520]
     )
     at = WEIGHT.clone().requires_grad_()
-    divergence = proximal_loss(F.linear(IMAGES, at), F.linear(IMAGES, TEACHER), 3.0)
-    (gradient,) = torch.autograd.grad(divergence, at)
-    found = [divergence.item(), *gradient[0].tolist()]
+    value = divergence(F.linear(IMAGES, at) / 3, F.linear(IMAGES, TEACHER) / 3)
+    (gradient,) = torch.autograd.grad(value, at)
+    found = [value.item(), *gradient[0].tolist()]
     yield Golden("FedSOL", "release", "P and gradient", found, [0.003251, 0.005566, -0.009630])
     for adaptive, expected in (
         (False, [1.107681, -0.344909, 0.498004, -0.165509]),

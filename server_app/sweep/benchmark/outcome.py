@@ -38,7 +38,7 @@ class Outcome:
 
     Args:
         plan: the benchmark.
-        runs: completed runs; of equal settings the latest counts, whichever code made it.
+        runs: completed runs; of equal settings the latest counts, with any code.
     """
 
     def __init__(self, plan: Plan, runs: Iterable[Run]) -> None:

@@ -92,7 +92,8 @@ class Benchmark:
 
     def write(self) -> None:
         """Write the page and the tables, and print the first one; nothing without a run."""
-        tables = Tables(self.outcome())
+        outcome = self.outcome()
+        tables = Tables(outcome)
         runs = [run for run, kind in zip(tables.frame["run"], tables.frame["kind"], strict=True)
                 if kind == TUNED]  # fmt: skip
         if not runs:
@@ -104,7 +105,7 @@ class Benchmark:
         write_tables(to / "tables", found)
         drawn = list(charts_of(tables.frame, list(self.plan.cells)))
         base = label_of("method", "fedavg")
-        problems = [*self._problems, *self._gaps()]
+        problems = [*self._problems, *self._gaps(outcome)]
         content = Content(
             summary, found, drawn, problems, comparability(summary), tables.notes(), base
         )
@@ -112,9 +113,8 @@ class Benchmark:
         print(markdown(found[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
 
-    def _gaps(self) -> list[str]:
+    def _gaps(self, outcome: Outcome) -> list[str]:
         """Return a line for each cell with the number of its missing runs."""
-        outcome = self.outcome()
         every = [each for method in self.plan.methods for each in outcome.rows(method)]
         counts = Counter(each.cell for each in outcome.missing(every))
         return [f"{cell}: {count} runs are missing" for cell, count in counts.items()]

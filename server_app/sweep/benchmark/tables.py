@@ -167,7 +167,7 @@ class Tables:
         base = self._costs.get(BASE)
         if base is None:
             return pd.DataFrame()
-        ((of_base, reply),) = [base]
+        of_base, reply = base
         return pd.DataFrame(
             {
                 "method": method,
@@ -184,8 +184,8 @@ class Tables:
         """The cost of each method that has a run on the tuning cell, and the bytes of a reply."""
         found = {}
         for method in self.outcome.plan.methods:
-            entries = (entry for entry in trials(self.outcome.plan, method))
-            runs = ((entry, self.outcome.run_of(entry)) for entry in entries)
+            tried = trials(self.outcome.plan, method)
+            runs = ((entry, self.outcome.run_of(entry)) for entry in tried)
             entry, run = next(((e, r) for e, r in runs if r), (None, None))
             if entry is not None and run is not None:
                 config = compose_experiment(entry.words)
