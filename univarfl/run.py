@@ -11,6 +11,7 @@ import univarfl.application  # noqa: F401
 
 from server_app.runs.lookup import find_run
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, TRUE_CLASS
+from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.csv_files import read_frame
 from server_app.runs.records.reader import read_run_json
 from server_app.runs.records.record import RUN_JSON
@@ -95,6 +96,21 @@ class Run:
             ConfigError: ``clients.csv`` cannot be read.
         """
         return self._table(CLIENTS)
+
+    @cached_property
+    def client_scores(self) -> "pd.DataFrame":
+        """One row for each client: the final model's score on the images that it held out.
+
+        Columns: ``client``, ``site``, ``images``, ``accuracy`` and mean ``loss``. Of more than
+        1,000 clients it has a sample. ``record["client_scores"]`` has the mean, the worst tenth and
+        the standard deviation of the accuracies.
+
+        Raises:
+            ConfigError: there is no ``client_scores.csv``: the run is not completed, nobody holds
+                out images, the server must not see these scores (``secure=masked``, noise at the
+                clients), or the run is older than this file.
+        """
+        return self._table(CLIENT_SCORES)
 
     @cached_property
     def class_metrics(self) -> "pd.DataFrame":

@@ -15,6 +15,7 @@ IGNORED = (
 NAME_FIRST = ("data.name", "partition.name", "model.name", "strategy.name", "alpha", "rho")
 ALL = "all runs"  # the heading if there is one setting
 IMAGES = "images"  # the version of the data set's images
+JUDGED_BY = "judged by"  # the split on which accuracy is measured
 VERSION_LENGTH = 8
 
 Setting = tuple[tuple[str, Any], ...]
@@ -33,7 +34,7 @@ def varied_settings(runs: Sequence[Run]) -> list[Setting]:
             for key, value in with_alpha_of_split(flat(run.config)).items()
             if key.split(".")[0] not in IGNORED and (key != "data.root" or is_folder(run))
         }
-        | {"judged by": run.split, IMAGES: short_version(run)}
+        | {JUDGED_BY: run.split, IMAGES: short_version(run)}
         for run in runs
     ]
     every = {key for values in flats for key in values} - {IMAGES}

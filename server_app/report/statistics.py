@@ -35,3 +35,9 @@ def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
     count = len(differences)
     half = stdtrit(count - 1, (1 + CONFIDENCE) / 2) * differences.std(ddof=1) / np.sqrt(count)
     return f"{differences.mean() - half:{form}} to {differences.mean() + half:{form}}"
+
+
+def span(counts: "pd.Series[int]") -> str:
+    """Return a count, or the range of several that differ."""
+    least, most = counts.min(), counts.max()
+    return str(least) if least == most else f"{least} to {most}"

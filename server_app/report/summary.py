@@ -74,6 +74,11 @@ class Summary:
         }
 
     @cached_property
+    def heads(self) -> dict[tuple[str, str], dict[str, object]]:
+        """The first columns of a row, by setting and method: the settings and the method."""
+        return {key: self._head(self._part(*key)) for key in self.counted}
+
+    @cached_property
     def _settings(self) -> list[Setting]:
         return varied_settings(self.runs)
 

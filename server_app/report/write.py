@@ -10,7 +10,9 @@ import pandas as pd
 from rich.progress import track
 
 from server_app.config.labels import name_of
-from server_app.report.by_class.tables import ByClass
+from server_app.report.breakdown.by_class import ByClass
+from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
+from server_app.report.breakdown.by_client import ByClient
 from server_app.report.charts.base import Chart
 from server_app.report.charts.of_runs import charts
 from server_app.report.page.render import GLANCE, Content, page
@@ -75,8 +77,9 @@ def report(
             raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
         baseline = label
     analysed = analyses_of(summary, baseline)
-    by_class = ByClass(summary)
-    left_out = [*analysed.problems, *by_class.problems]
+    by_class, by_client = ByClass(summary), ByClient(summary)
+    every = [*charts(summary), *by_client.charts(), *analysed.charts]
+    left_out = [*analysed.problems, *by_class.problems, *by_client.problems]
     for problem in left_out:
         logger.warning("left out: %s", problem)
     problems += left_out
@@ -84,12 +87,13 @@ def report(
     for warning in warnings:
         logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline)
+    if len(at_clients := by_client.table()):
+        tables[AT_CLIENTS] = at_clients
     tables |= by_class.tables() | analysed.tables
     try:
         clear(to)
         write_tables(to / "tables", tables)
         write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
-        every = [*charts(summary), *analysed.charts]
         if pictures:
             draw(every, to / "pictures")
         content = Content(summary, tables, every, problems, warnings, analysed.notes, baseline)

@@ -1,7 +1,7 @@
 """What is done with a round's result: it is recorded, shown and checkpointed."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
@@ -10,6 +10,11 @@ from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import Checkpoint, save_checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.by_class import save_by_class
+from server_app.runs.records.client_scores import (
+    client_scores,
+    save_client_scores,
+    spread_over_clients,
+)
 from server_app.runs.round_models import RoundModels, save_models
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
@@ -82,6 +87,7 @@ class RecordResults(Callback):
         recorder: the run's.
         model: the global model.
         connect_seconds: how long the SuperNodes took to register.
+        sites: the name of each client's site; empty in a simulation.
         record_nodes: writes the SuperNodes and their image counts, those that came late included.
     """
 
@@ -90,9 +96,10 @@ class RecordResults(Callback):
         recorder: Recorder,
         model: GlobalModel,
         connect_seconds: float,
+        sites: Sequence[str],
         record_nodes: Callable[[], None],
     ) -> None:
-        self._recorder, self._model = recorder, model
+        self._recorder, self._model, self._sites = recorder, model, sites
         self._connect, self._record_nodes = connect_seconds, record_nodes
 
     def after_round(self, result: RoundResult) -> None:
@@ -103,6 +110,9 @@ class RecordResults(Callback):
         if result.test.by_class:
             classes = self._recorder.summary["data"]["classes"]
             save_by_class(self._recorder.directory, classes, result.test.by_class)
+        if each := client_scores(result.clients, self._sites):
+            save_client_scores(self._recorder.directory, each)
+            self._recorder.update(client_scores=spread_over_clients(each))
         seconds = {
             "connect": self._connect,
             "rounds": result.seconds,

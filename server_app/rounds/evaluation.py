@@ -1,7 +1,8 @@
 """Scoring the global model: on the clients' validation images, and on the server's test images."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import Failure, Letter
@@ -14,19 +15,32 @@ from task.training.evaluation import Metrics, Score
 logger = logging.getLogger("univarfl")
 
 
-def score_model(
-    context: RoundContext, server_round: int, clients: Sequence[int]
-) -> tuple[dict[str, float], Metrics]:
-    """Score the global model; the server tests it while the clients validate it.
+@dataclass(frozen=True)
+class ModelScores:
+    """The scores of the global model after a round.
 
-    Returns:
-        Accuracy and loss over the clients' validation images, with the number of clients that
-        answered; and every metric on the test set, after the last round by class, too.
+    Attributes:
+        validation: accuracy and loss over the clients' validation images, and ``clients``, the
+            number of those that answered; empty if the model was not scored.
+        test: every metric on the test set, after the last round by class, too.
+        clients: each client's validation score; empty with masks, which hide it.
     """
+
+    validation: Mapping[str, float]
+    test: Metrics
+    clients: Mapping[int, Score]
+
+
+NOT_SCORED = ModelScores({}, Metrics({}, {}), {})
+
+
+def score_model(context: RoundContext, server_round: int, clients: Sequence[int]) -> ModelScores:
+    """Score the global model; the server tests it while the clients validate it."""
     nodes = context.nodes.connected()
     here = served_clients(clients, nodes)
     units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
     last = server_round == context.experiment.rounds
+    scores: dict[int, Score] = {}
     if context.experiment.secure.masked:
         metrics = context.worker.test(context.model.weights, by_class=last)
         total, count, failures = masked_scores(context, server_round, units)
@@ -38,7 +52,7 @@ def score_model(
         total, count = sum(scores.values(), start=Score(0, 0, 0.0)), len(scores)
     for failure in failures:
         logger.warning("round %d, %s", server_round, failure)
-    return {**total.means(), "clients": count}, metrics
+    return ModelScores({**total.means(), "clients": count}, metrics, scores)
 
 
 def evaluation_letters(

@@ -93,7 +93,13 @@ class Federation:
             TrackRounds(self.loggers),
             ShowRounds(names_sites=bool(self.experiment.partitioner().sites)),
             policy,
-            RecordResults(self.recorder, model, connect_seconds, self._record_nodes_and_data),
+            RecordResults(
+                self.recorder,
+                model,
+                connect_seconds,
+                self.experiment.partitioner().sites,
+                self._record_nodes_and_data,
+            ),
             SaveCheckpoints(self.recorder, model, policy),
         ]
         seconds_before = 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from server_app.aggregation.client_update import ClientUpdate
 from task.methods.base import Tensors
-from task.training.evaluation import Metrics
+from task.training.evaluation import Metrics, Score
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class RoundResult:
         updates: the outcome of each sampled client, by client.
         scores: by split (``train``, ``validation``, ``test``) and metric.
         test: every metric of the global model on the test set; empty if it was not scored.
+        clients: each client's validation score; empty if the server does not see it.
         privacy: the privacy that the run has spent; empty without differential privacy.
         models: the round's models; None if they are not kept.
         seconds: the duration of the run's rounds up to and with this one.
@@ -45,6 +46,7 @@ class RoundResult:
     updates: Sequence[ClientUpdate]
     scores: Mapping[str, Mapping[str, float]]
     test: Metrics
+    clients: Mapping[int, Score]
     privacy: Mapping[str, Any]
     models: RoundModels | None
     seconds: float

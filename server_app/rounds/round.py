@@ -11,14 +11,13 @@ from server_app.nodes.messages import Letter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.evaluation import score_model
+from server_app.rounds.evaluation import NOT_SCORED, score_model
 from server_app.rounds.masked.training import MaskedTraining
 from server_app.rounds.memory_check import check_memory
 from server_app.rounds.result import RoundModels, RoundResult
-from server_app.rounds.sampling import quorum_count, sample_clients
+from server_app.rounds.sampling import clients_to_score, quorum_count, sample_clients
 from task.protocol.messages import TRAIN, TrainRequest
 from task.protocol.tensors import PackedTensors
-from task.training.evaluation import Metrics
 
 MEGABYTE = 1_000_000
 ABSENT = "absent: its SuperNode is not connected, or was refused (see events.csv)"
@@ -60,19 +59,19 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     if experiment.optim.schedule != "constant":
         train["learning_rate"] = experiment.optim.rate(server_round, experiment.rounds)
 
-    # Score, after the last round on every client.
+    # Score, after the last round on every client, or on a sample of very many.
     last = server_round == experiment.rounds
-    validation: dict[str, float] = {}
-    test = Metrics({}, {})
+    scores = NOT_SCORED
     if last or server_round % experiment.evaluate_every == 0:
-        scored: Sequence[int] = range(experiment.num_clients) if last else sampled
+        scored = clients_to_score(experiment.num_clients, experiment.seed) if last else sampled
         if not experiment.validation_share:
-            scored = ()
-        validation, test = score_model(context, server_round, scored)
+            scored = []
+        scores = score_model(context, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(
         server_round, experiment.rounds, updates,
-        {"train": train, "validation": validation, "test": dict(test.means)}, test, privacy,
+        {"train": train, "validation": scores.validation, "test": dict(scores.test.means)},
+        scores.test, scores.clients, privacy,
         RoundModels(received, accumulator.models, model.weights) if keep else None,
         context.seconds(),
     )  # fmt: skip

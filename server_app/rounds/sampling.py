@@ -7,6 +7,8 @@ from itertools import chain
 
 from task.seeding import numpy_generator
 
+MOST_SCORED = 1000  # clients after the last round; of more, a sample is scored
+
 
 def participant_count(num_clients: int, rho: float) -> int:
     """Return how many clients a round samples: rho * K to the nearest, halves up, at least 1.
@@ -35,3 +37,11 @@ def sample_clients(num_clients: int, rho: float, seed: int, server_round: int) -
     count = participant_count(num_clients, rho)
     generator = numpy_generator(seed, "participation", server_round)
     return sorted(generator.choice(num_clients, size=count, replace=False).tolist())
+
+
+def clients_to_score(num_clients: int, seed: int) -> list[int]:
+    """Return the clients that score the final model: all, or a sample of `MOST_SCORED`."""
+    if num_clients <= MOST_SCORED:
+        return list(range(num_clients))
+    generator = numpy_generator(seed, "scored clients")
+    return sorted(generator.choice(num_clients, size=MOST_SCORED, replace=False).tolist())

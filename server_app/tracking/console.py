@@ -114,11 +114,21 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
     privacy = [privacy_line(summary["privacy"])] if "privacy" in summary else []
     return [
         f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
+        *clients_line(summary.get("client_scores", {})),
         *privacy,
         f"record  {directory / 'run.json'}  rounds.csv  clients.csv",
         f"model   {directory / 'model.safetensors'}",
         f"curves  {directory / 'curves.png'}",
     ]
+
+
+def clients_line(spread: Mapping[str, Any]) -> list[str]:
+    """Return how accuracy is spread over the clients; nothing if no client counts."""
+    if not spread.get("clients"):
+        return []
+    mean, deviation, worst = (spread[name] for name in ("mean", "deviation", "worst_tenth"))
+    shown = f"mean {mean:.3f}, standard deviation {deviation:.3f}, worst tenth {worst:.3f}"
+    return [f"accuracy at {spread['clients']} clients: {shown}"]
 
 
 def privacy_line(privacy: Mapping[str, Any]) -> str:

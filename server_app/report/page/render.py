@@ -16,12 +16,14 @@ import pandas as pd
 
 from server_app.config.labels import METRICS, PERCENT
 from server_app.config.override_text import flat
+from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
 from server_app.report.charts.as_json import sections_of
 from server_app.report.charts.base import Chart
 from server_app.report.page.headline import headlines
 from server_app.report.readings import READINGS
 from server_app.report.statistics import CONFIDENCE
 from server_app.report.summary import BASELINE, Summary
+from server_app.runs.records.client_scores import LEAST_IMAGES
 from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
 
@@ -58,6 +60,11 @@ NOTES = {
     "there are no images of the class, or none of others.",
     "Confusion matrix": "Last round, test set: images of each true class (row) by the class that "
     "the model gave (column), summed over the seeds.",
+    AT_CLIENTS: "The final model at each client, on images that the client held out and on which "
+    f"nobody trained. Clients with fewer than {LEAST_IMAGES} of them do not count. Every client "
+    "counts the same. The worst tenth is the mean of the worst 10 % of the clients, at least one. "
+    "In the table: mean ± standard deviation over seeds, and paired differences in percentage "
+    f"points with Student's {CONFIDENCE:.0%} interval.",
     "Paired differences": "Accuracy minus that of the baseline with the same seeds, in percentage "
     f"points: mean and Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the "
     "split, the first weights and the batches. A difference is not significant if its interval "

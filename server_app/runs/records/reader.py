@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from server_app.config.published import Table
 from server_app.runs.identity import identity_of, recorded_code
+from server_app.runs.records.client_scores import check_spread
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import (
@@ -233,6 +234,7 @@ def check_entries(record: Mapping[str, Any]) -> None:
         isinstance(value, str) for value in components.values()
     ):
         raise RecordError("run.json's components are not a mapping to text")
+    check_spread(record)
     try:
         tables_of(config)
     except ValidationError:

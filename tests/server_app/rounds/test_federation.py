@@ -9,6 +9,11 @@ from safetensors.numpy import load_file
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.rounds.sampling import sample_clients
+from server_app.runs.records.client_scores import (
+    CLIENT_SCORES,
+    read_client_scores,
+    spread_over_clients,
+)
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
@@ -73,6 +78,24 @@ class TestRecord:
         assert (record["data"]["train"], record["data"]["validation"]) == (FEW_TO_TRAIN, 0)
         found = [row for row in rows(directory, "rounds.csv") if row["split"] == "validation"]
         assert [(row["metric"], float(row["value"])) for row in found] == [("clients", 0)]
+
+    def test_every_client_is_scored_after_the_last_round(self, run: Path) -> None:
+        found = read_client_scores(run)
+        assert [score.client for score in found] == [0, 1, 2, 3]
+        images = [score.images for score in found]
+        pooled = read_record(run)["results"]["validation"]
+        assert np.average([score.accuracy for score in found], weights=images) == pytest.approx(
+            pooled["accuracy"]
+        )
+        assert np.average([score.loss for score in found], weights=images) == pytest.approx(
+            pooled["loss"]
+        )
+        assert read_record(run)["client_scores"] == spread_over_clients(found)
+
+    def test_scores_of_clients_are_not_kept_if_masks_hide_them(self, train: Train) -> None:
+        directory = train("secure=masked", "rounds=1")
+        assert not (directory / CLIENT_SCORES).exists()
+        assert "client_scores" not in read_record(directory)
 
     def test_images_to_measure_accuracy_on_are_needed(self, train: Train, tmp_path: Path) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 10)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from server_app.rounds.sampling import participant_count, quorum_count, sample_clients
+from server_app.rounds.sampling import (
+    clients_to_score,
+    participant_count,
+    quorum_count,
+    sample_clients,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +51,10 @@ def test_every_client_is_drawn_about_equally_often() -> None:
 )
 def test_a_quorum_is_counted_from_the_decimal(quorum: float, clients: int, count: int) -> None:
     assert quorum_count(quorum, clients) == count
+
+
+def test_of_many_clients_a_sample_scores_the_final_model() -> None:
+    assert clients_to_score(1000, 0) == list(range(1000))
+    found = clients_to_score(5000, 0)
+    assert len(set(found)) == 1000
+    assert found == sorted(found) == clients_to_score(5000, 0) != clients_to_score(5000, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.report.by_class.tables import ByClass
+from server_app.report.breakdown.by_class import ByClass
 from server_app.report.summary import Summary
 from server_app.runs.records.by_class import (
     CLASS_METRICS,

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from server_app.report.statistics import mean_and_sd
+from server_app.report.statistics import mean_and_sd, span
 from server_app.report.summary import Summary
 from server_app.runs.records.by_class import TRUE_CLASS, read_by_class
 from server_app.runs.records.reader import Run
@@ -47,24 +46,16 @@ class ByClass:
         }
         return {title: table for title, table in tables.items() if 0 < len(table) <= MOST_ROWS}
 
-    @cached_property
-    def _heads(self) -> dict[tuple[str, str], dict[str, str]]:
-        """The settings and the method of each group of runs, as the first columns of a row."""
-        table = self._summary.further()
-        names = [*self._summary.keys, "method"]
-        rows = table[names].astype(str).to_dict("records")
-        return dict(zip(self._summary.counted, rows, strict=True))
-
     def _metrics(self) -> Iterator[dict[str, object]]:
         for key, found in self._found.items():
             for label, name in enumerate(self._classes(key) if found else ()):
                 each = pd.DataFrame([asdict(one.classes[label]) for one in found])
-                row = {"class": name, "images": counted(each["images"])}
+                row = {"class": name, "images": span(each["images"])}
                 values = {
                     title: mean_and_sd(each[of].astype(float), ".3f")
                     for of, title in METRICS.items()
                 }
-                yield {**self._heads[key], **row, **values}
+                yield {**self._summary.heads[key], **row, **values}
 
     def _confusion(self) -> Iterator[dict[str, object]]:
         for key, found in self._found.items():
@@ -74,7 +65,7 @@ class ByClass:
             total = np.sum([one.confusion for one in found], axis=0)
             for name, row in zip(classes, total, strict=True):
                 counts = {f"as {other}": str(n) for other, n in zip(classes, row, strict=True)}
-                yield {**self._heads[key], TRUE_CLASS: name, **counts}
+                yield {**self._summary.heads[key], TRUE_CLASS: name, **counts}
 
     def _classes(self, key: tuple[str, str]) -> list[str]:
         classes: list[str] = self._summary.counted[key][0].record["data"]["classes"]
@@ -94,9 +85,3 @@ class ByClass:
             else:
                 found += [each] if each else []
         return found
-
-
-def counted(images: "pd.Series[int]") -> str:
-    """Return the number of images of a class, as a range if the runs differ."""
-    least, most = images.min(), images.max()
-    return str(least) if least == most else f"{least} to {most}"

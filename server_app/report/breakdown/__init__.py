@@ -1,0 +1,1 @@
+"""How do the results differ between classes, and between clients?"""

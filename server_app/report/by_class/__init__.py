@@ -1,1 +1,0 @@
-"""What do the records of runs show of single classes?"""

@@ -1,0 +1,142 @@
+"""The score of each client after the last round: ``client_scores.csv``.
+
+Records made before this file existed do not have it. Neither have runs whose server must not see
+the scores of single clients: those with masks, and those with noise at the clients.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from server_app.runs.records.csv_files import read_rows, rows_as_csv
+from server_app.runs.records.tables import RecordError, parse_count, parse_number
+from task.errors import system_reason
+from task.files import write_whole
+from task.training.evaluation import Score
+
+CLIENT_SCORES = "client_scores.csv"
+COLUMNS = ("client", "site", "images", "accuracy", "loss")
+COUNTS = ("clients", "too_few_images")
+SPREAD = (*COUNTS, "mean", "worst_tenth", "deviation")
+LEAST_IMAGES = 20  # a client with fewer held-out images is not counted in the spread
+WORST_SHARE = 0.1
+
+
+class ClientScore(NamedTuple):
+    """The final model's score on one client's held-out images.
+
+    Attributes:
+        client: its number.
+        site: the name of its site; empty in a simulation.
+        images: the number of held-out images, at least 1.
+        accuracy: from 0 to 1.
+        loss: the mean cross-entropy; it may be infinite or NaN.
+    """
+
+    client: int
+    site: str
+    images: int
+    accuracy: float
+    loss: float
+
+
+def save_client_scores(directory: Path, scores: Iterable[ClientScore]) -> None:
+    """Write the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_whole(directory / CLIENT_SCORES, rows_as_csv([COLUMNS, *scores]))
+
+
+def read_client_scores(directory: Path) -> list[ClientScore]:
+    """Return what `save_client_scores` wrote; empty if the record has no such file.
+
+    Raises:
+        RecordError: the file cannot be read, or is wrong.
+    """
+    path = directory / CLIENT_SCORES
+    if not path.exists():
+        return []
+    try:
+        header, *rows = list(read_rows(path)) or [[]]
+    except OSError as error:
+        raise RecordError(f"{path.name}: {system_reason(error)}") from None
+    except csv.Error as error:
+        raise RecordError(f"{path.name} is not CSV: {error}") from None
+    if tuple(header) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+        raise RecordError(f"{path.name} has other columns, or is cut short")
+    return [
+        ClientScore(
+            parse_count(client, path.name),
+            site,
+            parse_count(images, path.name),
+            parse_number(accuracy, "accuracy", path.name),
+            parse_number(loss, "loss", path.name),
+        )
+        for client, site, images, accuracy, loss in rows
+    ]
+
+
+def client_scores(scores: Mapping[int, Score], sites: Sequence[str]) -> list[ClientScore]:
+    """Return the scores of the clients that have held-out images, by client.
+
+    Args:
+        scores: by client.
+        sites: the name of each client's site; empty in a simulation.
+    """
+    return [
+        ClientScore(
+            client,
+            sites[client] if sites else "",
+            score.examples,
+            score.correct / score.examples,
+            score.loss / score.examples,
+        )
+        for client, score in sorted(scores.items())
+        if score.examples
+    ]
+
+
+def check_spread(record: Mapping[str, Any]) -> None:
+    """Check the entry ``client_scores`` of a ``run.json``, if it has one.
+
+    Raises:
+        RecordError: it is not what `spread_over_clients` returns.
+    """
+    if "client_scores" not in record:
+        return
+    spread = record["client_scores"]
+    expected = SPREAD if isinstance(spread, dict) and spread.get("clients") else COUNTS
+    if not isinstance(spread, dict) or list(spread) != list(expected):
+        raise RecordError(f"run.json's client_scores do not have {', '.join(expected)}")
+    for name, value in spread.items():
+        kind, most = (int, math.inf) if name in COUNTS else (float, 1)
+        if type(value) is not kind or not 0 <= value <= most:
+            raise RecordError(f"run.json's client_scores: {name} cannot be {value!r}")
+
+
+def accuracies_that_count(scores: Iterable[ClientScore]) -> list[float]:
+    """Return the accuracy of each client with at least `LEAST_IMAGES` images, from the worst."""
+    return sorted(score.accuracy for score in scores if score.images >= LEAST_IMAGES)
+
+
+def spread_over_clients(scores: Sequence[ClientScore]) -> dict[str, Any]:
+    """Return how accuracy is spread over clients, for ``run.json``; each client counts the same.
+
+    Returns:
+        ``clients``: how many count; ``too_few_images``: how many do not; and if any counts,
+        ``mean``, ``worst_tenth`` (the mean of the worst 10 % of the clients, at least one) and
+        ``deviation`` (the standard deviation over the clients), all from 0 to 1.
+    """
+    found = accuracies_that_count(scores)
+    counts = [len(found), len(scores) - len(found)]
+    if not found:
+        return dict(zip(COUNTS, counts, strict=True))
+    worst = found[: math.ceil(WORST_SHARE * len(found))]
+    spread = [float(value) for value in (np.mean(found), np.mean(worst), np.std(found))]
+    return dict(zip(SPREAD, [*counts, *spread], strict=True))
