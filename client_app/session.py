@@ -114,6 +114,20 @@ class Session(Generic[Asked]):
         if self.site is not None and len(clients) > 1:
             raise ProtocolError(f"it names {len(clients)} clients, and a site has one")
 
+    def check_trained_here(self, client: int) -> None:
+        """Refuse a client that this worker does not train.
+
+        Raises:
+            ProtocolError: it does not.
+        """
+        if client not in self.worker.data.clients:
+            raise ProtocolError(f"client {client} is not trained here")
+
+    def client_state(self) -> ClientState:
+        """Return the place of what the run's clients keep between rounds."""
+        max_bytes = self.worker.config.models_kept * self.worker.model_bytes
+        return ClientState(self.request.run, max_bytes, self.site)
+
     def tensors(self, weights: PackedTensors) -> dict[str, Tensor]:
         """Return the global weights that were sent.
 
@@ -121,7 +135,7 @@ class Session(Generic[Asked]):
             ProtocolError: they do not fit the experiment's model.
         """
         received = weights.unpack()
-        check_tensors(received, self.worker.model.state_dict())
+        check_tensors(received, self.worker.personal.shared)
         return received
 
     @property

@@ -5,12 +5,12 @@ A client that fails is reported in its own row; the other clients of the unit co
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from client_app.budget import charge_round
-from client_app.client_state import ClientState
+from client_app.client_state import StateLostError
 from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
@@ -28,6 +28,7 @@ from task.protocol.messages import (
 )
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.protocol.trained_clients import count_client
+from task.training.evaluation import Score
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -169,22 +170,46 @@ def train_client(
         StateLostError, TrainingError: its state is missing, or training failed.
     """
     request, worker = session.request, session.worker
-    if client not in worker.data.clients:
-        raise ProtocolError(f"client {client} is not trained here")
+    session.check_trained_here(client)
     charge_round(session)
     train = partial(worker.train, weights, request.round, client)
-    models = worker.config.models_kept
-    if not models:
+    if not worker.config.models_kept:
         return train(broadcast=broadcast, deadline=session.deadline)
-    max_bytes = models * worker.model_bytes
-    state = ClientState(request.run, max_bytes, session.site)
+    state = session.client_state()
     result = train(state.load(client, accepted), broadcast, session.deadline)
     state.keep(client, request.round, accepted, result.state)
     return result
 
 
+def scores(session: Session[EvaluateRequest]) -> Iterator[tuple[int, Score]]:
+    """Yield each client with its score; a client whose own part of the model is lost has none."""
+    request, worker = session.request, session.worker
+    weights = session.tensors(request.weights)
+    if not worker.personal:
+        found = worker.validate(weights, request.clients)
+        yield from zip(request.clients, found, strict=True)
+        return
+    for client, accepted in zip(request.clients, request.accepted, strict=True):
+        try:
+            yield client, score_personal(session, client, accepted, weights)
+        except (ProtocolError, StateLostError) as error:
+            logger.error("client %d is not scored: %s", client, error)
+
+
+def score_personal(session: Session[Any], client: int, accepted: int, weights: Tensors) -> Score:
+    """Score a client's own model, with its state of the round of its last accepted update.
+
+    Raises:
+        ProtocolError: this worker does not train that client.
+        StateLostError: its state is missing.
+    """
+    session.check_trained_here(client)
+    state = session.client_state().load(client, accepted)
+    return session.worker.validate_personal(weights, client, state)
+
+
 def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
-    """Score the global weights on each client's validation images.
+    """Score the global weights, or each client's own model, on each client's validation images.
 
     Raises:
         ProtocolError: the request does not fit this worker.
@@ -193,9 +218,8 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     session.refuse_if_masked("a score")
     session.check_clients(request.clients)
     session.refuse_scores_with_noise()
-    scores = session.worker.validate(session.tensors(request.weights), request.clients)
     rows = []
-    for client, score in zip(request.clients, scores, strict=True):
+    for client, score in scores(session):
         rows.append(
             EvaluateRow(
                 client=client, examples=score.examples, correct=score.correct, loss=score.loss

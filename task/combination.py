@@ -1,7 +1,7 @@
 """Several local methods at once: ``method=univarfl+fedprox``."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,6 +15,18 @@ from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Tensors
 from task.models.base import Output
 
 PACKAGE = "task.methods"
+# What at most one method of a combination does, and what two different ones must not do.
+ONE_AT_MOST = {
+    "server_update": "corrects the server's weights",
+    "sets_classifier": "sets the classifier",
+}
+APART = (
+    (("mixes_labels", "mixes labels"), ("needs_classes", "needs one class per image")),
+    (
+        ("personalises", "keeps a part of the model with the client"),
+        ("server_update", "changes the whole model on the server"),
+    ),
+)
 
 
 @dataclass
@@ -37,6 +49,12 @@ class Combination(Method):
         for member in self.members():
             model = member.build(model, generator)
         return model
+
+    def personal(self, model: nn.Module) -> Collection[str]:
+        return {name for member in self.members() for name in member.personal(model)}
+
+    def frozen(self, model: nn.Module, epoch: int, epochs: int) -> Collection[nn.Parameter]:
+        return [one for member in self.members() for one in member.frozen(model, epoch, epochs)]
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         for name, member in self.by_name.items():
@@ -118,14 +136,14 @@ def conflict(kinds: Mapping[str, type[Method]]) -> str:
     """Return the reason why methods, given by name, do not combine; empty if they do."""
     if "fedavg" in kinds:
         return "every method extends fedavg already; leave it out"
-    if len([kind for kind in kinds.values() if kind.server_update]) > 1:
-        return "more than one of them corrects the server's weights; choose one"
-    if len([kind for kind in kinds.values() if kind.sets_classifier]) > 1:
-        return "more than one of them sets the classifier; choose one"
-    mixing = [name for name, kind in kinds.items() if kind.mixes_labels]
-    needing = [name for name, kind in kinds.items() if kind.needs_classes]
-    if mixing and needing:
-        return f"{mixing[0]} mixes labels, and {needing[0]} needs one class per image; choose one"
+    for flag, action in ONE_AT_MOST.items():
+        if sum(getattr(kind, flag) for kind in kinds.values()) > 1:
+            return f"more than one of them {action}; choose one"
+    for (flag, action), (other, reason) in APART:
+        one = next((name for name, kind in kinds.items() if getattr(kind, flag)), "")
+        two = next((name for name, kind in kinds.items() if getattr(kind, other)), "")
+        if one and two:
+            return f"{one} {action}, and {two} {reason}; choose one"
     settings = [field.name for kind in kinds.values() for field in fields(kind)]
     terms = [term for kind in kinds.values() for term in kind.terms]
     for what, words in (("setting", settings), ("term", terms)):

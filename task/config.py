@@ -78,14 +78,20 @@ class LocalConfig(Strict):
         self.augmenter()
         network, method = self.network(), self.local_method()
         for name, member in zip(self.methods(), method.members(), strict=True):
-            if problem := member.problem_with(network, self.model["name"]):
+            if problem := member.problem_with(network, self.model["name"], self.local_epochs):
                 raise ConfigError("method", self.method["name"], problem)
             if self.runtime.compiled and member.varies_network:
                 allowed = (
-                    f"method={name} changes the network with each batch, and every variant would "
+                    f"method={name} changes the network while it trains, and every variant would "
                     "be compiled again; leave it out"
                 )
                 raise ConfigError("runtime.compiled", True, allowed)
+            if member.personalises and not self.validation_share:
+                allowed = (
+                    "is scored at the clients alone, on validation images, and there are none; use "
+                    "data.validation_share=0.1, without noise at the clients"
+                )
+                raise ConfigError("method", self.method["name"], allowed)
         if self.privacy.per_example:
             check_separable(self)
         if self.privacy.per_client:
@@ -102,7 +108,13 @@ class LocalConfig(Strict):
     def models_kept(self) -> int:
         """How many times the size of the model a client keeps between rounds, at most."""
         members = self.local_method().members()
-        return sum(member.keeps_state for member in members) + self.optim.keep_momentum
+        own = sum(member.keeps_state for member in members) + self.optim.keep_momentum
+        return own + self.personalised
+
+    @property
+    def personalised(self) -> bool:
+        """Whether a part of the model stays with each client."""
+        return any(member.personalises for member in self.local_method().members())
 
     @property
     def validation_share(self) -> float:

@@ -63,11 +63,11 @@ def pytest_unconfigure() -> None:
 
 
 def model_for(method: str) -> list[str]:
-    """Return overrides for a small network that a method can train."""
-    needs_blocks = any(
-        component_class("task.methods", name, Method).residual for name in method.split("+")
-    )
-    return list(SMALL_RESNET) if needs_blocks else []
+    """Return overrides for a small network, and for local epochs, that a method can train."""
+    names = method.split("+")
+    needs_blocks = any(component_class("task.methods", name, Method).residual for name in names)
+    epochs = ["local_epochs=2"] if "fedrep" in names else []
+    return [*(SMALL_RESNET if needs_blocks else ()), *epochs]
 
 
 def norm_for(strategy: str) -> list[str]:

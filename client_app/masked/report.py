@@ -14,7 +14,7 @@ from client_app.masked.party import continued
 from client_app.masked.stages import answered, told_examples
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
-from client_app.work_unit import train_client, trained_row
+from client_app.work_unit import score_personal, train_client, trained_row
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
@@ -69,7 +69,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
 
 
 def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
-    """Score the global weights on each client's validation images; return the masked sum.
+    """Score each client's model on its validation images; return the masked sum.
 
     Raises:
         ProtocolError: the request does not fit this worker.
@@ -82,9 +82,14 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
         model = model_hash(request.weights.data)
         total = MaskedSum(party, request.members, request.boxes, model)
 
+        accepted = dict(zip(request.clients, request.accepted, strict=True))
+
         def row(client: int) -> ScoreRow:
             total.open(client)
-            (found,) = session.worker.validate(weights, [client])
+            if session.worker.personal:
+                found = score_personal(session, client, accepted[client], weights)
+            else:
+                (found,) = session.worker.validate(weights, [client])
             total.add(client, pack_score(found))
             return ScoreRow(client=client)
 

@@ -34,8 +34,7 @@ def keys(session: Session[KeysRequest], context: Context) -> TableReply:
     data = session.worker.data
 
     def row(client: int) -> KeysRow:
-        if client not in data.clients:
-            raise ProtocolError(f"client {client} is not trained here")
+        session.check_trained_here(client)
         split = data.clients[client]
         examples = len(split.train if party.scope.purpose == "train" else split.validation)
         told = told_examples(session, examples)

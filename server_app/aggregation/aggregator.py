@@ -44,7 +44,8 @@ class Aggregator:
     * batch-norm statistics pass through it, too, if it needs each update, because a client is
       accepted with both or with neither; otherwise they are averaged. Variances stay at least 0;
     * frozen parameters do not change;
-    * of integers, such as batch norm's counters, the largest is kept.
+    * of integers, such as batch norm's counters, the largest is kept;
+    * what stays with the clients is not among the weights.
 
     Args:
         settings: the strategy.
@@ -105,13 +106,15 @@ class Aggregator:
             grid: the run's.
         """
         before, mean = from_tensors(accumulator.before), from_tensors(accumulator.mean())
+        kinds = self._trained, self._statistics, self._counters
+        trained, statistics, counters = ([n for n in names if n in before] for names in kinds)
         ask = partial(self._ask, server_round, grid)
         if not self.settings.needs_each_update:
-            start: Weights = {name: before[name].astype(np.float64) for name in self._trained}
-            new = {name: mean[name] for name in self._statistics}
-            new |= ask(start, [to_record({name: mean[name] for name in self._trained})])
+            start: Weights = {name: before[name].astype(np.float64) for name in trained}
+            new = {name: mean[name] for name in statistics}
+            new |= ask(start, [to_record({name: mean[name] for name in trained})])
         else:
-            names = self._trained + self._statistics
+            names = trained + statistics
             start = {name: np.zeros_like(before[name]) for name in names}
             each = (
                 to_record({name: moved[name].numpy() for name in names})
@@ -121,10 +124,10 @@ class Aggregator:
                 name: before[name] + value.astype(np.float64)
                 for name, value in ask(start, each).items()
             }
-        for name in self._statistics:
+        for name in statistics:
             if name.endswith("running_var"):
                 new[name] = np.maximum(new[name], 0)
-        new |= {name: mean[name] for name in self._counters}
+        new |= {name: mean[name] for name in counters}
         return to_tensors(
             {
                 name: np.array(new.get(name, value), dtype=value.dtype)

@@ -32,6 +32,8 @@ logger = logging.getLogger("univarfl")
 class GlobalModel:
     """The global weights, changed by the aggregation and the method's server update.
 
+    What stays with the clients is not among them.
+
     Args:
         experiment: the experiment.
         worker: the server's.
@@ -58,7 +60,7 @@ class GlobalModel:
         self._weights, self.notes = starting_weights(
             given_weights(experiment.model), worker.initial_weights()
         )
-        self._trained = frozenset(trained_parameters(worker.model))
+        self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
         self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)

@@ -5,7 +5,7 @@ names what it leaves out:
 
 * the classifier, if it is missing or has another shape, as with another number of classes, keeps
   its initial weights as a whole;
-* layers that the network does not have are ignored.
+* layers that the network does not have, or that stay with the clients, are ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ def matched(given: GivenWeights, file: Any, initial: Mapping[str, Tensor]) -> St
     wrong = [name for name, value in initial.items() if shapes.get(name) != list(value.shape)]
     notes = []
     if others := [name for name in shapes if name not in initial]:
-        notes.append(f"{KEY}: ignored, since the network has no such layer: {some(others)}")
+        notes.append(f"{KEY}: ignored, since the global model has no such layer: {some(others)}")
     left_out: set[str] = set()
     if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
         left_out = {name for name in initial if name.startswith(CLASSIFIER)}

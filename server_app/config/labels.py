@@ -4,7 +4,7 @@ LABELS = {
     "method": {
         "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
         "fedetf": "FedETF", "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM",
-        "fednova": "FedNova",
+        "fedbn": "FedBN", "fednova": "FedNova", "fedper": "FedPer", "fedrep": "FedRep",
         "fedntd": "FedNTD", "fedprox": "FedProx", "fedrs": "FedRS", "fedsol": "FedSOL",
         "feduv": "FedUV", "fedvls": "FedVLS", "freeze": "Freeze", "gradaug": "GradAug",
         "mixup": "Mixup",

@@ -67,6 +67,10 @@ class RoundContext:
             "seconds": self.experiment.federation.round_timeout,
         }
 
+    def accepted(self, clients: Sequence[int]) -> list[int]:
+        """Return the round of each client's last accepted update; 0 for none."""
+        return [self.model.last_accepted[client] for client in clients]
+
     def exchange(
         self, kind: Kind[Asked, Answer], letters: Sequence[Letter[Asked]]
     ) -> Exchange[Asked, Answer]:

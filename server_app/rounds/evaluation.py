@@ -65,6 +65,7 @@ def evaluation_letters(
             EvaluateRequest(
                 **context.request_fields(server_round),
                 clients=unit.clients,
+                accepted=context.accepted(unit.clients),
                 weights=context.model.packed_weights,
             ),
             unit.node.public_key,

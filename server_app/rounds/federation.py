@@ -84,6 +84,8 @@ class Federation:
         self._describe_data()
         model = GlobalModel(self.experiment, self._worker, self._sizes.train)
         self.recorder.update(reply_bytes=model.reply_bytes)
+        if kept := self._worker.personal.names:
+            self.recorder.update(personal=kept)
         if self.experiment.secure.masked:
             self.recorder.update(secure=described(self.experiment))
         connect_seconds = time.perf_counter() - started

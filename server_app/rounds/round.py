@@ -66,6 +66,8 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         scored = clients_to_score(experiment.num_clients, experiment.seed) if last else sampled
         if not experiment.validation_share:
             scored = []
+        elif experiment.local().personalised:  # who never trained has no model of its own
+            scored = [client for client in scored if model.last_accepted[client]]
         scores = score_model(context, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(
@@ -199,7 +201,7 @@ def train_letters(
         request = TrainRequest(
             **context.request_fields(server_round, attempt),
             clients=unit.clients,
-            accepted=[model.last_accepted[client] for client in unit.clients],
+            accepted=context.accepted(unit.clients),
             shares=[accumulator.shares[client] for client in unit.clients] if summed else [],
             max_norm=strategy.client_clipping_norm(),
             weights=model.packed_weights,

@@ -111,13 +111,14 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
         for split, scores in results.items()
         if "accuracy" in scores
     ]
+    shared = ", the part that the clients share" if "personal" in summary else ""
     privacy = [privacy_line(summary["privacy"])] if "privacy" in summary else []
     return [
         f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
         *clients_line(summary.get("client_scores", {})),
         *privacy,
         f"record  {directory / 'run.json'}  rounds.csv  clients.csv",
-        f"model   {directory / 'model.safetensors'}",
+        f"model   {directory / 'model.safetensors'}{shared}",
         f"curves  {directory / 'curves.png'}",
     ]
 

@@ -1,8 +1,9 @@
 """The base class of local methods: hooks around the training loop, neutral by default."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from task.models.base import ModelSettings, Output
 
 Tensors = Mapping[str, Tensor]
+NOTHING: Tensors = MappingProxyType({})
 
 
 class Term(NamedTuple):
@@ -105,10 +107,11 @@ class ServerUpdate(ABC):
 class Method:
     """A local method; without overridden hooks it trains with the cross-entropy alone.
 
-    A worker calls ``build`` once. For each client, `task.training.loop` calls ``start`` once. For
-    each batch it calls ``batch``, the forward pass, ``logits``, ``loss``, the backward pass,
-    ``gradients`` and the optimizer step. After the last batch it calls ``finish``. A subclass is a
-    dataclass whose fields are the settings of its YAML file.
+    A worker calls ``build`` and ``personal`` once. For each client, `task.training.loop` calls
+    ``start`` once, and ``frozen`` before each epoch. For each batch it calls ``batch``, the forward
+    pass, ``logits``, ``loss``, the backward pass, ``gradients`` and the optimizer step. After the
+    last batch it calls ``finish``. A subclass is a dataclass whose fields are the settings of its
+    YAML file.
 
     Attributes:
         terms: the names of the terms that ``loss`` returns; each is a column in ``clients.csv``.
@@ -120,11 +123,14 @@ class Method:
             combination, its ``finish`` runs last and may change the weights that are sent.
         scales_step: whether its server update multiplies the strategy's step; the strategy must
             then keep nothing between rounds, as momentum would be multiplied too.
-        varies_network: whether the network's computation changes from batch to batch.
+        varies_network: whether the network's computation changes while a client trains.
         varies_cost: whether the number of operations changes from batch to batch.
         separable: whether the loss is a mean over the images of a batch, and each image's part
             depends on no other image: the condition of DP-SGD. ``gradients`` need not fulfil it.
-        sets_classifier: whether ``build`` replaces the classifier, or stops its training.
+        sets_classifier: whether ``build`` replaces the classifier or stops its training, or each
+            client has a classifier of its own.
+        personalises: whether ``personal`` names a part of the model that stays with the client.
+            The clients then have different models, and no test accuracy of one model exists.
         mixes_labels: whether ``batch`` returns class probabilities.
         needs_classes: whether it needs one class per image, so that no labels may be mixed.
         perturbs: whether ``batch`` changes the weights and ``gradients`` restores them. In a
@@ -143,6 +149,7 @@ class Method:
     varies_cost: ClassVar[bool] = False
     separable: ClassVar[bool] = False
     sets_classifier: ClassVar[bool] = False
+    personalises: ClassVar[bool] = False
     mixes_labels: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False
@@ -153,8 +160,14 @@ class Method:
         """Return the methods that this one combines; itself, unless it is a combination."""
         return [self]
 
-    def problem_with(self, network: ModelSettings, name: str) -> str:
-        """Return what a network of that name has not and the method needs; "" if it has all."""
+    def problem_with(self, network: ModelSettings, name: str, epochs: int) -> str:
+        """Return what the method needs and does not have; "" if it has all.
+
+        Args:
+            network: the settings of the network.
+            name: that of the network.
+            epochs: the number of local epochs of a round.
+        """
         if self.residual and not network.residual:
             cure = "add model=resnet18, model=resnet50 or model=resnet56"
             return f"needs residual blocks, which model={name} has not; {cure}"
@@ -177,8 +190,26 @@ class Method:
         """
         return model
 
+    def personal(self, model: nn.Module) -> Collection[str]:
+        """Return the names in the ``state_dict`` of what stays with the client and is not sent.
+
+        Args:
+            model: after ``build``.
+        """
+        return ()
+
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        """Prepare one client's round; `model` holds the global weights."""
+        """Prepare one client's round; `model` holds the weights that the client starts from."""
+
+    def frozen(self, model: nn.Module, epoch: int, epochs: int) -> Collection[nn.Parameter]:
+        """Return the parameters that an epoch leaves as they are.
+
+        Args:
+            model: the client's.
+            epoch: from 0.
+            epochs: the number of local epochs.
+        """
+        return ()
 
     def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Change a batch before the forward pass.

@@ -1,7 +1,8 @@
 """The parameters that local training changes: by name, copied, with gradients, in a teacher."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,18 @@ from torch import Tensor, nn
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters that local training changes, by name; no buffers, nothing frozen."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+@contextmanager
+def without_gradients(parameters: Collection[nn.Parameter]) -> Iterator[None]:
+    """Compute no gradients of these trained parameters inside the block."""
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
 
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:

@@ -68,6 +68,22 @@ class TableRequest(Request):
         return ReplyLimits(SHORT_HEADER + ROW_BYTES * len(self.clients))
 
 
+class StatefulRequest(TableRequest):
+    """A request to clients that may keep a state between rounds.
+
+    Attributes:
+        accepted: for each client, the round of its last accepted update; 0 for none.
+    """
+
+    accepted: Annotated[list[RoundNumber], Field(max_length=MAX_CLIENTS)]
+
+    @model_validator(mode="after")
+    def _one_round_a_client(self) -> Self:
+        if len(self.accepted) != len(self.clients):
+            raise ValueError("accepted must have one entry for each client")
+        return self
+
+
 class Reply(Message):
     """What every reply holds, so that the server takes it for no other message's reply.
 

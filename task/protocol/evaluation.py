@@ -5,14 +5,16 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from task.protocol.base import Count, Schema
-from task.protocol.envelope import Client, TableReply, TableRequest
+from task.protocol.envelope import Client, StatefulRequest, TableReply
 from task.protocol.tensors import PackedTensors
 
 MAX_SUMMED_LOSS = 1e51  # above float32's largest number for each of 10^12 images
 
 
-class EvaluateRequest(TableRequest):
+class EvaluateRequest(StatefulRequest):
     """Asks a worker to score the global weights on clients' validation images.
+
+    A client that keeps a part of the model scores the weights together with its part.
 
     Attributes:
         weights: the global weights.

@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from task.protocol.base import Count, Line, RoundNumber, Schema, Seconds
-from task.protocol.envelope import MAX_CLIENTS, Client, TableReply, TableRequest
+from task.protocol.base import Count, Line, Schema, Seconds
+from task.protocol.envelope import MAX_CLIENTS, Client, StatefulRequest, TableReply
 from task.protocol.limits import ReplyLimits, same_tensors
 from task.protocol.tensors import PackedTensors
 
@@ -18,11 +18,10 @@ Loss = Annotated[float, Field(ge=-MAX_LOSS, le=MAX_LOSS)]
 TermName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
-class TrainRequest(TableRequest):
+class TrainRequest(StatefulRequest):
     """Asks a worker to train clients, one after another.
 
     Attributes:
-        accepted: for each of them, the round of its last accepted update; 0 for none.
         shares: for each of them, its weight in the round's mean, if the worker is to send the sum
             of what it trains; empty if each model is to be sent by itself.
         max_norm: the largest update norm; 0 for any.
@@ -30,7 +29,6 @@ class TrainRequest(TableRequest):
         broadcast: what the method's server update sends to every client.
     """
 
-    accepted: Annotated[list[RoundNumber], Field(max_length=MAX_CLIENTS)]
     shares: Annotated[list[Share], Field(max_length=MAX_CLIENTS)]
     max_norm: Annotated[float, Field(ge=0)] = 0.0
     weights: PackedTensors
@@ -48,8 +46,6 @@ class TrainRequest(TableRequest):
 
     @model_validator(mode="after")
     def _one_entry_a_client(self) -> Self:
-        if len(self.accepted) != len(self.clients):
-            raise ValueError("accepted must have one entry for each client")
         if len(self.shares) not in (0, len(self.clients)):
             raise ValueError("shares must have one entry for each client, or none")
         return self

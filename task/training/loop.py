@@ -3,7 +3,7 @@
 import gc
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,12 +14,12 @@ from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors
-from task.optim.parameters import trained_parameters
+from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
 from task.seeding import torch_generator
 from task.training.forward import Forward
 from task.training.losses import LossMeter, loss_terms, weighted_sum
-from task.training.transfer import to_cpu, to_device
+from task.training.transfer import copy_to_cpu, to_device
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class LocalTrainer:
         self.augmentation = config.augmenter()
         self.optimizer = LocalSgd(trained_parameters(model), config.optim)
         self.forward = Forward(model, config.runtime, config.batch_size)
+        self._frozen: Collection[nn.Parameter] = ()
 
     def compile(self, images: DeviceImages) -> None:
         """Compile the forward and backward pass if ``runtime.compiled`` is set."""
@@ -144,16 +145,19 @@ class LocalTrainer:
             meter: adds up the loss terms.
         """
         of_all = f"of {self.config.local_epochs}"
-        for epoch in range(self.config.local_epochs):
+        epochs = self.config.local_epochs
+        for epoch in range(epochs):
+            self._frozen = self.method.frozen(self.model, epoch, epochs)
             batches = epoch_batches(
                 images, positions, self.config.batch_size, self.config.last_batch,
                 self.augmentation, key, epoch,
             )  # fmt: skip
-            for x, y in batches:
-                if time.monotonic() > deadline:
-                    raise TrainingError(f"out of time in epoch {epoch + 1} {of_all}")
-                if shortage := self._step_or_shortage(x, y, meter):
-                    raise TrainingError(self._advise_batch_size(x, y, shortage))
+            with without_gradients(self._frozen):
+                for x, y in batches:
+                    if time.monotonic() > deadline:
+                        raise TrainingError(f"out of time in epoch {epoch + 1} {of_all}")
+                    if shortage := self._step_or_shortage(x, y, meter):
+                        raise TrainingError(self._advise_batch_size(x, y, shortage))
             if problem := meter.not_finite():
                 raise TrainingError(f"training diverged: {problem} in epoch {epoch + 1} {of_all}")
 
@@ -178,6 +182,8 @@ class LocalTrainer:
             terms = loss_terms(self.method, self.forward(x), x, y)
         weighted_sum(terms).backward()
         self.method.gradients(self.model)
+        for parameter in self._frozen:  # it has one if `gradients` adds to it
+            parameter.grad = None
         self.optimizer.step()
         meter.add(terms, rows)
 
@@ -226,22 +232,3 @@ class LocalTrainer:
         self.optimizer.begin({})
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
-    """Return contiguous copies on the CPU.
-
-    Args:
-        kind: what the tensors are, for the error message.
-        values: by name.
-
-    Raises:
-        TrainingError: one of them holds NaN or infinity.
-    """
-    if values:
-        # A float64 sum of float32 numbers cannot overflow: it is finite if and only if all are.
-        sums = torch.stack([value.sum(dtype=torch.float64) for value in values.values()])
-        for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
-            if not finite:
-                raise TrainingError(f"training diverged: {kind} {name} is no longer finite")
-    return to_cpu(values)

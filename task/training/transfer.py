@@ -7,6 +7,7 @@ they are joined in one block of pinned memory, which is copied at once.
 import torch
 from torch import Tensor
 
+from task.errors import TrainingError
 from task.methods.base import Tensors
 
 
@@ -60,3 +61,22 @@ def separated(block: Tensor, shapes: Tensors) -> dict[str, Tensor]:
         name: part.view(value.shape)
         for (name, value), part in zip(shapes.items(), parts, strict=True)
     }
+
+
+def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
+    """Return contiguous copies on the CPU.
+
+    Args:
+        kind: what the tensors are, for the error message.
+        values: by name.
+
+    Raises:
+        TrainingError: one of them holds NaN or infinity.
+    """
+    if values:
+        # A float64 sum of float32 numbers cannot overflow: it is finite if and only if all are.
+        sums = torch.stack([value.sum(dtype=torch.float64) for value in values.values()])
+        for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
+            if not finite:
+                raise TrainingError(f"training diverged: {kind} {name} is no longer finite")
+    return to_cpu(values)

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -13,16 +12,15 @@ from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
 from task.errors import ConfigError, SiteError
-from task.methods.base import Tensors
+from task.methods.base import NOTHING, Tensors
 from task.optim.parameters import trained_parameters
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
 from task.training.device import choose_device, prepare_process, set_precision
 from task.training.evaluation import Metrics, Score, compute_metrics, evaluate
 from task.training.loop import LocalResult, LocalTrainer
+from task.training.personal import PersonalPart, without_personal
 from task.training.transfer import to_device
-
-NOTHING: Tensors = MappingProxyType({})
 
 
 class Worker:
@@ -56,8 +54,7 @@ class Worker:
             build_model_for(config, self.data.dataset), torch_generator(config.seed, "method")
         )
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
-        state = self.model.state_dict()
-        self._initial = {name: value.to("cpu", copy=True) for name, value in state.items()}
+        self.personal = PersonalPart(self.model, self.method.personal(self.model))
 
     @functools.cached_property
     def trainer(self) -> LocalTrainer:
@@ -81,7 +78,7 @@ class Worker:
     @property
     def model_bytes(self) -> int:
         """The size of the model's ``state_dict`` in bytes."""
-        return sum(value.nbytes for value in self._initial.values())
+        return sum(value.nbytes for value in self.model.state_dict().values())
 
     def train(
         self,
@@ -95,18 +92,39 @@ class Worker:
         """Train one client, starting from the global weights; see `LocalTrainer.train`."""
         prepare_process()
         positions = self.images.index(self.data.clients[client].train)
-        return self.trainer.train(
-            weights, self.images, positions, server_round, client, state, broadcast, deadline
-        )
+        result = self.trainer.train(
+            self.personal.complete(weights, state), self.images, positions, server_round, client,
+            without_personal(state), broadcast, deadline,
+        )  # fmt: skip
+        return self.personal.split(result)
 
     def validate(self, weights: Mapping[str, Tensor], clients: Sequence[int]) -> list[Score]:
-        """Return the score of the weights on each client's validation images."""
+        """Return the score of the weights on each client's validation images.
+
+        They are the weights of the whole model: no part of it stays with the clients.
+        """
         self._load(weights)
         sets = [self.images.index(self.data.clients[client].validation) for client in clients]
         return evaluate(self.model, self.images, sets)
 
+    def validate_personal(self, weights: Tensors, client: int, state: Tensors) -> Score:
+        """Return the score of a client's own model on its validation images.
+
+        Args:
+            weights: the shared part of the model.
+            client: the client.
+            state: what it keeps, with its own part.
+        """
+        (score,) = self.validate(self.personal.complete(weights, state), [client])
+        return score
+
     def test(self, weights: Mapping[str, Tensor], *, by_class: bool = False) -> Metrics:
-        """Return every metric of the weights on the held-out test set; see `compute_metrics`."""
+        """Return every metric of the weights on the held-out test set; see `compute_metrics`.
+
+        There is none if a part of the model stays with the clients.
+        """
+        if self.personal:
+            return Metrics({}, {})
         self._load(weights)
         positions = self.images.index(self.data.dataset.test)
         return compute_metrics(self.model, self.images, positions, by_class=by_class)
@@ -115,13 +133,17 @@ class Worker:
         """Return what the method's server update sends before the first round, if anything."""
         if not any(member.server_update for member in self.method.members()):
             return NOTHING
+        initial = self.initial_weights()
         names = trained_parameters(self.model)
-        update = self.method.server({name: self._initial[name] for name in names})
+        update = self.method.server({name: initial[name] for name in names})
         return update.broadcast() if update else NOTHING
 
     def initial_weights(self) -> dict[str, Tensor]:
-        """Return the global weights before the first round, drawn from the experiment's seed."""
-        return {name: value.clone() for name, value in self._initial.items()}
+        """Return the global weights before the first round, drawn from the experiment's seed.
+
+        They are the shared part of the model; the part of the clients is not among them.
+        """
+        return {name: value.clone() for name, value in self.personal.shared.items()}
 
     def _load(self, weights: Mapping[str, Tensor]) -> None:
         prepare_process()

@@ -20,6 +20,8 @@ from task.methods.fedlc import lowered
 from task.methods.fedlesam import FedLESAM
 from task.methods.fednova import FedNova, StepLength
 from task.methods.fedntd import not_true_distillation
+from task.methods.fedper import FedPer
+from task.methods.fedrep import FedRep
 from task.methods.fedrs import by_count, by_presence
 from task.methods.fedsol import FedSOL
 from task.methods.fedvls import (
@@ -29,6 +31,9 @@ from task.methods.fedvls import (
     vacant_class_distillation,
 )
 from task.models.base import Output
+from task.optim.parameters import trained_parameters, without_gradients
+from task.optim.settings import Sgd
+from task.optim.sgd import LocalSgd
 from task.training.losses import divergence
 
 
@@ -68,6 +73,10 @@ LABELS, COUNTS = torch.tensor([0, 1, 1]), torch.tensor([6, 2, 0, 0])
 FEATURES = rows([1.0, 0.5, -0.3], [0.2, -0.4, 0.8], [-0.6, 0.9, 0.1], [0.4, 0.3, -0.7])
 IMAGES = rows([1.0, 0.5], [-0.3, 0.8], [0.6, -1.0])
 WEIGHT, BIAS = rows([0.5, -0.2], [0.1, 0.4]), torch.tensor([0.05, -0.1], dtype=torch.float64)
+SGD = Sgd(
+    lr=0.1, schedule="constant", momentum=0.5, weight_decay=0.0, keep_momentum=False,
+    nesterov=False, max_gradient_norm=None,
+)  # fmt: skip
 TEACHER = rows([0.3, 0.1], [0.2, 0.2])
 
 
@@ -345,6 +354,46 @@ def server_steps() -> Iterator[Golden]:
         yield Golden("FedNova", "NIID-Bench", f"weights, momentum {momentum}", found, expected)
 
 
+class TwoLayers(nn.Module):
+    """A body and a classifier in float64, both linear and without bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(2, 2, bias=False, dtype=torch.float64)
+        self.classifier = nn.Linear(2, 2, bias=False, dtype=torch.float64)
+        with torch.no_grad():
+            self.body.weight.copy_(TEACHER)
+            self.classifier.weight.copy_(WEIGHT)
+
+
+def trained_in_parts(method: Method, epochs: int) -> list[float]:
+    """Return the first rows of both layers after so many epochs of one step with momentum."""
+    model = TwoLayers()
+    optimizer = LocalSgd(trained_parameters(model), SGD)
+    for epoch in range(epochs):
+        optimizer.clear_gradients()
+        with without_gradients(method.frozen(model, epoch, epochs)):
+            F.cross_entropy(model.classifier(model.body(IMAGES)), LABELS).backward()
+        optimizer.step()
+    return [*model.body.weight[0].tolist(), *model.classifier.weight[0].tolist()]
+
+
+def personal_parts() -> Iterator[Golden]:
+    """Yield the layers after the steps of the methods whose clients keep a classifier."""
+    head = [0.504725, -0.195127]
+    yield Golden(
+        "FedPer", "equation", "both layers after a step", trained_in_parts(FedPer(), 1),
+        [0.304576, 0.105170, *head],
+    )  # fmt: skip
+    yield Golden(
+        "FedRep", "release", "both layers after a step of each, momentum 0.5",
+        trained_in_parts(FedRep(body_epochs=1), 2), [0.304664, 0.105279, *head],
+    )  # fmt: skip
+
+
 def golden_values() -> list[Golden]:
     """Return all comparisons."""
-    return [*terms(), *terms_of_fedetf(), *terms_of_fedvls(), *perturbed_steps(), *server_steps()]
+    return [
+        *terms(), *terms_of_fedetf(), *terms_of_fedvls(), *perturbed_steps(), *server_steps(),
+        *personal_parts(),
+    ]  # fmt: skip

@@ -44,7 +44,9 @@ def masked_scores(
     try:
         view = summing.prepare()
         for unit, reply in summing.stages.replies(
-            SCORE, view.members, lambda asked: summing.fields(view, asked)
+            SCORE,
+            view.members,
+            lambda asked: {**summing.fields(view, asked), "accepted": context.accepted(asked)},
         ):
             try:
                 summing.add(scored_clients(unit, reply, summing.stages.reasons), reply.masked)

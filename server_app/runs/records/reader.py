@@ -19,6 +19,7 @@ from server_app.runs.records.tables import (
     ROUNDS,
     RecordError,
     Series,
+    check_complete,
     read_recall,
     read_series,
 )
@@ -79,6 +80,11 @@ class Run:
         """A hash of the code that made it; in format 1, of the clients' code alone."""
         code: str = self.record.get("code", self.record["fingerprint"])
         return code
+
+    @property
+    def personal(self) -> bool:
+        """Whether a part of the model stays with each client, so that no single model exists."""
+        return bool(self.record.get("personal"))
 
     @property
     def split(self) -> str:
@@ -165,23 +171,6 @@ def read_run(directory: Path) -> Run:
     if max(recall, default=0) >= len(data["classes"]):
         raise RecordError("classes.csv has more classes than run.json")
     return Run(directory, record, series, recall)
-
-
-def check_complete(series: Series, rounds: int) -> None:
-    """Check that a completed run has all its rounds.
-
-    Raises:
-        RecordError: a round is missing, or the accuracy of the last one.
-    """
-    seconds = series.get(("train", "seconds"), {})
-    beyond = max((at for points in series.values() for at in points), default=0)
-    if beyond > rounds:
-        raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
-    missing = [at for at in range(1, rounds + 1) if at not in seconds]
-    if missing:
-        raise RecordError(f"rounds.csv lacks round {missing[0]} of {rounds}")
-    if not any(rounds in series.get((split, "accuracy"), {}) for split in ("test", "validation")):
-        raise RecordError("rounds.csv lacks the last round's accuracy")
 
 
 def read_run_json(path: Path) -> dict[str, Any]:

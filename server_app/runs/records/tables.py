@@ -94,6 +94,23 @@ def read_series(path: Path) -> Series:
     return dict(series)
 
 
+def check_complete(series: Series, rounds: int) -> None:
+    """Check that a completed run has all its rounds.
+
+    Raises:
+        RecordError: a round is missing, or the accuracy of the last one.
+    """
+    seconds = series.get(("train", "seconds"), {})
+    beyond = max((at for points in series.values() for at in points), default=0)
+    if beyond > rounds:
+        raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
+    missing = [at for at in range(1, rounds + 1) if at not in seconds]
+    if missing:
+        raise RecordError(f"rounds.csv lacks round {missing[0]} of {rounds}")
+    if not any(rounds in series.get((split, "accuracy"), {}) for split in ("test", "validation")):
+        raise RecordError("rounds.csv lacks the last round's accuracy")
+
+
 def read_recall(path: Path) -> dict[int, tuple[int, float]]:
     """Return the last round of ``classes.csv``: images and recall by class number.
 

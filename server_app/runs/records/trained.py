@@ -37,8 +37,12 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
     """Return the settings of a run's local training, for a device of this machine.
 
     Raises:
-        ConfigError: the run was made by a version of univarfl with other settings.
+        ConfigError: the run was made by a version of univarfl with other settings, or a part of the
+            model stays with the clients.
     """
+    if run.personal:
+        reason = f"each client of method={run.config['method']['name']} keeps a part of the model, "
+        raise ConfigError("run", run.directory, f"{reason}so that there is no model of the run")
     known = LocalConfig.model_fields
     settings = {key: value for key, value in run.config.items() if key in known}
     settings["model"] = without_weights(settings["model"])

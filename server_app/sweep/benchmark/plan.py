@@ -12,6 +12,8 @@ from server_app.config.choices import CONF
 from server_app.sweep.combinations import expand
 from task import registry
 from task.errors import ConfigError, system_reason
+from task.extensions import PLUS
+from task.methods.base import Method
 from task.registry import first_error
 
 PLAN = CONF / "benchmark.yaml"
@@ -99,11 +101,27 @@ def read_plan(path: Path) -> Plan:
     for cell, words in plan.cells.items():
         check_cell(cell, words)
     for method in plan.methods:
-        registry.require_component("method", "task.methods", method)
+        check_method(method)
     counts = {len(values_of(method, word)) for method, word in plan.methods.items()}
     if len(counts) > 1:
         raise ConfigError("methods", sorted(counts), "each method must have as many values")
     return plan
+
+
+def check_method(name: str) -> None:
+    """Refuse a method that is unknown, or whose runs have no accuracy of one model.
+
+    Args:
+        name: of a method, or of several joined by ``+``.
+
+    Raises:
+        ConfigError: it is refused.
+    """
+    for member in name.split(PLUS):
+        registry.require_component("method", "task.methods", member)
+        if registry.component_class("task.methods", member, Method).personalises:
+            allowed = "has no accuracy of one model, by which methods are ranked; leave it out"
+            raise ConfigError("method", name, allowed)
 
 
 def check_cell(cell: str, words: str) -> None:
@@ -182,6 +200,7 @@ def read_words(plan: Plan, words: Sequence[str]) -> tuple[list[str], dict[str, s
         raise ConfigError("method", new[0], allowed)
     if not others:
         return methods, {}
+    check_method(new[0])
     tried, usual = values_of(new[0], others[0]), next(iter(plan.methods.items()))
     if len(tried) != len(values_of(*usual)):
         allowed = f"give {len(values_of(*usual))} values, as many as every method has"

@@ -1,29 +1,29 @@
 """The tables of a benchmark, from its completed runs."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from server_app.config.composition import compose_experiment
 from server_app.config.labels import label_of
+from server_app.report.breakdown.by_client import spreads
 from server_app.report.page.render import GLANCE
 from server_app.report.readings import LAST, LAST_FIVE, readings
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import first_at
+from server_app.runs.records.client_scores import LEAST_IMAGES
 from server_app.runs.records.reader import Run
+from server_app.sweep.benchmark.costs import costs
 from server_app.sweep.benchmark.outcome import Outcome
-from server_app.sweep.benchmark.plan import Entry, trials
+from server_app.sweep.benchmark.plan import Entry
 from server_app.sweep.benchmark.ranks import average_ranks, critical_difference
-from task.analysis.cost import Cost, training_cost
 
 BASE = label_of("method", "fedavg")
 TUNED, OWN = "tuned", "own"
-OWN_VALUES, MINUS, TARGET, COSTS, TRIALS, COMMANDS = (
-    "With the papers' values", "Minus FedAvg", "Rounds and seconds to FedAvg's accuracy", "Cost",
-    "Tuning", "Commands",
+OWN_VALUES, MINUS, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
+    "With the papers' values", "Minus FedAvg", "Rounds and seconds to FedAvg's accuracy",
+    "The worst tenth of the clients", "Cost", "Tuning", "Commands",
 )  # fmt: skip
 NOTES = {
     OWN_VALUES: "The same with the settings of conf/method/, the papers' where they name one, "
@@ -34,6 +34,9 @@ NOTES = {
     TARGET: "The first round at or above FedAvg's mean accuracy after the last round of the cell, "
     "both tuned, and the seconds until then: means over the seeds that reached it. Seconds are "
     "those of the rounds; runs that shared a machine took longer.",
+    CLIENTS: "Accuracy of the final global model in %, mean over the worst 10 % of the clients, "
+    "tuned: mean ± standard deviation over seeds. A client is scored on images that it held out, "
+    f"if it has {LEAST_IMAGES} or more of them.",
     COSTS: "Of one training step in a client's second round on the tuning cell, relative to "
     "FedAvg: operations up to the loss and with the backward pass, and numbers that a client "
     "keeps in memory. Bytes are those of a client's reply.",
@@ -71,7 +74,8 @@ class Tables:
             OWN_VALUES: self.standing(OWN),
             MINUS: self.differences(),
             TARGET: self.targets(),
-            COSTS: self.costs(),
+            CLIENTS: self.clients(),
+            COSTS: costs(self.outcome),
             TRIALS: self.trials(),
             COMMANDS: self.commands(),
         }
@@ -162,37 +166,17 @@ class Tables:
                 row[str(cell)] += f" ({len(reached)} of {len(of)} seeds)"
         return pd.DataFrame(rows.values())
 
-    def costs(self) -> pd.DataFrame:
-        """Return the cost of each method's training step relative to FedAvg."""
-        base = self._costs.get(BASE)
-        if base is None:
-            return pd.DataFrame()
-        of_base, reply = base
-        return pd.DataFrame(
-            {
-                "method": method,
-                "forward": f"{cost.forward / of_base.forward:.2f}x",
-                "step": f"{cost.step / of_base.step:.2f}x",
-                "numbers kept": f"{cost.stored / of_base.stored:.2f}x",
-                "bytes sent": f"{sent / reply:.2f}x",
+    def clients(self) -> pd.DataFrame:
+        """Return the mean accuracy of the worst tenth of the clients, by cell."""
+        part = self.frame[self.frame["kind"] == TUNED]
+        rows = []
+        for method, of in part.groupby("method", sort=False):
+            found = {cell: spreads(runs["run"]) for cell, runs in of.groupby("cell", sort=False)}
+            cells = {
+                c: mean_and_sd(100 * each["worst_tenth"]) for c, each in found.items() if len(each)
             }
-            for method, (cost, sent) in self._costs.items()
-        )
-
-    @cached_property
-    def _costs(self) -> Mapping[str, tuple[Cost, int]]:
-        """The cost of each method that has a run on the tuning cell, and the bytes of a reply."""
-        found = {}
-        for method in self.outcome.plan.methods:
-            tried = trials(self.outcome.plan, method)
-            runs = ((entry, self.outcome.run_of(entry)) for entry in tried)
-            entry, run = next(((e, r) for e, r in runs if r), (None, None))
-            if entry is not None and run is not None:
-                config = compose_experiment(entry.words)
-                size, channels = config.data["image_size"], config.source().channels
-                cost = training_cost(config.local(), channels, size, classes_of(run))
-                found[label_of("method", method)] = (cost, int(run.record["reply_bytes"]))
-        return found
+            rows += [{"method": method, **cells}] if cells else []
+        return pd.DataFrame(rows).fillna("")
 
     def trials(self) -> pd.DataFrame:
         """Return the validation accuracy of each value that was tried."""
@@ -240,8 +224,3 @@ def command(entry: Entry, seeds: str, cell: str) -> str:
 def seconds_until(run: Run, at: int) -> float:
     """Return the seconds of a run's rounds up to one of them."""
     return sum(seconds for each, seconds in run.series["train", "seconds"].items() if each <= at)
-
-
-def classes_of(run: Run) -> int:
-    """Return the number of classes of a run's data."""
-    return len(run.record["data"]["classes"])

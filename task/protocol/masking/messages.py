@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from task.protocol.base import Count, RoundNumber
-from task.protocol.envelope import Client, TableReply, TableRequest
+from task.protocol.envelope import Client, StatefulRequest, TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
 from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
@@ -115,7 +115,7 @@ class ReportReply(TableReply):
         return client not in self._by_client or bool(self._by_client[client].get("reason"))
 
 
-class ScoreRequest(MaskedRequest):
+class ScoreRequest(MaskedRequest, StatefulRequest):
     """Asks participants to score the global weights on their validation images, masked.
 
     The purpose is fixed: scores with the masks of a sum of updates would take these masks off the

@@ -61,6 +61,7 @@ SETTINGS = {
         "method.distillation_weight=-1": "must be at least 0",
         "method.temperature=0": "must be above 0",
     },
+    "method=fedrep": {"method.body_epochs=0": "must be at least 1"},
     "method=fedrs": {"method.missing_scale=1.5": "must be from 0 to 1"},
     "method=fedsol": {
         "method.radius=-1": "must be at least 0",

@@ -92,7 +92,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         (
             "method=stochdepth model=resnet56 runtime=compiled",
             (
-                "runtime.compiled=True: method=stochdepth changes the network with each batch, and "
+                "runtime.compiled=True: method=stochdepth changes the network while it trains, and "
                 "every variant would be compiled again; leave it out"
             ),
         ),

@@ -28,6 +28,8 @@ COMBINED = [
     "fedlesam+scaffold+fedlc",
     "fednova+moon+fedlesam",
     "mixup+fedetf",
+    "univarfl+fedbn",
+    "fedbn+fedrep+moon",
 ]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest
@@ -36,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("all_digits")
 
 
 def config(method: str, *overrides: str) -> LocalConfig:
-    words = [f"method={method}", *model_for(method), "local_epochs=1", "batch_size=16", *overrides]
+    words = [f"method={method}", "local_epochs=1", *model_for(method), "batch_size=16", *overrides]
     return compose_experiment(words).local()
 
 
@@ -50,8 +52,8 @@ def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
 
 
 def server_update(one: Worker) -> ServerUpdate | None:
-    initial = one.initial_weights()
-    return one.method.server({name: initial[name] for name in trained_parameters(one.model)})
+    initial, trained = one.initial_weights(), trained_parameters(one.model)
+    return one.method.server({name: initial[name] for name in trained if name in initial})
 
 
 def updated(half: ServerUpdate | None, before: Mapping[str, Tensor], result: LocalResult) -> None:
@@ -75,13 +77,14 @@ class TestEveryMethod:
         assert result.examples == len(one.data.clients[CLIENT].train) == 36
         declared = [term for member in one.method.members() for term in member.terms]
         assert list(result.losses) == ["ce", *declared]
-        assert any(member.keeps_state for member in one.method.members()) == bool(result.state)
+        keeps = any(member.keeps_state or member.personalises for member in one.method.members())
+        assert keeps == bool(result.state)
 
     def test_what_a_client_computes_does_not_depend_on_who_came_before(self, method: str) -> None:
         weights = worker(method).initial_weights()
         alone = worker(method).train(weights, 3, CLIENT)
         worker(method).train(weights, 3, 0)
-        worker(method).validate(weights, [1])
+        worker(method).validate_personal(weights, 1, {})
         assert same(worker(method).train(weights, 3, CLIENT).weights, alone.weights)
         assert same(Worker(config(method)).train(weights, 3, CLIENT).weights, alone.weights)
 
@@ -92,9 +95,9 @@ class TestEveryMethod:
 
     def test_training_leaves_nothing_behind_in_the_model_that_is_scored(self, method: str) -> None:
         weights = worker(method).initial_weights()
-        fresh = Worker(config(method)).test(weights)
+        fresh = Worker(config(method)).validate_personal(weights, 0, {})
         worker(method).train(weights, 1, CLIENT)
-        assert worker(method).test(weights) == fresh
+        assert worker(method).validate_personal(weights, 0, {}) == fresh
 
     def test_a_new_process_goes_on_from_the_memory_to_the_same_bits(
         self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,8 +107,8 @@ class TestEveryMethod:
         one, another = worker(method), Worker(config(method))
         weights = one.initial_weights()
         first = one.train(weights, 1, CLIENT)
-        ClientState("run", 2 * one.model_bytes).keep(CLIENT, 1, 0, first.state)
-        loaded = ClientState("run", 2 * one.model_bytes).load(CLIENT, 1)
+        ClientState("run", 3 * one.model_bytes).keep(CLIENT, 1, 0, first.state)
+        loaded = ClientState("run", 3 * one.model_bytes).load(CLIENT, 1)
         half = server_update(one)
         updated(half, weights, first)
         broadcast = half.broadcast() if half else {}
@@ -168,9 +171,9 @@ def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
 
 
 def test_these_have_no_coefficient() -> None:
-    assert {"fedavg", "fedetf", "fedexp", "fednova", "freeze", "scaffold"} == {
-        m for m in choices()["method"] if not off(m)
-    }
+    assert {
+        "fedavg", "fedbn", "fedetf", "fedexp", "fednova", "fedper", "fedrep", "freeze", "scaffold",
+    } == {m for m in choices()["method"] if not off(m)}  # fmt: skip
 
 
 @pytest.mark.parametrize("method", [method for method in choices()["method"] if off(method)])

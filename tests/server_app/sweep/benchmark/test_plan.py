@@ -52,10 +52,11 @@ def test_the_hash_of_an_entry_is_that_of_its_settings(plan: Plan) -> None:
         assert settings_hash(moved) == settings_hash(config)
 
 
-def test_our_plan_tries_three_values_of_each_method_that_needs_no_residual_network() -> None:
+def test_our_plan_tries_three_values_of_each_method_with_a_global_model() -> None:
+    """Those that need a residual network are left out, too."""
     ours = read_plan(PLAN)
-    residual = {"fedalign", "gradaug", "stochdepth"}
-    assert set(ours.methods) == set(choices()["method"]) - residual
+    residual, personal = {"fedalign", "gradaug", "stochdepth"}, {"fedbn", "fedper", "fedrep"}
+    assert set(ours.methods) == set(choices()["method"]) - residual - personal
     for method, word in ours.methods.items():
         values = values_of(method, word)
         assert len(set(values)) == 3
@@ -77,6 +78,7 @@ def test_our_plan_tries_three_values_of_each_method_that_needs_no_residual_netwo
         ("a: rounds=1", """a: 'x="1'""", "cannot be read"),
         ("optim.lr=0.01,0.1", "seed=1,2", "must be one setting of"),
         ("fedavg:", "fedavgg:", "choose one of"),
+        ("fedavg:", "fedbn:", "method=fedbn: has no accuracy of one model"),
         ('0.1"}', '0.1", moon: method.temperature=1}', "must have as many values"),
     ],
 )
@@ -100,6 +102,8 @@ def test_words_name_methods_and_what_a_new_one_tunes(plan: Plan) -> None:
         read_words(plan, ["method=fedavg,moon"])
     with pytest.raises(ConfigError, match="give 2 values, as many as every method has"):
         read_words(plan, ["method=moon", "method.temperature=0.2,0.5,1"])
+    with pytest.raises(ConfigError, match="has no accuracy of one model"):
+        read_words(plan, ["method=fedbn+moon", "method.temperature=0.2,1"])
     with pytest.raises(ConfigError, match="give one setting with its values"):
         read_words(plan, ["alpha=1"])
 

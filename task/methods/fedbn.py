@@ -1,0 +1,51 @@
+"""FedBN: each client keeps its batch normalisation; all other layers are shared.
+
+Loss: cross-entropy.
+Paper: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization",
+ICLR 2021. Release: github.com/med-air/FedBN, federated/fed_digits.py.
+Hooks: ``personal``. Client state: weights, biases and statistics of the batch-norm layers.
+Extra upload: none; what stays is not sent. Extra compute: none.
+
+Clients have different models. So a run has no test accuracy of one model: each client's own model
+is scored on the images that the client holds out.
+
+Where we differ from the release:
+
+* The release averages the shared layers with equal weights. Here ``strategy.weighting`` decides,
+  and its default is the number of images; add ``strategy.weighting=uniform`` for equal weights.
+* The release tells batch norm by its name. Here every batch-norm layer of the network counts, also
+  in the projector.
+
+A client that has never trained has no batch norm of its own, and is not scored.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from task.methods.base import Method
+from task.models.base import ModelSettings
+
+
+@dataclass
+class FedBN(Method):
+    """Cross-entropy with batch norm that stays with the client; no settings."""
+
+    personalises: ClassVar = True
+
+    def problem_with(self, network: ModelSettings, name: str, epochs: int) -> str:
+        if network.norm != "batch":
+            cure = "add model=cnn model.norm=batch, or choose another method"
+            return f"keeps batch norm with each client, and model={name} has none; {cure}"
+        return super().problem_with(network, name, epochs)
+
+    def personal(self, model: nn.Module) -> Collection[str]:
+        return {
+            f"{name}.{entry}"
+            for name, layer in model.named_modules()
+            if isinstance(layer, _BatchNorm)
+            for entry in layer.state_dict()
+        }

@@ -1,0 +1,168 @@
+"""Methods whose clients keep a part of the model: what is sent, kept, scored and refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from client_app import client_state
+from server_app.config.composition import compose_experiment
+from server_app.engines.train import train_experiment
+from server_app.inference.model import trained_model
+from server_app.report.summary import Summary
+from server_app.report.write import comparability
+from server_app.runs.records.client_scores import read_client_scores
+from server_app.runs.records.reader import read_runs
+from server_app.runs.records.record import read_record
+from task.errors import ConfigError
+from task.methods.fedrep import FedRep
+from task.training.personal import PERSONAL
+from task.training.worker import Worker
+from tests.conftest import SMALL, Train, model_for, rows, sha256
+
+PERSONALISING = ("fedbn", "fedper", "fedrep")
+SHARE = "data.validation_share=0.3"
+
+
+def worker(method: str) -> Worker:
+    words = [f"method={method}", "local_epochs=1", *model_for(method), SHARE]
+    return Worker(compose_experiment(words).local())
+
+
+@pytest.mark.parametrize(
+    ("method", "kept"),
+    [
+        ("fedbn", {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}),
+        ("fedper", {"weight", "bias"}),
+        ("fedrep", {"weight", "bias"}),
+    ],
+)
+def test_the_part_is_neither_sent_nor_received(method: str, kept: set[str]) -> None:
+    one = worker(method)
+    assert {name.rpartition(".")[2] for name in one.personal.names} == kept
+    sent = one.train(one.initial_weights(), 1, 0).weights
+    assert sent.keys() == one.initial_weights().keys()
+    assert not sent.keys() & set(one.personal.names)
+    assert sent.keys() | set(one.personal.names) == one.model.state_dict().keys()
+
+
+@pytest.mark.parametrize("method", PERSONALISING)
+def test_a_client_trains_and_is_scored_with_its_own_part(method: str) -> None:
+    one = worker(method)
+    weights = one.initial_weights()
+    first = one.train(weights, 1, 0)
+    own = {PERSONAL + name for name in one.personal.names}
+    assert own <= first.state.keys()
+    with_own = one.train(weights, 2, 0, first.state).weights
+    without = one.train(weights, 2, 0).weights
+    assert any(not torch.equal(with_own[name], without[name]) for name in without)
+    scores = [one.validate_personal(first.weights, 0, state) for state in ({}, first.state)]
+    assert scores[0].loss != scores[1].loss
+
+
+def test_two_methods_keep_both_parts_each_under_its_name() -> None:
+    one = worker("fedbn+fedper+moon")
+    state = one.train(one.initial_weights(), 1, 0).state
+    assert any(name.startswith("moon/") for name in state)
+    assert {name for name in state if name.startswith(PERSONAL)} == {
+        PERSONAL + name for name in one.personal.names
+    }
+    assert "classifier.weight" in one.personal.names
+    assert "encoder.1.running_mean" in one.personal.names
+
+
+@pytest.mark.parametrize("method", ["fedprox+fedrep", "fedlesam+fedrep"])
+def test_a_fixed_layer_stays_although_another_method_changes_gradients(method: str) -> None:
+    local = compose_experiment([f"method={method}", "local_epochs=2", SHARE]).local()
+    one = Worker(local)
+    initial = one.personal.complete({}, {})["classifier.weight"]
+    for member in one.method.members():
+        if isinstance(member, FedRep):
+            member.body_epochs = 2  # no epoch is left for the classifier
+    state = one.train(one.initial_weights(), 1, 0).state
+    assert torch.equal(state[f"{PERSONAL}classifier.weight"], initial)
+    assert all(parameter.requires_grad for parameter in one.model.parameters())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("personal")
+    words = [*SMALL, "method=fedbn", SHARE, "rho=0.5", f"output_dir={place}"]
+    return train_experiment(compose_experiment(words), words)
+
+
+def test_there_is_no_test_accuracy(run: Path) -> None:
+    assert read_record(run)["results"]["test"] == {}
+    assert not [row for row in rows(run, "rounds.csv") if row["split"] == "test"]
+    assert 0 <= read_record(run)["results"]["validation"]["accuracy"] <= 1
+
+
+def test_the_record_names_the_part_and_the_report_warns(run: Path) -> None:
+    assert "encoder.1.running_mean" in read_record(run)["personal"]
+    (warning,) = comparability(Summary(read_runs(run).runs))
+    assert warning.startswith("Each client of FedBN keeps a part of the model")
+
+
+def test_who_has_not_trained_is_not_scored(run: Path) -> None:
+    trained = {int(row["client"]) for row in rows(run, "clients.csv")}
+    assert {score.client for score in read_client_scores(run)} == trained
+    assert len(trained) < 4
+
+
+def test_the_shared_part_is_no_model_to_use(run: Path) -> None:
+    with pytest.raises(ConfigError, match="each client of method=fedbn keeps a part"):
+        trained_model(run, "cpu")
+
+
+@pytest.mark.parametrize("method", PERSONALISING)
+def test_bits_do_not_depend_on_workers_or_masks(method: str, train: Train) -> None:
+    words = [f"method={method}", *model_for(method), SHARE, "rho=0.75"]
+    one, three, masked = (
+        train(*words, *more) for more in ([], ["federation.workers=3"], ["secure=masked"])
+    )
+    assert sha256(one) == sha256(three) == sha256(masked)
+    alone, together = (read_record(each)["results"]["validation"] for each in (one, masked))
+    assert alone["accuracy"] == together["accuracy"]
+    assert alone["loss"] == pytest.approx(together["loss"], rel=1e-4)
+    assert read_client_scores(one) == read_client_scores(three)
+
+
+def test_a_client_whose_part_is_lost_is_not_scored(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = client_state.ClientState.load
+
+    def lose(self: client_state.ClientState, client: int, server_round: int) -> object:
+        if client == 1 and server_round == 1:
+            raise client_state.StateLostError("the disk is gone")
+        return load(self, client, server_round)
+
+    monkeypatch.setattr(client_state.ClientState, "load", lose)
+    directory = train("method=fedper", SHARE, "rounds=1")
+    assert [score.client for score in read_client_scores(directory)] == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("method=fedbn model=lenet", "keeps batch norm with each client, and model=lenet has none"),
+        ("method=fedbn model.norm=group", "keeps batch norm with each client"),
+        ("method=fedper model=linear", "model=linear has none"),
+        ("method=fedrep local_epochs=1", "add local_epochs=2"),
+        ("method=fedrep method.body_epochs=0", "must be at least 1"),
+        ("method=fedrep runtime=compiled", "changes the network while it trains"),
+        ("method=fedbn data.validation_share=0", "is scored at the clients alone"),
+        ("method=fedper privacy=example", "is scored at the clients alone"),
+        ("method=fedbn+scaffold", "fedbn keeps a part of the model with the client, and scaffold"),
+        ("method=fedper+fedrep", "more than one of them sets the classifier"),
+        ("method=fedper+freeze", "more than one of them sets the classifier"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(words: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        compose_experiment(words.split())
+
+
+def test_combinations_that_make_sense_are_allowed() -> None:
+    for method in ("fedbn+univarfl", "fedbn+fedper", "fedrep+feddecorr", "fedbn+fedprox+fedlc"):
+        compose_experiment([f"method={method}"])
