@@ -34,12 +34,14 @@ from server_app.analysis.analyse import DIRECTORY, read_table
 from server_app.analysis.singular_values import SingularValues
 from server_app.config.labels import label_of
 from server_app.report.analyses import Analyses
+from server_app.report.breakdown.by_client import ByClient
 from server_app.report.charts.base import Figure
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import charts
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
 from server_app.runs.identity import settings_hash, without_root
+from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.reader import Run, read_runs
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.schedule import Sweep
@@ -132,8 +134,9 @@ def save(name: str, runs: Iterable[Run]) -> None:
             record["config"] = {**found.config, "data": data, "output_dir": None}
             texts = {each: (found.directory / each).read_bytes() for each in TEXTS[1:]}
             texts[TEXTS[0]] = json.dumps(record).encode()
-            for table in sorted((found.directory / DIRECTORY).glob("*.csv")):
-                texts[f"{DIRECTORY}/{table.name}"] = table.read_bytes()
+            tables = [found.directory / CLIENT_SCORES, *(found.directory / DIRECTORY).glob("*.csv")]
+            for table in sorted(path for path in tables if path.exists()):
+                texts[str(table.relative_to(found.directory))] = table.read_bytes()
             for path, content in texts.items():
                 entry = tarfile.TarInfo(f"{found.directory.name}/{path}")
                 entry.size = len(content)
@@ -187,7 +190,7 @@ def page_of(name: str) -> Path:
 def draw(name: str, summary: Summary, analyses: Analyses) -> None:
     """Save the pictures of a study."""
     PICTURES.mkdir(exist_ok=True)
-    found = chain(charts(summary), analyses.charts())
+    found = chain(charts(summary), ByClient(summary).charts(), analyses.charts())
     for chart in found if STUDIES[name].pictures else ():
         for begin in STUDIES[name].pictures:
             if chart.name.startswith(begin):

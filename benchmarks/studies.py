@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import mean
 
 import pandas as pd
@@ -9,9 +10,11 @@ import pandas as pd
 from server_app.config.composition import compose_experiment
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
+from server_app.report.breakdown.by_client import ByClient
 from server_app.report.readings import BEST
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import Summary
+from server_app.runs.records.client_scores import ClientScore, read_client_scores
 from server_app.runs.records.reader import Run
 
 CHOSEN = (
@@ -184,6 +187,28 @@ def four_readings(summary: Summary) -> list[pd.DataFrame]:
     return [table, summary.differences()]
 
 
+def at_clients(summary: Summary) -> list[pd.DataFrame]:
+    """Return how accuracy is spread over the clients, and the accuracy at each of them in %."""
+    rows = []
+    for (_, method), runs in summary.counted.items():
+        scores = [read_client_scores(run.directory) for run in runs]
+        by_client: dict[str, list[float]] = {}
+        for score in chain.from_iterable(scores):
+            by_client.setdefault(name_of_client(runs[0], score), []).append(100 * score.accuracy)
+        each = {name: mean_and_sd(pd.Series(values)) for name, values in by_client.items()}
+        rows.append({"method": method, **each})
+    return [ByClient(summary).table(), pd.DataFrame(rows)]
+
+
+def name_of_client(run: Run, score: ClientScore) -> str:
+    """Return the domain of a client's images if each client has one, else its number."""
+    domains = run.record["data"]["domains"]
+    alone = (
+        run.config["partition"]["name"] == "domains" and len(domains) == run.config["num_clients"]
+    )
+    return str(domains[score.client]) if alone else f"client {score.client}"
+
+
 @dataclass(frozen=True)
 class Study:
     """Runs that are reported together.
@@ -267,6 +292,13 @@ STUDIES = {  # with the time of each on two cores
         needs="TIN10",
         tables=four_readings,
         pictures=("accuracy",),
+    ),
+    # An hour.
+    "clients": Study(
+        (f"{PACS} rounds=15 local_epochs=2 method=fedavg,univarfl,fedbn,fedper,fedrep seed=0,1,2",),
+        needs="PACS",
+        tables=at_clients,
+        pictures=("clients",),
     ),
     # Two hours and a half.
     "pacs-64": Study(
