@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from docs.generator.markdown import code, table
 from server_app.runs.records.by_class import CLASS_METRICS, CLASS_METRICS_COLUMNS
+from server_app.runs.records.client_scores import CLIENT_SCORES, COLUMNS
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
     CLASSES,
@@ -32,8 +33,11 @@ FILES = {
     "round. Not in runs without test images.",
     "confusion.csv": "Confusion matrix of the test set after the last round, in images: a row for "
     "each true class, a column for each class that the model gave.",
+    "client_scores.csv": "The final model's score at each client, on the images that it held out; "
+    "of more than 1,000 clients, at a sample. Not with masks or noise at the clients.",
     "events.csv": "Events of sites and of the run; empty for most runs.",
-    "model.safetensors": "The global model after the last round, not after the best one.",
+    "model.safetensors": "The global model after the last round, not after the best one; without "
+    "the layers that stay with each client.",
     "models/": "With `watch.models_every`: the models of the kept rounds. "
     "`models/round-000002.safetensors` has the model that round 2's participants received "
     "(`received/`), each trained model (`client-3/`) and the global model after it "
@@ -101,6 +105,16 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "average_precision": "Average precision of the class's probability; empty as `auroc`.",
         },
     ),
+    CLIENT_SCORES: (
+        COLUMNS,
+        {
+            "client": "Number of the client, from 0.",
+            "site": "Name of the site; empty in simulation.",
+            "images": "Number of the client's held-out images.",
+            "accuracy": "Share of them that the model gave the right class, from 0 to 1.",
+            "loss": "Mean cross-entropy.",
+        },
+    ),
     EVENTS: (
         EVENT_COLUMNS,
         {
@@ -131,6 +145,9 @@ RECORD = {
     "data": "Images, classes and clients: counts, names and what was left out.",
     "reply_bytes": "Bytes that one client returns in a round, which is as much as it receives.",
     "results": "Losses and scores after the last round.",
+    "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients with "
+    "20 held-out images or more; `too_few_images` counts the others.",
+    "personal": "The layers that stay with each client, if there are any.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
     "seconds": "Seconds that the rounds took.",
     "ended": "Time in UTC.",
