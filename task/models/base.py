@@ -1,6 +1,7 @@
-"""The parts that all models share: their output, their settings and their projector."""
+"""The parts that all models share: output, feature levels, settings and projector."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
@@ -21,12 +22,67 @@ class Output(NamedTuple):
         maps: [n, C, h, w], the last convolution's output, before pooling.
         stage_input: [n, C', h', w'], the input of the last stage of a residual network; None for
             other networks.
+        levels: the feature levels [n, C''], in the order of the network: the maps before the ReLU
+            that ends each resolution, pooled. Empty unless `Network.with_levels` is set.
     """
 
     logits: Tensor
     features: Tensor
     maps: Tensor
     stage_input: Tensor | None = None
+    levels: tuple[Tensor, ...] = ()
+
+
+class Network(nn.Module):
+    """A module that maps images [n, C, H, W] to `Output`.
+
+    Attributes:
+        with_levels: whether outputs in training have their levels. A method that needs them sets it
+            in ``build``. A flag costs other methods nothing, and copies of the model keep it, which
+            a hook that stores maps would not allow.
+    """
+
+    with_levels: bool = False
+
+    @property
+    def collects(self) -> bool:
+        """Whether the next output has its levels: in training only."""
+        return self.training and self.with_levels
+
+    def through(
+        self, layers: nn.Sequential, x: Tensor, ends: Collection[int]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the output of layers, and the levels before some of their ReLUs.
+
+        Args:
+            layers: applied in order.
+            x: their input.
+            ends: the ReLUs, counted from 0, that end a resolution.
+        """
+        if not self.collects:
+            return layers(x), ()
+        levels, passed = [], 0
+        for layer in each_layer(layers):
+            if isinstance(layer, nn.ReLU):
+                if passed in ends:
+                    levels.append(pooled(x))  # now, as the ReLU may overwrite its input
+                passed += 1
+            x = layer(x)
+        return x, tuple(levels)
+
+
+def each_layer(layers: nn.Sequential) -> Iterator[nn.Module]:
+    """Yield the layers in order, those of an inner sequence one by one."""
+    for layer in layers:
+        if isinstance(layer, nn.Sequential):
+            yield from each_layer(layer)
+        else:
+            yield layer
+
+
+def pooled(maps: Tensor) -> Tensor:
+    """Return the mean of maps [n, C, h, w] over all positions, [n, C]."""
+    return maps.mean(dim=(2, 3))
 
 
 @dataclass
@@ -65,7 +121,7 @@ class ModelSettings(ABC):
             refuse(self, "features", f"must be a multiple of {GROUPS} with model.norm=group")
 
     @abstractmethod
-    def build(self, channels: int, classes: int) -> nn.Module:
+    def build(self, channels: int, classes: int) -> Network:
         """Return a new network for images of `channels` channels in `classes` classes.
 
         Its weights are drawn from PyTorch's global CPU generator.

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from task.models.base import ModelSettings, Output, ProjectorKind, projector
+from task.models.base import ModelSettings, Network, Output, ProjectorKind, pooled, projector
 from task.models.layers.norm import Norm, norm_2d
 
 # (kernel, stride, output channels) of each convolution; none is padded.
@@ -23,9 +23,10 @@ LAYERS = (
     (3, 1, 64),
     (1, 1, 64),
 )
+LEVELS = (1, 4, 7)  # the convolutions that end a resolution
 
 
-class Cnn(nn.Module):
+class Cnn(Network):
     """Maps images [n, C, H, W], H and W at least 32, to `Output`; its maps have 64 channels."""
 
     def __init__(
@@ -47,9 +48,9 @@ class Cnn(nn.Module):
         self.classifier = nn.Linear(features if len(self.projector) else channels, classes)
 
     def forward(self, x: Tensor) -> Output:
-        maps = self.encoder(x)
-        features = self.projector(maps.mean(dim=(2, 3)))
-        return Output(self.classifier(features), features, maps)
+        maps, levels = self.through(self.encoder, x, LEVELS)
+        features = self.projector(pooled(maps))
+        return Output(self.classifier(features), features, maps, levels=levels)
 
 
 @dataclass

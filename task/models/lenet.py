@@ -13,12 +13,13 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.models.base import ModelSettings, Output
+from task.models.base import ModelSettings, Network, Output
 
 MAPS, HIDDEN = 16, 120
+LEVELS = (0, 1)  # both convolutions end a resolution
 
 
-class LeNet(nn.Module):
+class LeNet(Network):
     """Maps images [n, C, H, W] to `Output`; its projector is the first two linear layers."""
 
     def __init__(self, channels: int, classes: int, features: int, map_size: int) -> None:
@@ -35,11 +36,11 @@ class LeNet(nn.Module):
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, x: Tensor) -> Output:
-        maps = self.encoder(x)
+        maps, levels = self.through(self.encoder, x, LEVELS)
         fits = maps.shape[-2:] == (self.map_size, self.map_size)
         pooled = maps if fits else F.adaptive_avg_pool2d(maps, self.map_size)
         features = self.projector(pooled.flatten(1))
-        return Output(self.classifier(features), features, maps)
+        return Output(self.classifier(features), features, maps, levels=levels)
 
 
 @dataclass

@@ -20,6 +20,7 @@ from task.methods.fedlc import lowered
 from task.methods.fedlesam import FedLESAM
 from task.methods.fednova import FedNova, StepLength
 from task.methods.fedntd import not_true_distillation
+from task.methods.fedrcl import contrast, penalty, similarities
 from task.methods.fedrs import by_count, by_presence
 from task.methods.fedsol import FedSOL
 from task.methods.fedvls import (
@@ -157,6 +158,26 @@ def terms_of_fedetf() -> Iterator[Golden]:
         assert scale.grad is not None
         found = [loss.item(), at.grad[0, 0].item(), scale.grad.item()]
         yield Golden("FedETF", "release", f"loss and gradients, s {value:g}", found, expected)
+
+
+def terms_of_fedrcl() -> Iterator[Golden]:
+    """Yield the two terms of FedRCL at one level."""
+    level = rows([1.0, 0.2, 0.0], [0.9, 0.5, 0.1], [0.1, 1.0, 0.3], [-0.2, 0.4, 1.0])
+    pairs, alone = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1])
+    yield Golden(
+        "FedRCL", "release", "L_scl, gradient at 2,0",
+        with_slope(lambda at: contrast(similarities(at), pairs, 0.05, 2), level, (2, 0)),
+        [0.127937, 2.014929],
+    )  # fmt: skip
+    yield Golden(
+        "FedRCL", "release", "L_scl, a class of one image",
+        [contrast(similarities(level), alone, 0.05, 2).item()], [1.557593],
+    )  # fmt: skip
+    yield Golden(
+        "FedRCL", "release", "L_pen, gradient at 0,1",
+        with_slope(lambda at: penalty(similarities(at), pairs, 0.05, 0.7), level, (0, 1)),
+        [0.151234, 0.761310],
+    )  # fmt: skip
 
 
 def terms_of_fedvls() -> Iterator[Golden]:
@@ -347,4 +368,7 @@ def server_steps() -> Iterator[Golden]:
 
 def golden_values() -> list[Golden]:
     """Return all comparisons."""
-    return [*terms(), *terms_of_fedetf(), *terms_of_fedvls(), *perturbed_steps(), *server_steps()]
+    return [
+        *terms(), *terms_of_fedetf(), *terms_of_fedrcl(), *terms_of_fedvls(), *perturbed_steps(),
+        *server_steps(),
+    ]  # fmt: skip

@@ -197,6 +197,73 @@ def test_a_fresh_resnets_branches_are_at_0(settings: type[ModelSettings]) -> Non
         assert block.residual(torch.randn(2, convolution.in_channels, 8, 8)).abs().max() == 0
 
 
+WIDTHS = {  # of the levels
+    "cnn": [16, 32, 64],
+    "lenet": [6, 16],
+    "resnet18": [64, 64, 128, 256, 512],
+    "resnet50": [64, 256, 512, 1024, 2048],
+    "resnet56": [16, 64, 128, 256],
+}
+
+
+class TestLevels:
+    @pytest.mark.parametrize("name", WIDTHS)
+    def test_they_change_no_bit_and_exist_in_training_alone(self, name: str) -> None:
+        torch.manual_seed(0)
+        model = settings(name).build(3, 7).train()
+        x = torch.randn(2, 3, 32, 32)
+        plain, gradients = [], []
+        for with_levels in (False, True):
+            model.with_levels = with_levels
+            out = model(x)
+            assert [level.shape for level in out.levels] == [
+                (2, width) for width in WIDTHS[name] if with_levels
+            ]
+            model.zero_grad()
+            out.logits.square().sum().backward()
+            plain.append(out.logits)
+            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        assert torch.equal(*plain)
+        assert all(map(torch.equal, *gradients))
+        assert model.eval()(x).levels == ()
+
+    @pytest.mark.parametrize("name", ["cnn", "lenet"])
+    def test_those_of_a_sequence_are_inputs_of_its_relus(self, name: str) -> None:
+        model, x = settings(name).build(3, 7).train(), torch.randn(2, 3, 32, 32)
+        model.with_levels = True
+        levels = model(x).levels
+        encoder = model.encoder
+        assert isinstance(encoder, nn.Sequential)
+        places = {"cnn": (5, 14, 23), "lenet": (1, 4)}[name]
+        for place, level in zip(places, levels, strict=True):
+            assert isinstance(encoder[place], nn.ReLU)
+            before = encoder[:place](x)
+            assert (before < 0).any()
+            assert torch.equal(level, before.mean(dim=(2, 3)))
+
+    @pytest.mark.parametrize("dropped", [False, True])
+    def test_those_of_a_resnet_are_before_the_relu_of_stem_and_stages(self, dropped: bool) -> None:
+        model, x = small().train(), torch.randn(2, 1, 8, 8)
+        if dropped:
+            model.blocks()[-1].branch = 0.0
+        model.with_levels = True
+        out = model(x)
+        assert torch.equal(out.levels[0], model.stem[:2](x).mean(dim=(2, 3)))
+        last = model.stages[-1]
+        assert isinstance(last, nn.Sequential)
+        before = last[-1].before_relu(last[:-1](out.stage_input))  # type: ignore[operator]
+        assert torch.equal(out.levels[-1], before.mean(dim=(2, 3)))
+        assert torch.equal(out.maps, before.relu())
+
+    def test_copies_have_their_own(self) -> None:
+        model = settings("cnn").build(3, 7).train()
+        model.with_levels = True
+        copied, x = copy.deepcopy(model), torch.randn(2, 3, 32, 32)
+        with torch.no_grad():
+            next(model.parameters()).add_(1.0)
+        assert not torch.equal(copied(x).levels[0], model(x).levels[0])
+
+
 class TestNarrow:
     def test_a_layer_by_hand(self) -> None:
         """Half of 4 outputs and half of 2 inputs of a linear layer."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from task.models.base import ModelSettings, Output, ProjectorKind, projector
+from task.models.base import ModelSettings, Network, Output, ProjectorKind, pooled, projector
 from task.models.layers.narrow import narrow
 from task.models.layers.norm import Norm, norm_2d
 
@@ -44,13 +44,17 @@ class Droppable(nn.Module):
         """The last normalisation layer of the branch."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor) -> Tensor:
+    def before_relu(self, x: Tensor) -> Tensor:
+        """Return the sum of branch and shortcut, the input of the block's last ReLU."""
         scale = self.branch if self.training else 1.0
         shortcut = x if self.downsample is None else self.downsample(x)
         if scale == 0:
-            return F.relu(shortcut)
+            return shortcut
         branch = self.residual(x)
-        return F.relu((branch if scale == 1 else branch * scale) + shortcut)
+        return (branch if scale == 1 else branch * scale) + shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.before_relu(x))
 
 
 class Basic(Droppable, BasicBlock):
@@ -98,8 +102,8 @@ class Shape(NamedTuple):
     max_pool: bool = False
 
 
-class ResidualNet(nn.Module):
-    """Maps images [n, C, H, W] to `Output`.
+class ResidualNet(Network):
+    """Maps images [n, C, H, W] to `Output`; its levels are the stem's and each stage's.
 
     Args:
         shape: the sizes of its layers.
@@ -136,10 +140,24 @@ class ResidualNet(nn.Module):
             part.apply(initialise)
 
     def forward(self, x: Tensor) -> Output:
-        stage_input = self.stages[:-1](self.stem(x))
-        maps = self.stages[-1](stage_input)
-        features = self.projector(maps.mean(dim=(2, 3)))
-        return Output(self.classifier(features), features, maps, stage_input)
+        maps, levels = self.through(self.stem, x, (0,))
+        stage_input = maps
+        for part in self.stages:
+            stage_input = maps
+            maps, level = self.through_stage(part, stage_input)
+            levels += level
+        features = self.projector(pooled(maps))
+        return Output(self.classifier(features), features, maps, stage_input, levels)
+
+    def through_stage(self, part: nn.Module, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return a stage's output, and its level if levels are collected."""
+        if not self.collects:
+            return part(x), ()
+        assert isinstance(part, nn.Sequential)
+        last = part[-1]
+        assert isinstance(last, Droppable)
+        before = last.before_relu(part[:-1](x))
+        return F.relu(before), (pooled(before),)
 
     def blocks(self) -> list[Droppable]:
         """Return every residual block, in the order of the forward pass."""

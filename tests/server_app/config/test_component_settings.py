@@ -61,6 +61,13 @@ SETTINGS = {
         "method.distillation_weight=-1": "must be at least 0",
         "method.temperature=0": "must be above 0",
     },
+    "method=fedrcl": {
+        "method.contrast_weight=-1": "must be at least 0",
+        "method.penalty_weight=-1": "must be at least 0",
+        "method.contrast_temperature=0": "must be above 0",
+        "method.penalty_threshold=2": "must be from -1 to 1",
+        "method.hardest_negatives=0": "must be at least 1",
+    },
     "method=fedrs": {"method.missing_scale=1.5": "must be from 0 to 1"},
     "method=fedsol": {
         "method.radius=-1": "must be at least 0",

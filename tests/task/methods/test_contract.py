@@ -28,6 +28,8 @@ COMBINED = [
     "fedlesam+scaffold+fedlc",
     "fednova+moon+fedlesam",
     "mixup+fedetf",
+    "univarfl+moon+fedrcl",
+    "stochdepth+gradaug+fedalign+fedrcl",
 ]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest
