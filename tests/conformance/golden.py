@@ -30,6 +30,7 @@ from task.methods.fedvls import (
     vacant_class_distillation,
 )
 from task.models.base import Output
+from task.models.layers.position import Encoding, Position
 from task.training.losses import divergence
 
 
@@ -366,9 +367,23 @@ def server_steps() -> Iterator[Golden]:
         yield Golden("FedNova", "NIID-Bench", f"weights, momentum {momentum}", found, expected)
 
 
+def positions() -> Iterator[Golden]:
+    """Yield position encodings, and a layer's output with one."""
+    for kind, frequency, amplitude, width, expected in (
+        ("multiply", 1, 0.05, 4, [1, 1.05, 1, 0.95]),
+        ("add", 1, 0.15, 4, [0, 0.15, 0, -0.15]),
+        ("multiply", 4, 0.1, 16, [1, 1.1, 1, 0.9] * 4),
+    ):
+        found = Position(width, Encoding(kind, frequency, amplitude)).vector.tolist()  # type: ignore[arg-type]
+        yield Golden("PAN", "release", f"{kind}, T {frequency}, {width} channels", found, expected)
+    layer = Position(4, Encoding("multiply", 1, 0.05))
+    output = layer(rows([0.5, -1.0, 2.0, 0.3]))[0].tolist()
+    yield Golden("PAN", "release", "output of a layer", output, [0.5, -1.05, 2.0, 0.285])
+
+
 def golden_values() -> list[Golden]:
     """Return all comparisons."""
     return [
         *terms(), *terms_of_fedetf(), *terms_of_fedrcl(), *terms_of_fedvls(), *perturbed_steps(),
-        *server_steps(),
+        *server_steps(), *positions(),
     ]  # fmt: skip

@@ -22,7 +22,7 @@ from task.methods.moon import Moon, model_contrastive
 from task.methods.scaffold import correct_gradients
 from task.methods.stochdepth import StochDepth, keep_rates
 from task.models.cnn import Cnn
-from task.models.layers.residual import Bottle, stage
+from task.models.layers.blocks import Bottle, stage
 from task.models.resnet56 import ResNet56Settings
 from task.seeding import torch_generator
 
