@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from docs.generator.markdown import code, table
 from server_app.runs.records.by_class import CLASS_METRICS, CLASS_METRICS_COLUMNS
-from server_app.runs.records.client_scores import CLIENT_SCORES, COLUMNS
+from server_app.runs.records.client_scores import CLIENT_SCORE_COLUMNS, CLIENT_SCORES
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
     CLASSES,
@@ -106,7 +106,7 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
         },
     ),
     CLIENT_SCORES: (
-        COLUMNS,
+        CLIENT_SCORE_COLUMNS,
         {
             "client": "Number of the client, from 0.",
             "site": "Name of the site; empty in simulation.",
@@ -145,8 +145,8 @@ RECORD = {
     "data": "Images, classes and clients: counts, names and what was left out.",
     "reply_bytes": "Bytes that one client returns in a round, which is as much as it receives.",
     "results": "Losses and scores after the last round.",
-    "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients with "
-    "20 held-out images or more; `too_few_images` counts the others.",
+    "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients "
+    "with 20 held-out images or more; `too_few_images` counts the others.",
     "personal": "The layers that stay with each client, if there are any.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
     "seconds": "Seconds that the rounds took.",

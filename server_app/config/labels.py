@@ -4,8 +4,9 @@ LABELS = {
     "method": {
         "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
         "fedetf": "FedETF", "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM",
-        "fedbn": "FedBN", "fednova": "FedNova", "fedper": "FedPer", "fedrep": "FedRep",
-        "fedntd": "FedNTD", "fedprox": "FedProx", "fedrs": "FedRS", "fedsol": "FedSOL",
+        "fedbn": "FedBN", "fednova": "FedNova", "fedntd": "FedNTD", "fedper": "FedPer",
+        "fedprox": "FedProx", "fedrcl": "FedRCL", "fedrep": "FedRep", "fedrs": "FedRS",
+        "fedsol": "FedSOL",
         "feduv": "FedUV", "fedvls": "FedVLS", "freeze": "Freeze", "gradaug": "GradAug",
         "mixup": "Mixup",
         "moon": "MOON", "scaffold": "SCAFFOLD", "stochdepth": "StochDepth",

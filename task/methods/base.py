@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from task.models.base import ModelSettings, Output
 
 Tensors = Mapping[str, Tensor]
-NOTHING: Tensors = MappingProxyType({})
 
 
 class Term(NamedTuple):
@@ -161,13 +159,7 @@ class Method:
         return [self]
 
     def problem_with(self, network: ModelSettings, name: str, epochs: int) -> str:
-        """Return what the method needs and does not have; "" if it has all.
-
-        Args:
-            network: the settings of the network.
-            name: that of the network.
-            epochs: the number of local epochs of a round.
-        """
+        """Return what the method needs and a network of that name, or a round, has not; else ""."""
         if self.residual and not network.residual:
             cure = "add model=resnet18, model=resnet50 or model=resnet56"
             return f"needs residual blocks, which model={name} has not; {cure}"

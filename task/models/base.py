@@ -1,13 +1,16 @@
-"""The parts that all models share: their output, their settings and their projector."""
+"""The parts that all models share: output, feature levels, settings and projector."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from math import gcd
 from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from task.errors import refuse
 from task.models.layers.norm import GROUPS, Norm, norm_1d
+from task.models.layers.position import Encoding, Pan, activation, is_silent, positions
 
 ProjectorKind = Literal["normalised", "plain", "none"]
 
@@ -21,12 +24,67 @@ class Output(NamedTuple):
         maps: [n, C, h, w], the last convolution's output, before pooling.
         stage_input: [n, C', h', w'], the input of the last stage of a residual network; None for
             other networks.
+        levels: the feature levels [n, C''], in the order of the network: the maps before the ReLU
+            that ends each resolution, pooled. Empty unless `Network.with_levels` is set.
     """
 
     logits: Tensor
     features: Tensor
     maps: Tensor
     stage_input: Tensor | None = None
+    levels: tuple[Tensor, ...] = ()
+
+
+class Network(nn.Module):
+    """A module that maps images [n, C, H, W] to `Output`.
+
+    Attributes:
+        with_levels: whether outputs in training have their levels. A method that needs them sets it
+            in ``build``. A flag costs other methods nothing, and copies of the model keep it, which
+            a hook that stores maps would not allow.
+    """
+
+    with_levels: bool = False
+
+    @property
+    def collects(self) -> bool:
+        """Whether the next output has its levels: in training only."""
+        return self.training and self.with_levels
+
+    def through(
+        self, layers: nn.Sequential, x: Tensor, ends: Collection[int]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the output of layers, and the levels before some of their ReLUs.
+
+        Args:
+            layers: applied in order.
+            x: their input.
+            ends: the ReLUs, counted from 0, that end a resolution.
+        """
+        if not self.collects:
+            return layers(x), ()
+        levels, passed = [], 0
+        for layer in each_layer(layers):
+            if isinstance(layer, nn.ReLU):
+                if passed in ends:
+                    levels.append(pooled(x))  # now, as the ReLU may overwrite its input
+                passed += 1
+            x = layer(x)
+        return x, tuple(levels)
+
+
+def each_layer(layers: nn.Sequential) -> Iterator[nn.Module]:
+    """Yield the layers in order, those of an inner sequence one by one."""
+    for layer in layers:
+        if isinstance(layer, nn.Sequential):
+            yield from each_layer(layer)
+        else:
+            yield layer
+
+
+def pooled(maps: Tensor) -> Tensor:
+    """Return the mean of maps [n, C, h, w] over all positions, [n, C]."""
+    return maps.mean(dim=(2, 3))
 
 
 @dataclass
@@ -44,6 +102,10 @@ class ModelSettings(ABC):
         norm: ``batch``, or ``group``, which keeps no statistics of the data.
         projector: the layers before the classifier; see `projector`. Without any, the pooled maps
             are the features, and `features` is not used.
+        pan: the position encodings of PAN before each ReLU: ``add``, ``multiply`` or ``none``; see
+            `task.models.layers.position`.
+        pan_frequency: T, the periods of an encoding over the channels of a layer, at least 1.
+        pan_amplitude: A, the largest value of an encoding, above 0.
     """
 
     least_image_size: ClassVar[int] = 1
@@ -55,6 +117,9 @@ class ModelSettings(ABC):
     features: int
     norm: Norm
     projector: ProjectorKind = field(default="normalised", kw_only=True)
+    pan: Pan = field(default="none", kw_only=True)
+    pan_frequency: int = field(default=1, kw_only=True)
+    pan_amplitude: float = field(default=0.05, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.features < 1:
@@ -63,9 +128,38 @@ class ModelSettings(ABC):
             refuse(self, "norm", "must be group: this network has no normalisation")
         if self.normalised and self.norm == "group" and self.features % GROUPS:
             refuse(self, "features", f"must be a multiple of {GROUPS} with model.norm=group")
+        self._check_encoding()
+
+    def _check_encoding(self) -> None:
+        if self.pan_frequency < 1:
+            refuse(self, "pan_frequency", "must be at least 1")
+        if self.pan_amplitude <= 0:
+            refuse(self, "pan_amplitude", "must be above 0")
+        if self.pan == "none":
+            return
+        if not self.trained_features:
+            refuse(self, "pan", "must be none: this network has no layer before the classifier")
+        for width in sorted(self.widths()):
+            if is_silent(width, self.pan_frequency):
+                allowed = (
+                    f"must not be a multiple of {width // gcd(2, width)}: the encoding of layers "
+                    f"of {width} channels would be 0"
+                )
+                refuse(self, "pan_frequency", allowed)
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """The position encoding of all layers before the classifier, if there is one."""
+        if self.pan == "none":
+            return None
+        return Encoding(self.pan, self.pan_frequency, self.pan_amplitude)
+
+    def widths(self) -> set[int]:
+        """Return the numbers of channels of the layers before the classifier."""
+        return set() if self.projector == "none" else {self.features}
 
     @abstractmethod
-    def build(self, channels: int, classes: int) -> nn.Module:
+    def build(self, channels: int, classes: int) -> Network:
         """Return a new network for images of `channels` channels in `classes` classes.
 
         Its weights are drawn from PyTorch's global CPU generator.
@@ -73,7 +167,11 @@ class ModelSettings(ABC):
 
 
 def projector(
-    inputs: int, width: int, norm: Norm, kind: ProjectorKind = "normalised"
+    inputs: int,
+    width: int,
+    norm: Norm,
+    kind: ProjectorKind = "normalised",
+    encoding: Encoding | None = None,
 ) -> nn.Sequential:
     """Return the layers that map pooled maps [n, inputs] to features [n, width].
 
@@ -85,13 +183,16 @@ def projector(
         return nn.Sequential()
     if kind == "plain":
         return nn.Sequential(
-            nn.Linear(inputs, inputs), nn.ReLU(inplace=True), nn.Linear(inputs, width)
+            nn.Linear(inputs, inputs),
+            activation(inputs, encoding),
+            nn.Linear(inputs, width),
+            *positions(width, encoding),
         )
     return nn.Sequential(
         nn.Linear(inputs, width, bias=False),
         norm_1d(norm, width),
-        nn.ReLU(inplace=True),
+        activation(width, encoding),
         nn.Linear(width, width, bias=False),
         norm_1d(norm, width),
-        nn.ReLU(inplace=True),
+        activation(width, encoding),
     )

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from task.models.base import ModelSettings, Output, ProjectorKind, projector
+from task.models.base import ModelSettings, Network, Output, ProjectorKind, pooled, projector
 from task.models.layers.norm import Norm, norm_2d
+from task.models.layers.position import Encoding, activation
 
 # (kernel, stride, output channels) of each convolution; none is padded.
 LAYERS = (
@@ -23,9 +24,10 @@ LAYERS = (
     (3, 1, 64),
     (1, 1, 64),
 )
+LEVELS = (1, 4, 7)  # the convolutions that end a resolution
 
 
-class Cnn(nn.Module):
+class Cnn(Network):
     """Maps images [n, C, H, W], H and W at least 32, to `Output`; its maps have 64 channels."""
 
     def __init__(
@@ -35,21 +37,22 @@ class Cnn(nn.Module):
         features: int,
         norm: Norm = "batch",
         kind: ProjectorKind = "normalised",
+        encoding: Encoding | None = None,
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for kernel, stride, width in LAYERS:
             convolution = nn.Conv2d(channels, width, kernel, stride, bias=False)
-            layers += [convolution, norm_2d(norm, width), nn.ReLU(inplace=True)]
+            layers += [convolution, norm_2d(norm, width), activation(width, encoding)]
             channels = width
         self.encoder = nn.Sequential(*layers)
-        self.projector = projector(channels, features, norm, kind)
+        self.projector = projector(channels, features, norm, kind, encoding)
         self.classifier = nn.Linear(features if len(self.projector) else channels, classes)
 
     def forward(self, x: Tensor) -> Output:
-        maps = self.encoder(x)
-        features = self.projector(maps.mean(dim=(2, 3)))
-        return Output(self.classifier(features), features, maps)
+        maps, levels = self.through(self.encoder, x, LEVELS)
+        features = self.projector(pooled(maps))
+        return Output(self.classifier(features), features, maps, levels=levels)
 
 
 @dataclass
@@ -59,4 +62,7 @@ class CnnSettings(ModelSettings):
     least_image_size: ClassVar[int] = 32
 
     def build(self, channels: int, classes: int) -> Cnn:
-        return Cnn(channels, classes, self.features, self.norm, self.projector)
+        return Cnn(channels, classes, self.features, self.norm, self.projector, self.encoding)
+
+    def widths(self) -> set[int]:
+        return super().widths() | {width for _, _, width in LAYERS}

@@ -13,33 +13,42 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.models.base import ModelSettings, Output
+from task.models.base import ModelSettings, Network, Output
+from task.models.layers.position import Encoding, activation
 
-MAPS, HIDDEN = 16, 120
+FIRST, MAPS, HIDDEN = 6, 16, 120
+LEVELS = (0, 1)  # both convolutions end a resolution
 
 
-class LeNet(nn.Module):
+class LeNet(Network):
     """Maps images [n, C, H, W] to `Output`; its projector is the first two linear layers."""
 
-    def __init__(self, channels: int, classes: int, features: int, map_size: int) -> None:
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        features: int,
+        map_size: int,
+        encoding: Encoding | None = None,
+    ) -> None:
         super().__init__()
         self.map_size = map_size
         self.encoder = nn.Sequential(
-            nn.Conv2d(channels, 6, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-            nn.Conv2d(6, MAPS, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+            nn.Conv2d(channels, FIRST, 5), activation(FIRST, encoding), nn.MaxPool2d(2),
+            nn.Conv2d(FIRST, MAPS, 5), activation(MAPS, encoding), nn.MaxPool2d(2),
         )  # fmt: skip
         self.projector = nn.Sequential(
-            nn.Linear(MAPS * map_size**2, HIDDEN), nn.ReLU(inplace=True),
-            nn.Linear(HIDDEN, features), nn.ReLU(inplace=True),
+            nn.Linear(MAPS * map_size**2, HIDDEN), activation(HIDDEN, encoding),
+            nn.Linear(HIDDEN, features), activation(features, encoding),
         )  # fmt: skip
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, x: Tensor) -> Output:
-        maps = self.encoder(x)
+        maps, levels = self.through(self.encoder, x, LEVELS)
         fits = maps.shape[-2:] == (self.map_size, self.map_size)
         pooled = maps if fits else F.adaptive_avg_pool2d(maps, self.map_size)
         features = self.projector(pooled.flatten(1))
-        return Output(self.classifier(features), features, maps)
+        return Output(self.classifier(features), features, maps, levels=levels)
 
 
 @dataclass
@@ -62,4 +71,7 @@ class LeNetSettings(ModelSettings):
             refuse(self, "map_size", "must be from 1 to 64")
 
     def build(self, channels: int, classes: int) -> LeNet:
-        return LeNet(channels, classes, self.features, self.map_size)
+        return LeNet(channels, classes, self.features, self.map_size, self.encoding)
+
+    def widths(self) -> set[int]:
+        return {FIRST, MAPS, HIDDEN, self.features}

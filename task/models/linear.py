@@ -16,10 +16,10 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.models.base import ModelSettings, Output
+from task.models.base import ModelSettings, Network, Output
 
 
-class Linear(nn.Module):
+class Linear(Network):
     """Maps images [n, C, H, W] to `Output`; its maps are the pooled images."""
 
     def __init__(self, channels: int, classes: int, features: int, sigmoid: bool = False) -> None:

@@ -9,7 +9,8 @@ with images of 224x224. The smallest image of both is 16x16.
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from task.models.layers.residual import Basic, ResidualSettings, Shape
+from task.models.layers.blocks import Basic
+from task.models.layers.residual import ResidualSettings, Shape
 
 LATER_STAGES = ((2, 128, 2), (2, 256, 2), (2, 512, 2))
 SHAPES = {

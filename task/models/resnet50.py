@@ -7,7 +7,8 @@ image is 16x16.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from task.models.layers.residual import Bottle, ResidualSettings, Shape
+from task.models.layers.blocks import Bottle
+from task.models.layers.residual import ResidualSettings, Shape
 
 
 @dataclass

@@ -6,7 +6,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from task.models.layers.residual import Bottle, ResidualSettings, Shape
+from task.models.layers.blocks import Bottle
+from task.models.layers.residual import ResidualSettings, Shape
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
 from task.errors import ConfigError, SiteError
-from task.methods.base import NOTHING, Tensors
+from task.methods.base import Tensors
 from task.optim.parameters import trained_parameters
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
@@ -21,6 +22,8 @@ from task.training.evaluation import Metrics, Score, compute_metrics, evaluate
 from task.training.loop import LocalResult, LocalTrainer
 from task.training.personal import PersonalPart, without_personal
 from task.training.transfer import to_device
+
+NOTHING: Tensors = MappingProxyType({})
 
 
 class Worker:

@@ -21,6 +21,7 @@ from task.methods.fedlesam import FedLESAM
 from task.methods.fednova import FedNova, StepLength
 from task.methods.fedntd import not_true_distillation
 from task.methods.fedper import FedPer
+from task.methods.fedrcl import contrast, penalty, similarities
 from task.methods.fedrep import FedRep
 from task.methods.fedrs import by_count, by_presence
 from task.methods.fedsol import FedSOL
@@ -31,6 +32,7 @@ from task.methods.fedvls import (
     vacant_class_distillation,
 )
 from task.models.base import Output
+from task.models.layers.position import Encoding, Position
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.settings import Sgd
 from task.optim.sgd import LocalSgd
@@ -166,6 +168,26 @@ def terms_of_fedetf() -> Iterator[Golden]:
         assert scale.grad is not None
         found = [loss.item(), at.grad[0, 0].item(), scale.grad.item()]
         yield Golden("FedETF", "release", f"loss and gradients, s {value:g}", found, expected)
+
+
+def terms_of_fedrcl() -> Iterator[Golden]:
+    """Yield the two terms of FedRCL at one level."""
+    level = rows([1.0, 0.2, 0.0], [0.9, 0.5, 0.1], [0.1, 1.0, 0.3], [-0.2, 0.4, 1.0])
+    pairs, alone = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1])
+    yield Golden(
+        "FedRCL", "release", "L_scl, gradient at 2,0",
+        with_slope(lambda at: contrast(similarities(at), pairs, 0.05, 2), level, (2, 0)),
+        [0.127937, 2.014929],
+    )  # fmt: skip
+    yield Golden(
+        "FedRCL", "release", "L_scl, a class of one image",
+        [contrast(similarities(level), alone, 0.05, 2).item()], [1.557593],
+    )  # fmt: skip
+    yield Golden(
+        "FedRCL", "release", "L_pen, gradient at 0,1",
+        with_slope(lambda at: penalty(similarities(at), pairs, 0.05, 0.7), level, (0, 1)),
+        [0.151234, 0.761310],
+    )  # fmt: skip
 
 
 def terms_of_fedvls() -> Iterator[Golden]:
@@ -391,9 +413,23 @@ def personal_parts() -> Iterator[Golden]:
     )  # fmt: skip
 
 
+def positions() -> Iterator[Golden]:
+    """Yield position encodings, and a layer's output with one."""
+    for kind, frequency, amplitude, width, expected in (
+        ("multiply", 1, 0.05, 4, [1, 1.05, 1, 0.95]),
+        ("add", 1, 0.15, 4, [0, 0.15, 0, -0.15]),
+        ("multiply", 4, 0.1, 16, [1, 1.1, 1, 0.9] * 4),
+    ):
+        found = Position(width, Encoding(kind, frequency, amplitude)).vector.tolist()  # type: ignore[arg-type]
+        yield Golden("PAN", "release", f"{kind}, T {frequency}, {width} channels", found, expected)
+    layer = Position(4, Encoding("multiply", 1, 0.05))
+    output = layer(rows([0.5, -1.0, 2.0, 0.3]))[0].tolist()
+    yield Golden("PAN", "release", "output of a layer", output, [0.5, -1.05, 2.0, 0.285])
+
+
 def golden_values() -> list[Golden]:
     """Return all comparisons."""
     return [
-        *terms(), *terms_of_fedetf(), *terms_of_fedvls(), *perturbed_steps(), *server_steps(),
-        *personal_parts(),
+        *terms(), *terms_of_fedetf(), *terms_of_fedrcl(), *terms_of_fedvls(), *perturbed_steps(),
+        *server_steps(), *personal_parts(), *positions(),
     ]  # fmt: skip

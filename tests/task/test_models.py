@@ -15,7 +15,9 @@ from task.models.base import ModelSettings
 from task.models.cnn import Cnn
 from task.models.layers.narrow import kept, narrow
 from task.models.layers.norm import Norm
+from task.models.layers.position import Encoding, Position, wave
 from task.models.layers.residual import ResidualNet
+from task.models.linear import LinearSettings
 from task.models.resnet18 import ResNet18Settings
 from task.models.resnet56 import ResNet56Settings
 
@@ -195,6 +197,180 @@ def test_a_fresh_resnets_branches_are_at_0(settings: type[ModelSettings]) -> Non
         convolution = block.conv1
         assert isinstance(convolution, nn.Conv2d)
         assert block.residual(torch.randn(2, convolution.in_channels, 8, 8)).abs().max() == 0
+
+
+WIDTHS = {  # of the levels
+    "cnn": [16, 32, 64],
+    "lenet": [6, 16],
+    "resnet18": [64, 64, 128, 256, 512],
+    "resnet50": [64, 256, 512, 1024, 2048],
+    "resnet56": [16, 64, 128, 256],
+}
+
+
+class TestLevels:
+    @pytest.mark.parametrize("name", WIDTHS)
+    def test_they_change_no_bit_and_exist_in_training_alone(self, name: str) -> None:
+        torch.manual_seed(0)
+        model = settings(name).build(3, 7).train()
+        x = torch.randn(2, 3, 32, 32)
+        plain, gradients = [], []
+        for with_levels in (False, True):
+            model.with_levels = with_levels
+            out = model(x)
+            assert [level.shape for level in out.levels] == [
+                (2, width) for width in WIDTHS[name] if with_levels
+            ]
+            model.zero_grad()
+            out.logits.square().sum().backward()
+            plain.append(out.logits)
+            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        assert torch.equal(*plain)
+        assert all(map(torch.equal, *gradients))
+        assert model.eval()(x).levels == ()
+
+    @pytest.mark.parametrize("name", ["cnn", "lenet"])
+    def test_those_of_a_sequence_are_inputs_of_its_relus(self, name: str) -> None:
+        model, x = settings(name).build(3, 7).train(), torch.randn(2, 3, 32, 32)
+        model.with_levels = True
+        levels = model(x).levels
+        encoder = model.encoder
+        assert isinstance(encoder, nn.Sequential)
+        places = {"cnn": (5, 14, 23), "lenet": (1, 4)}[name]
+        for place, level in zip(places, levels, strict=True):
+            assert isinstance(encoder[place], nn.ReLU)
+            before = encoder[:place](x)
+            assert (before < 0).any()
+            assert torch.equal(level, before.mean(dim=(2, 3)))
+
+    @pytest.mark.parametrize("dropped", [False, True])
+    def test_those_of_a_resnet_are_before_the_relu_of_stem_and_stages(self, dropped: bool) -> None:
+        model, x = small().train(), torch.randn(2, 1, 8, 8)
+        if dropped:
+            model.blocks()[-1].branch = 0.0
+        model.with_levels = True
+        out = model(x)
+        assert torch.equal(out.levels[0], model.stem[:2](x).mean(dim=(2, 3)))
+        last = model.stages[-1]
+        assert isinstance(last, nn.Sequential)
+        before = last[-1].before_relu(last[:-1](out.stage_input))  # type: ignore[operator]
+        assert torch.equal(out.levels[-1], before.mean(dim=(2, 3)))
+        assert torch.equal(out.maps, before.relu())
+
+    def test_copies_have_their_own(self) -> None:
+        model = settings("cnn").build(3, 7).train()
+        model.with_levels = True
+        copied, x = copy.deepcopy(model), torch.randn(2, 3, 32, 32)
+        with torch.no_grad():
+            next(model.parameters()).add_(1.0)
+        assert not torch.equal(copied(x).levels[0], model(x).levels[0])
+
+
+PAN = ("model.pan=multiply", "model.pan_frequency=1", "model.pan_amplitude=0.5")
+
+
+class TestPan:
+    @pytest.mark.parametrize("name", WIDTHS)
+    @pytest.mark.parametrize("kind", ["add", "multiply"])
+    def test_a_model_has_the_same_tensors_and_another_output(self, name: str, kind: str) -> None:
+        models = []
+        for pan in ("none", kind):
+            torch.manual_seed(0)
+            models.append(settings(name, f"model.pan={pan}").build(3, 7))
+        plain, encoded = (model.state_dict() for model in models)
+        assert list(plain) == list(encoded)
+        assert all(torch.equal(plain[key], value) for key, value in encoded.items())
+        x = torch.randn(2, 3, 32, 32)
+        assert not torch.equal(models[0](x).logits, models[1](x).logits)
+        assert not any(isinstance(layer, Position) for layer in models[0].modules())
+
+    @pytest.mark.parametrize("name", WIDTHS)
+    def test_each_convolution_and_linear_layer_but_the_last_has_an_encoding(
+        self, name: str
+    ) -> None:
+        model, seen = settings(name, *PAN).build(3, 7), []
+        layers = (nn.Conv2d, nn.Linear, Position, nn.ReLU)
+        for layer in model.modules():
+            if isinstance(layer, layers):
+                layer.register_forward_hook(lambda layer, given, out: seen.append(type(layer)))
+        model(torch.randn(2, 3, 32, 32))
+        computed = [kind for kind in seen if kind is not nn.ReLU]
+        assert computed == [nn.Conv2d, Position] * seen.count(nn.Conv2d) + [
+            nn.Linear, Position,
+        ] * (seen.count(nn.Linear) - 1) + [nn.Linear]  # fmt: skip
+        assert all(seen[i - 1] is Position for i, kind in enumerate(seen) if kind is nn.ReLU)
+
+    @pytest.mark.parametrize("kind", ["plain", "none"])
+    def test_a_projector_has_one_after_each_layer(self, kind: str) -> None:
+        model = settings("cnn", *PAN, f"model.projector={kind}").build(3, 7)
+        assert isinstance(model, Cnn)
+        found = [type(layer) for layer in model.projector.modules()]
+        assert found.count(Position) == found.count(nn.Linear) == (2 if kind == "plain" else 0)
+
+    def test_a_resnets_block_by_hand(self) -> None:
+        """Both the branch and the shortcut of a first block have the encoding."""
+        torch.manual_seed(0)
+        plain = small().train()
+        encoded = settings("resnet56", "model.features=32", *PAN).build(1, 5).train()
+        assert isinstance(encoded, ResidualNet)
+        encoded.load_state_dict(plain.state_dict())
+        x, ones = torch.randn(2, 16, 8, 8), 1 + 0.5 * wave(64, 1).float()[:, None, None]
+        block, with_positions = plain.blocks()[0], encoded.blocks()[0]
+        inner = 1 + 0.5 * wave(16, 1).float()[:, None, None]
+        first = (block.bn1(block.conv1(x)) * inner).relu()
+        second = (block.bn2(block.conv2(first)) * inner).relu()
+        branch = block.last_norm(block.conv3(second)) * ones  # type: ignore[operator]
+        assert block.downsample is not None
+        expected = branch + block.downsample(x) * ones
+        assert torch.allclose(with_positions.before_relu(x), expected, atol=1e-5)
+
+    def test_a_narrow_network_keeps_the_encodings_of_its_channels(self) -> None:
+        model = settings("resnet56", *PAN).build(1, 5).train()
+        assert isinstance(model, ResidualNet)
+        state = narrow(model, 0.5)
+        vectors = {name: value for name, value in model.named_buffers() if "vector" in name}
+        assert len(vectors) == 1 + 18 * 2 + 3 + 2  # stem, blocks, shortcuts, projector
+        for name, whole in vectors.items():
+            assert torch.equal(state[name], whole[: len(whole) // 2])
+        x = torch.randn(4, 1, 8, 8)
+        assert torch.equal(model.narrower(x, 1.0).logits, model(x).logits)
+        model.narrower(x, 0.5).logits.sum().backward()
+
+    def test_levels_have_the_encoding(self) -> None:
+        torch.manual_seed(0)
+        model = settings("lenet", *PAN).build(3, 7).train()
+        model.with_levels = True
+        x = torch.randn(2, 3, 32, 32)
+        convolution = model.encoder[0](x)  # type: ignore[index,operator]
+        level = convolution.mean(dim=(2, 3)) * (1 + 0.5 * wave(6, 1).float())
+        assert torch.allclose(model(x).levels[0], level, atol=1e-6)
+
+    def test_bfloat16_stays_bfloat16(self) -> None:
+        layer = Position(8, Encoding("multiply", 1, 0.05))
+        assert layer(torch.ones(2, 8, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+    @pytest.mark.parametrize(
+        ("name", "words", "message"),
+        [
+            ("cnn", ["pan_frequency=8"], "multiple of 8: the encoding of layers of 16 channels"),
+            ("lenet", ["pan_frequency=3"], "multiple of 3: the encoding of layers of 6 channels"),
+            (
+                "cnn",
+                ["features=8", "pan_frequency=4"],
+                "multiple of 4: the encoding",
+            ),
+            ("resnet56", ["pan_frequency=16"], "multiple of 8"),
+        ],
+    )
+    def test_an_encoding_without_effect_is_refused(
+        self, name: str, words: list[str], message: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=message):
+            settings(name, "model.pan=add", *(f"model.{word}" for word in words))
+
+    def test_the_linear_model_has_no_layer_for_it(self) -> None:
+        with pytest.raises(ConfigError, match="must be none"):
+            LinearSettings(784, "group", pan="add")
 
 
 class TestNarrow:

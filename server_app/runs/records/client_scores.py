@@ -19,7 +19,7 @@ from task.files import write_whole
 from task.training.evaluation import Score
 
 CLIENT_SCORES = "client_scores.csv"
-COLUMNS = ("client", "site", "images", "accuracy", "loss")
+CLIENT_SCORE_COLUMNS = ("client", "site", "images", "accuracy", "loss")
 COUNTS = ("clients", "too_few_images")
 SPREAD = (*COUNTS, "mean", "worst_tenth", "deviation")
 LEAST_IMAGES = 20  # a client with fewer held-out images is not counted in the spread
@@ -50,7 +50,7 @@ def save_client_scores(directory: Path, scores: Iterable[ClientScore]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_whole(directory / CLIENT_SCORES, rows_as_csv([COLUMNS, *scores]))
+    write_whole(directory / CLIENT_SCORES, rows_as_csv([CLIENT_SCORE_COLUMNS, *scores]))
 
 
 def read_client_scores(directory: Path) -> list[ClientScore]:
@@ -68,7 +68,9 @@ def read_client_scores(directory: Path) -> list[ClientScore]:
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
     except csv.Error as error:
         raise RecordError(f"{path.name} is not CSV: {error}") from None
-    if tuple(header) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+    if tuple(header) != CLIENT_SCORE_COLUMNS or any(
+        len(row) != len(CLIENT_SCORE_COLUMNS) for row in rows
+    ):
         raise RecordError(f"{path.name} has other columns, or is cut short")
     return [
         ClientScore(

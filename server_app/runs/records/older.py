@@ -6,6 +6,7 @@ from task.extensions import PLUS
 
 RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
 DEALT = ("pathological", "power_law")  # partitions with partition.deal
+PAN = {"pan": "none", "pan_frequency": 1, "pan_amplitude": 0.05}
 PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.projector
 
 METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
@@ -31,6 +32,9 @@ def add_later_settings(config: dict[str, Any]) -> None:
     model = config.get("model")
     if isinstance(model, dict) and model.get("name") in PROJECTED:
         model.setdefault("projector", "normalised")
+    if isinstance(model, dict) and model.get("name") in (*PROJECTED, "lenet"):
+        for key, value in PAN.items():
+            model.setdefault(key, value)
     if isinstance(model, dict) and model.get("name") == "resnet18":
         model.setdefault("layout", "small")
     method = config["method"]

@@ -45,7 +45,11 @@ SETTINGS = {
     },
     "data=folder": {"data.test_share=1.5": "must be from 0 to 1"},
     "data=hub data.repo=a/b": {"data.test_share=-1": "must be from 0 to 1"},
-    "model=cnn": {"model.features=0": "must be at least 1"},
+    "model=cnn": {
+        "model.features=0": "must be at least 1",
+        "model.pan_frequency=0": "must be at least 1",
+        "model.pan_amplitude=0": "must be above 0",
+    },
     "method=fedalign model=resnet56": {
         "method.alignment_weight=-1": "must be at least 0",
         "method.width=0": "must be above 0 and at most 1",
@@ -60,6 +64,13 @@ SETTINGS = {
     "method=fedntd": {
         "method.distillation_weight=-1": "must be at least 0",
         "method.temperature=0": "must be above 0",
+    },
+    "method=fedrcl": {
+        "method.contrast_weight=-1": "must be at least 0",
+        "method.penalty_weight=-1": "must be at least 0",
+        "method.contrast_temperature=0": "must be above 0",
+        "method.penalty_threshold=2": "must be from -1 to 1",
+        "method.hardest_negatives=0": "must be at least 1",
     },
     "method=fedrep": {"method.body_epochs=0": "must be at least 1"},
     "method=fedrs": {"method.missing_scale=1.5": "must be from 0 to 1"},

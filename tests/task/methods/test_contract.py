@@ -30,6 +30,8 @@ COMBINED = [
     "mixup+fedetf",
     "univarfl+fedbn",
     "fedbn+fedrep+moon",
+    "univarfl+moon+fedrcl",
+    "stochdepth+gradaug+fedalign+fedrcl",
 ]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest

@@ -13,6 +13,7 @@ from task.methods.base import LocalRound
 from task.methods.fedalign import lipschitz, lipschitz_gap, spectral_norm, transmitting_matrix
 from task.methods.feddyn import add_dynamic_gradient
 from task.methods.fedprox import add_proximal_gradient
+from task.methods.fedrcl import FedRCL, contrast, penalty, similarities
 from task.methods.feduv import classifier_deviation, uniformity
 from task.methods.freeze import orthogonal_classifier
 from task.methods.gradaug import distillation, rescale
@@ -21,7 +22,7 @@ from task.methods.moon import Moon, model_contrastive
 from task.methods.scaffold import correct_gradients
 from task.methods.stochdepth import StochDepth, keep_rates
 from task.models.cnn import Cnn
-from task.models.layers.residual import Bottle, stage
+from task.models.layers.blocks import Bottle, stage
 from task.models.resnet56 import ResNet56Settings
 from task.seeding import torch_generator
 
@@ -197,6 +198,69 @@ class TestFedUV:
         uniformity(rows).backward()
         assert rows.grad is not None
         assert rows.grad[0] > 0 > rows.grad[2]  # a step against it moves them outwards
+
+
+class TestFedRCL:
+    def test_the_contrast_by_hand(self) -> None:
+        """Similarities 1 with itself and 0 with the only other class: log(1 + e^(-1/T))."""
+        near = similarities(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+        value = contrast(near, torch.tensor([0, 1]), 0.5, 2)
+        assert value.item() == pytest.approx(math.log(1 + math.exp(-2)), rel=1e-6)
+
+    @pytest.mark.parametrize(
+        ("negatives", "harder"), [(1, [0.5]), (2, [0.5, 0.3]), (9, [0.5, 0.3, 0.1])]
+    )
+    def test_the_hardest_negatives_alone_count(self, negatives: int, harder: list[float]) -> None:
+        """Each of four classes has one image; its similarity to itself is 1."""
+        near = torch.tensor([[1.0, 0.1, 0.5, 0.3]]).expand(4, 4).clone()
+        for row in range(4):
+            near[row] = near[row].roll(row)
+        value = contrast(near, torch.arange(4), 1.0, negatives)
+        total = math.exp(1) + sum(math.exp(each) for each in harder)
+        assert value.item() == pytest.approx(math.log(total) - 1, rel=1e-5)
+
+    def test_one_class_has_no_contrast_and_no_gradient(self) -> None:
+        level = torch.rand(4, 3, requires_grad=True)
+        value = contrast(similarities(level), torch.zeros(4, dtype=torch.int64), 0.05, 2)
+        value.backward()
+        assert value.item() == 0
+        assert torch.equal(gradient(level), torch.zeros(4, 3))
+
+    def test_the_penalty_by_hand(self) -> None:
+        """Cosine 0.8 is counted at a threshold of 0.7, not of 0.9: log(1 + e^(-0.2/T))."""
+        near = similarities(torch.tensor([[1.0, 0.0], [0.8, 0.6]]))
+        labels = torch.tensor([3, 3])
+        close, far = (penalty(near, labels, 0.5, threshold) for threshold in (0.7, 0.9))
+        assert close.item() == pytest.approx(math.log(1 + math.exp(-0.4)), rel=1e-6)
+        assert far.item() == pytest.approx(math.log(1 + math.exp(-4)), rel=1e-6)
+        assert penalty(near, torch.tensor([3, 4]), 0.5, -1.0).item() == far.item()
+
+    def test_steps_part_classes_and_images_that_are_too_close(self) -> None:
+        level = torch.tensor([[1.0, 0.1], [1.0, 0.0]])
+        for labels in ([0, 1], [0, 0]):
+            at, y = level.clone().requires_grad_(), torch.tensor(labels)
+            near = similarities(at)
+            term = contrast(near, y, 0.05, 2) if labels[1] else penalty(near, y, 0.05, 0.7)
+            term.backward()
+            moved = level - 0.01 * gradient(at)
+            assert similarities(moved)[0, 1] < similarities(level)[0, 1]
+
+    @pytest.mark.parametrize("rows", [torch.zeros(4, 3), torch.ones(4, 3), torch.ones(1, 3)])
+    @pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3]])
+    def test_gradients_are_small_at_the_edges(self, rows: Tensor, labels: list[int]) -> None:
+        given, y = rows.clone().requires_grad_(), torch.tensor(labels[: len(rows)])
+        near = similarities(given)
+        (contrast(near, y, 0.05, 2) + penalty(near, y, 0.05, 0.7)).backward()
+        assert gradient(given).abs().max() <= 100
+
+    def test_it_asks_for_levels_only_if_it_uses_them(self) -> None:
+        for weight in (0.0, 1.0):
+            model = Cnn(1, 10, 32)
+            FedRCL(
+                contrast_weight=weight, penalty_weight=0.0, contrast_temperature=0.05,
+                penalty_threshold=0.7, hardest_negatives=2,
+            ).build(model, torch.Generator())  # fmt: skip
+            assert model.with_levels == bool(weight)
 
 
 class TestMixup:
