@@ -46,9 +46,11 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     quorum = quorum_count(experiment.federation.quorum, len(sampled))
     keep_every = experiment.watch.models_every
     keep = keep_every is not None and server_round % keep_every == 0
+    last = server_round == experiment.rounds
+    needed = last and experiment.after_training().needs_models
     received = model.weights
 
-    accumulator, losses = train_round(context, server_round, sampled, quorum, keep)
+    accumulator, losses = train_round(context, server_round, sampled, quorum, keep or needed)
 
     # Aggregate.
     model.update(server_round, accumulator, context.grid)
@@ -61,7 +63,6 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         train["learning_rate"] = experiment.optim.rate(server_round, experiment.rounds)
 
     # Score, after the last round on every client.
-    last = server_round == experiment.rounds
     validation: dict[str, float] = {}
     test = Metrics({}, {})
     if last or server_round % experiment.evaluate_every == 0:
@@ -74,7 +75,7 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         server_round, experiment.rounds, updates,
         {"train": train, "validation": validation, "test": dict(test.means)}, test, privacy,
         RoundModels(received, accumulator.models, model.weights) if keep else None,
-        context.seconds(),
+        context.seconds(), accumulator.models if needed else None,
     )  # fmt: skip
 
 
