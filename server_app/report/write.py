@@ -10,6 +10,8 @@ import pandas as pd
 from rich.progress import track
 
 from server_app.config.labels import name_of
+from server_app.report.after_training import TITLE as AFTER_TRAINING
+from server_app.report.after_training import after_training_table
 from server_app.report.by_class.tables import ByClass
 from server_app.report.charts.base import Chart
 from server_app.report.charts.of_runs import charts
@@ -123,6 +125,7 @@ def tables_of(
     tables = {
         GLANCE: summary.glance(),
         "Accuracy": summary.accuracies(),
+        AFTER_TRAINING: after_training_table(summary),
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),
         "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),

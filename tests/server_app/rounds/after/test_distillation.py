@@ -157,9 +157,7 @@ class TestImages:
     def test_without_test_images_a_directory_is_needed(self, train: Train, tmp_path: Path) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 10)
         words = ["data=folder", f"data.root={tmp_path / 'images'}", "data.test_share=0"]
-        with pytest.raises(
-            RunError, match=r"after.images=None: there are no test images to distil"
-        ):
+        with pytest.raises(RunError, match=r"after.images=None: there are no test images"):
             train(*words, "num_clients=2", *FEDDF)
 
 
