@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
 from client_app import statistics
@@ -18,7 +19,7 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.engines.inprocess import Context, RecordDict, to_run_config
+from server_app.config.run_config import to_run_config
 from server_app.engines.plan import plan_lines
 from server_app.nodes.messages import Exchange, Failure
 from server_app.rounds import final_stage
@@ -63,15 +64,16 @@ class TestRecord:
         assert read_run(changed).record["after"] == found
 
     def test_ccvr_changes_the_classifier_alone(self, train: Train) -> None:
-        before, after = (load_file(train(*w) / "model.safetensors") for w in ((), CCVR))
+        models = (train("rounds=1", *words) / "model.safetensors" for words in ((), CCVR))
+        before, after = map(load_file, models)
         changed = {name for name in before if not torch.equal(before[name], after[name])}
         assert changed == {"classifier.weight", "classifier.bias"}
-        found = read_record(train(*CCVR, "seed=1"))["after"]
+        found = read_record(train(*CCVR, "rounds=1", "seed=1"))["after"]
         assert (found["clients"], found["missing"]) == (4, {})
         assert len(found["images"]) == 10
 
     def test_feddf_says_what_it_was_distilled_on(self, train: Train) -> None:
-        found = read_record(train(*FEDDF))["after"]
+        found = read_record(train(*FEDDF, "rounds=1"))["after"]
         assert (found["teachers"], found["images"], found["transductive"]) == (4, 88, True)
 
     def test_without_a_stage_there_is_no_entry(self, train: Train) -> None:
@@ -100,7 +102,7 @@ class TestBits:
     def test_they_depend_neither_on_the_workers_nor_on_the_blocks(
         self, train: Train, stage: tuple[str, ...]
     ) -> None:
-        words = ["partition=dirichlet", *stage]
+        words = ["partition=dirichlet", "rounds=1", *stage]
         one, two = train(*words), train(*words, "federation.workers=2")
         apart = train(*words, "federation.workers=3", "federation.message_megabytes=5.3")
         assert sha256(one) == sha256(two) == sha256(apart)
@@ -246,7 +248,7 @@ class TestHostileClients:
 class TestSites:
     """Sites in this process; a site tells its labels only if its owner allows it."""
 
-    def run(self, place: Path, telling: set[str], **settings: object) -> dict[str, Any]:
+    def run(self, place: Path, telling: set[str], **settings: float) -> dict[str, Any]:
         names = ["east", "north"]
         for name in names:
             making.tree(place / name, ["cat", "dog"], 10)
@@ -276,6 +278,12 @@ class TestSites:
         assert "its owner can set tell-labels = true" in event
         assert found["before"] == found["after"] == {}  # the coordinator has no test images
         assert record["results"]["validation"]["clients"] == 2
+
+    def test_one_that_limits_its_privacy_loss_does_not_train_without_noise(
+        self, tmp_path: Path
+    ) -> None:
+        with pytest.raises(Exception, match="max-epsilon"):
+            self.run(tmp_path, {"east", "north"}, **{"max-epsilon": 1.0})
 
     def test_if_none_tells_them_the_run_does_not_begin(self, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="no site tells its labels, and after=ccvr needs them"):
