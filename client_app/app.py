@@ -32,6 +32,7 @@ app.query()(handler("query"))
 app.train()(handler("train"))
 app.evaluate()(handler("evaluate"))
 app.query("forget")(handler("forget"))
+app.query("statistics")(handler("statistics"))
 # The stages of a masked round, in their order.
 app.query("keys")(handler("keys"))
 app.query("shares")(handler("shares"))

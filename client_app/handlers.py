@@ -13,6 +13,7 @@ from client_app.messages import read_request, write_reply
 from client_app.node import simulated
 from client_app.registration import register
 from client_app.session import Session
+from client_app.statistics import statistics_of_clients
 from client_app.watchdog import process_ended_after
 from client_app.work_unit import evaluate_clients, train_clients
 from task.protocol.messages import (
@@ -24,6 +25,7 @@ from task.protocol.messages import (
     REPORT,
     SCORE,
     SHARES,
+    STATISTICS,
     TRAIN,
     UNMASK,
     ForgetReply,
@@ -72,6 +74,11 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on the validation images of each client that the message names."""
     return answer(EVALUATE, message, context, evaluate_clients, in_time=True)
+
+
+def statistics(message: Message, context: Context) -> Message:
+    """Send the statistics of each class's features, for each client that the message names."""
+    return answer(STATISTICS, message, context, statistics_of_clients, in_time=True)
 
 
 def keys(message: Message, context: Context) -> Message:

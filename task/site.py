@@ -48,7 +48,8 @@ class Site(BaseModel):
         max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains.
         max_batch_size: ``max-batch-size``, the largest batch that it trains on.
         max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
-        tell_labels: ``tell-labels``, whether it reports its number of images per class.
+        tell_labels: ``tell-labels``, whether it reports its number of images per class and, with
+            ``after=ccvr``, mean and covariance of each class's features.
         max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.

@@ -117,6 +117,17 @@ def test_masked_rounds_over_ray_give_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stage", ["ccvr after.samples=20", "feddf after.steps=3"])
+def test_stages_after_training_over_ray_give_the_same_bits(
+    superlink: SuperLink, runs: Path, train: Train, stage: str
+) -> None:
+    words = ["rounds=1", *f"after={stage}".split()]
+    said, directory = run_app(superlink, runs, [*TINY, *words])
+    assert re.search(r"after training, \w+: test 0\.\d+ -> 0\.\d+", said)
+    assert sha256(directory) == sha256(train(*words))
+
+
+@pytest.mark.slow
 def test_client_state_follows_the_clients_between_rays_workers(
     superlink: SuperLink, runs: Path, train: Train
 ) -> None:

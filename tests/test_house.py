@@ -24,6 +24,7 @@ FORBIDDEN = {
 RUNS_BOTH_APPS = ROOT / "server_app" / "engines" / "inprocess.py"
 NOT_IN_PRODUCT = {"benchmarks", "tests"}
 COMPONENTS = {
+    "after": "server_app/rounds/after",
     "augmentation": "task/data/augmentations",
     "data": "task/data/sources",
     "guard": "server_app/aggregation/guards",

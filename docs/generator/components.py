@@ -1,4 +1,4 @@
-"""The reference of components: methods, strategies, guards, data sets, splits and networks."""
+"""The reference of components: methods, strategies, guards, stages, data sets, splits, networks."""
 
 import dataclasses
 import importlib
@@ -13,6 +13,7 @@ from docs.generator.types import describe, hints
 from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.choices import CONF
+from server_app.rounds.after.base import AfterTraining
 from task import registry
 from task.data.augmentations.base import Augmentation
 from task.data.partitions.base import Partitioner
@@ -33,12 +34,13 @@ class Group:
 METHOD = Group("method", "task.methods", Method)
 STRATEGY = Group("strategy", "server_app.aggregation.strategies", StrategySettings)
 GUARD = Group("guard", "server_app.aggregation.guards", Guard)
+AFTER = Group("after", "server_app.rounds.after", AfterTraining)
 DATA = Group("data", "task.data.sources", Source)
 PARTITION = Group("partition", "task.data.partitions", Partitioner)
 AUGMENTATION = Group("augmentation", "task.data.augmentations", Augmentation)
 MODEL = Group("model", "task.models", ModelSettings)
 GLOBAL = "# @package _global_"
-GROUPS = (METHOD, STRATEGY, GUARD, DATA, PARTITION, AUGMENTATION, MODEL)
+GROUPS = (METHOD, STRATEGY, GUARD, AFTER, DATA, PARTITION, AUGMENTATION, MODEL)
 
 
 @dataclass(frozen=True)

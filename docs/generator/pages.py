@@ -3,7 +3,16 @@
 from functools import cache
 
 from docs.generator import api, commands, components, experiments, run_files, settings
-from docs.generator.components import AUGMENTATION, DATA, GUARD, METHOD, MODEL, PARTITION, STRATEGY
+from docs.generator.components import (
+    AFTER,
+    AUGMENTATION,
+    DATA,
+    GUARD,
+    METHOD,
+    MODEL,
+    PARTITION,
+    STRATEGY,
+)
 from task import registry
 
 METHODS = (
@@ -17,6 +26,10 @@ STRATEGIES = (
 GUARDS = (
     "`guard=NAME` selects which updates count, compared with the others of their round. "
     "[Choose an aggregation](../how-to/choose-an-aggregation.md#guards) compares them."
+)
+STAGES = (
+    "`after=NAME` selects what happens to the global model after the last round. [Change the model "
+    "after training](../how-to/change-the-model-after-training.md) shows how."
 )
 DATA_SETS = (
     "`data=NAME` selects a data set, which also sets its usual split, network, number of clients, "
@@ -42,6 +55,7 @@ def pages() -> dict[str, str]:
         "methods/index.md": components.index("Methods", METHODS, METHOD),
         "strategies.md": components.page("Strategies", STRATEGIES, STRATEGY),
         "guards.md": components.page("Guards", GUARDS, GUARD),
+        "after-training.md": components.page("After training", STAGES, AFTER),
         "data/index.md": components.index("Data sets", DATA_SETS, DATA),
         "splits.md": components.page("Splits", SPLITS, PARTITION, AUGMENTATION),
         "networks.md": components.page("Networks", NETWORKS, MODEL),

@@ -29,15 +29,16 @@ FILES = {
     "clients.csv": "Who trained in which round, on how many images and what device, and who "
     "failed why.",
     "classes.csv": "Recall of each class on the test set; `run.json` names the classes.",
-    "class_metrics.csv": "Metrics of each class against the rest on the test set, after the last "
-    "round. Not in runs without test images.",
-    "confusion.csv": "Confusion matrix of the test set after the last round, in images: a row for "
+    "class_metrics.csv": "Metrics of each class against the rest on the test set, of the final "
+    "model. Not in runs without test images.",
+    "confusion.csv": "Confusion matrix of the final model on the test set, in images: a row for "
     "each true class, a column for each class that the model gave.",
     "client_scores.csv": "The final model's score at each client, on the images that it held out; "
     "of more than 1,000 clients, at a sample. Not with masks or noise at the clients.",
     "events.csv": "Events of sites and of the run; empty for most runs.",
     "model.safetensors": "The global model after the last round, not after the best one; without "
-    "the layers that stay with each client.",
+    "the layers that stay with each client. With `after=ccvr` or `feddf`, the model after that "
+    "stage.",
     "models/": "With `watch.models_every`: the models of the kept rounds. "
     "`models/round-000002.safetensors` has the model that round 2's participants received "
     "(`received/`), each trained model (`client-3/`) and the global model after it "
@@ -144,10 +145,13 @@ RECORD = {
     "workers": "Number and kinds of the workers.",
     "data": "Images, classes and clients: counts, names and what was left out.",
     "reply_bytes": "Bytes that one client returns in a round, which is as much as it receives.",
-    "results": "Losses and scores after the last round.",
+    "results": "Losses and scores of the final model, which is the one after the last round, or "
+    "after the stage that `after` names.",
     "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients "
     "with 20 held-out images or more; `too_few_images` counts the others.",
     "personal": "The layers that stay with each client, if there are any.",
+    "after": "With `after=ccvr` or `feddf`: name and seconds of the stage, test scores `before` "
+    "and `after` it, and who took part.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
     "seconds": "Seconds that the rounds took.",
     "ended": "Time in UTC.",

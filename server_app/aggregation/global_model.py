@@ -69,7 +69,8 @@ class GlobalModel:
         self._guard = experiment.update_guard()
         self._needs_each_update = strategy.needs_each_update
         self._participants = experiment.participants
-        self._keeps_models = experiment.watch.models_every is not None
+        needed_later = experiment.after_training().needs_models
+        self._keeps_models = experiment.watch.models_every is not None or needed_later
         self._sizes, self._weight = sizes, strategy.weight
         self._sizes_before = [0] * experiment.num_clients
 

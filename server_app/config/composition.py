@@ -26,6 +26,7 @@ from task.files import from_home
 from task.registry import first_error
 
 PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
+IMAGES = "images"  # of `after`, a directory
 
 
 def compose_experiment(words: Sequence[str]) -> Experiment:
@@ -105,6 +106,8 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
         config.data.root = downloaded(config.data.name)
     for key, path in local_paths(config.data).items():
         config.data[key] = path
+    if images := config.after.get(IMAGES):
+        config.after[IMAGES] = str(from_home(str(images)).absolute())
     return config
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from server_app.config.central_privacy import check_central_privacy
 from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
@@ -18,6 +19,7 @@ from task.registry import create, first_error
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from server_app.aggregation.guards.base import Guard
     from server_app.aggregation.strategies.base import StrategySettings
+    from server_app.rounds.after.base import AfterTraining
     from task.models.base import ModelSettings
 
 
@@ -61,6 +63,7 @@ class Experiment(LocalConfig):
     published: list[Table]
     strategy: Settings
     guard: Settings
+    after: Settings
     federation: FederationConfig
 
     @model_validator(mode="after")
@@ -92,7 +95,7 @@ class Experiment(LocalConfig):
                 )
                 raise ConfigError("guard", self.guard["name"], allowed)
         if strategy.private:
-            self._check_privacy(guard)
+            check_central_privacy(self)
         elif self.privacy.reproducible and not self.privacy.private:
             allowed = (
                 "there is no noise to reproduce; choose privacy=example or client, or "
@@ -101,6 +104,7 @@ class Experiment(LocalConfig):
             raise ConfigError("privacy.reproducible", True, allowed)
         if self.secure.masked:
             self._check_masked()
+        self.after_training().check(self)
         return self
 
     def _check_masked(self) -> None:
@@ -113,25 +117,6 @@ class Experiment(LocalConfig):
         if every > self.rounds:
             allowed = f"is more than the {self.rounds} rounds, so no model would be kept"
             raise ConfigError("watch.models_every", every, allowed)
-
-    def _check_privacy(self, guard: "Guard") -> None:
-        """Refuse what reveals the data although the strategy is differentially private."""
-        name = self.strategy["name"]
-        if self.privacy.private:
-            allowed = (
-                f"strategy={name} adds noise at the server, and privacy.unit at the clients; "
-                "choose one: strategy=fedavg, or privacy=none"
-            )
-            raise ConfigError("privacy.unit", self.privacy.unit, allowed)
-        if self.network().norm == "batch":
-            allowed = "the statistics of batch norm reveal the data; add model.norm=group"
-            raise ConfigError("strategy", name, allowed)
-        if guard.needs_each_update:
-            allowed = "which client is dropped reveals its data; add guard=none"
-            raise ConfigError("guard", self.guard["name"], allowed)
-        if self.watch.models_every:
-            allowed = f"a client's own model has no noise; not allowed with strategy={name}"
-            raise ConfigError("watch.models_every", self.watch.models_every, allowed)
 
     def privacy_spent(self, rounds: int) -> dict[str, Any]:
         """Return the privacy spent after `rounds` rounds, for the record; empty without noise."""
@@ -173,6 +158,12 @@ class Experiment(LocalConfig):
         from server_app.aggregation.guards.base import Guard  # noqa: PLC0415
 
         return self._component("guard", "server_app.aggregation.guards", Guard)
+
+    def after_training(self) -> "AfterTraining":
+        """Return the stage after the last round, which may change the global model."""
+        from server_app.rounds.after.base import AfterTraining  # noqa: PLC0415
+
+        return self._component("after", "server_app.rounds.after", AfterTraining)
 
     def _known(self, clients: int) -> int:
         """Return from how many participants threshold and colluders follow; sites know all."""

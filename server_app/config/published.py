@@ -12,7 +12,7 @@ from server_app.config.vocabulary.keys import settings_in_conf
 from task.config import Strict
 
 # The groups that decide a result. A table need not name their usual values.
-GROUPS = ("method", "model", "partition", "augmentation", "strategy", "guard", "optim")
+GROUPS = ("method", "model", "partition", "augmentation", "strategy", "guard", "after", "optim")
 
 Settings = Mapping[str, str | int | float | bool | None]
 Further = Literal[

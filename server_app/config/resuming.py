@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from server_app.config.composition import local_paths
+from server_app.config.composition import IMAGES, local_paths
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
@@ -25,9 +25,12 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     assert experiment.run_id
     paths = local_paths(experiment.data).items()
     place = _place(Path(experiment.output_dir, experiment.run_id))
+    images = experiment.after.get(IMAGES)
+    unlabelled = [f"after.{IMAGES}={quoted(images)}"] if images else []
     given = given_weights(experiment.model)
     weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
-    return [*words, *place, *(f"data.{key}={quoted(path)}" for key, path in paths), *weights]
+    data = [f"data.{key}={quoted(path)}" for key, path in paths]
+    return [*words, *place, *data, *unlabelled, *weights]
 
 
 def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:

@@ -58,6 +58,8 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
     yield f"training  {experiment.method['name']}, model {experiment.model['name']}"
     yield f"rounds    {experiment.rounds}, {clients}, {experiment.local_epochs} local epochs"
     yield f"strategy  {experiment.strategy['name']}, guard {experiment.guard['name']}"
+    if experiment.after_training().changes_model:
+        yield f"after     {experiment.after['name']}"
     yield f"engine    {experiment.engine} on {choose_device(experiment.device)}"
     if source.needs_download():
         yield f"download  to {experiment.data['root']}"

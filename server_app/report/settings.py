@@ -12,7 +12,9 @@ IGNORED = (
     "seed", "output_dir", "run_id", "published", "engine", "device", "federation", "method",
     "evaluate_every", "watch", "equations",
 )  # fmt: skip
-NAME_FIRST = ("data.name", "partition.name", "model.name", "strategy.name", "alpha", "rho")
+NAME_FIRST = (
+    "data.name", "partition.name", "model.name", "strategy.name", "after.name", "alpha", "rho",
+)  # fmt: skip
 ALL = "all runs"  # the heading if there is one setting
 IMAGES = "images"  # the version of the data set's images
 JUDGED_BY = "judged by"  # the split on which accuracy is measured

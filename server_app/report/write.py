@@ -10,6 +10,8 @@ import pandas as pd
 from rich.progress import track
 
 from server_app.config.labels import name_of
+from server_app.report.after_training import TITLE as AFTER_TRAINING
+from server_app.report.after_training import after_training_table
 from server_app.report.breakdown.by_class import ByClass
 from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
 from server_app.report.breakdown.by_client import ByClient
@@ -127,6 +129,7 @@ def tables_of(
     tables = {
         GLANCE: summary.glance(),
         "Accuracy": summary.accuracies(),
+        AFTER_TRAINING: after_training_table(summary),
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),
         "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),

@@ -23,6 +23,7 @@ from server_app.rounds.callbacks import (
 )
 from server_app.rounds.context import RoundContext
 from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
@@ -70,6 +71,8 @@ class Federation:
                 "use 0.1, or bring test images"
             )
             raise ConfigError("data.validation_share", experiment.validation_share, allowed)
+        self._stage = experiment.after_training()
+        self._stage.check_model(experiment, self._worker)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
     def run(self) -> None:
@@ -90,6 +93,7 @@ class Federation:
             self.recorder.update(secure=described(self.experiment))
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
+        last_models = LastModels(self.recorder.directory)
         callbacks: list[Callback] = [
             RecordRounds(self.recorder),
             TrackRounds(self.loggers),
@@ -102,6 +106,7 @@ class Federation:
                 self.experiment.partitioner().sites,
                 self._record_nodes_and_data,
             ),
+            last_models,
             SaveCheckpoints(self.recorder, model, policy),
         ]
         seconds_before = 0.0
@@ -124,6 +129,8 @@ class Federation:
             result = run_round(context, server_round)
             for callback in callbacks:
                 callback.after_round(result)
+        if self._stage.changes_model:
+            run_stage(context, self._stage, self.recorder, last_models)
         context.late_replies.drop_arrived()
         # After the last checkpoint, because a resumed run needs the clients' states.
         self._delete_client_states()
@@ -140,6 +147,7 @@ class Federation:
         experiment = self.experiment
         nodes = self._nodes.wait_for_all()
         check_shared_state(nodes)
+        self._stage.check_sites([node for node in nodes if node.site])
         self._sizes.update(nodes)
         self._record_nodes(nodes)
         kinds = sorted({f"{node.runtime}, {node.device}" for node in nodes})

@@ -39,6 +39,8 @@ class RoundResult:
         privacy: the privacy that the run has spent; empty without differential privacy.
         models: the round's models; None if they are not kept.
         seconds: the duration of the run's rounds up to and with this one.
+        last_models: after the last round, each accepted client's model, if the stage after it needs
+            them.
     """
 
     round: int
@@ -50,6 +52,7 @@ class RoundResult:
     privacy: Mapping[str, Any]
     models: RoundModels | None
     seconds: float
+    last_models: Mapping[int, Tensors] | None = None
 
 
 class Callback(ABC):

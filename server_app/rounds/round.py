@@ -45,9 +45,11 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     quorum = quorum_count(experiment.federation.quorum, len(sampled))
     keep_every = experiment.watch.models_every
     keep = keep_every is not None and server_round % keep_every == 0
+    last = server_round == experiment.rounds
+    needed = last and experiment.after_training().needs_models
     received = model.weights
 
-    accumulator, losses = train_round(context, server_round, sampled, quorum, keep)
+    accumulator, losses = train_round(context, server_round, sampled, quorum, keep or needed)
 
     # Aggregate.
     model.update(server_round, accumulator, context.grid)
@@ -60,7 +62,6 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         train["learning_rate"] = experiment.optim.rate(server_round, experiment.rounds)
 
     # Score, after the last round on every client, or on a sample of very many.
-    last = server_round == experiment.rounds
     scores = NOT_SCORED
     if last or server_round % experiment.evaluate_every == 0:
         scored = clients_to_score(experiment.num_clients, experiment.seed) if last else sampled
@@ -75,7 +76,7 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
         {"train": train, "validation": scores.validation, "test": dict(scores.test.means)},
         scores.test, scores.clients, privacy,
         RoundModels(received, accumulator.models, model.weights) if keep else None,
-        context.seconds(),
+        context.seconds(), accumulator.models if needed else None,
     )  # fmt: skip
 
 

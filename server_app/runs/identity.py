@@ -30,6 +30,7 @@ SHARED = (
     "server_app.nodes",
     "server_app.rounds",
     "server_app.runs.checkpoint",
+    "server_app.runs.last_models",
     "task.combination",
     "task.config",
     "task.data",
@@ -54,6 +55,7 @@ GROUPS = {
     "augmentation": "task.data.augmentations",
     "strategy": "server_app.aggregation.strategies",
     "guard": "server_app.aggregation.guards",
+    "after": "server_app.rounds.after",
 }
 
 

@@ -22,6 +22,7 @@ from task.protocol.masking.messages import (
     UnmaskRequest,
 )
 from task.protocol.registration import RegistrationReply, RegistrationRequest
+from task.protocol.statistics import StatisticsReply, StatisticsRequest
 from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "REPORT",
     "SCORE",
     "SHARES",
+    "STATISTICS",
     "SUM",
     "TRAIN",
     "UNMASK",
@@ -47,6 +49,8 @@ __all__ = [
     "RegistrationRequest",
     "Reply",
     "Request",
+    "StatisticsReply",
+    "StatisticsRequest",
     "TrainReply",
     "TrainRequest",
     "TrainRow",
@@ -89,6 +93,7 @@ REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
 TRAIN = Kind("train", TrainRequest, TrainReply)
 EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
 FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
+STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply)
 # The stages of a masked round, in their order.
 KEYS = Kind("query.keys", KeysRequest, TableReply)
 SHARES = Kind("query.shares", SharesRequest, TableReply)
@@ -97,5 +102,5 @@ SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)
 KINDS: Sequence[Kind[Any, Any]] = (
-    REGISTER, TRAIN, EVALUATE, FORGET, KEYS, SHARES, REPORT, SCORE, AGREE, UNMASK,
+    REGISTER, TRAIN, EVALUATE, FORGET, STATISTICS, KEYS, SHARES, REPORT, SCORE, AGREE, UNMASK,
 )  # fmt: skip

@@ -16,6 +16,7 @@ import pandas as pd
 
 from server_app.config.labels import METRICS, PERCENT
 from server_app.config.override_text import flat
+from server_app.report import after_training
 from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
 from server_app.report.charts.as_json import sections_of
 from server_app.report.charts.base import Chart
@@ -38,7 +39,7 @@ UNSHOWN = ("published", "watch.mlflow")  # the address may contain a password
 BAND = "mean over seeds, with a band of one standard deviation"
 SPREAD = "After the last round: mean and standard deviation over seeds."
 NOTES = {
-    GLANCE: "Accuracy of the final global model in %: mean ± standard deviation over seeds.",
+    GLANCE: "Accuracy after the last round in %: mean ± standard deviation over seeds.",
     "Accuracy by method": "After the last round: mean, standard deviation, and a dot for each "
     "seed.",
     "Accuracy over the rounds": f"Accuracy of the global model: {BAND}.",
@@ -71,6 +72,7 @@ NOTES = {
     "includes 0.",
     "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
     f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
+    after_training.TITLE: after_training.NOTE,
     "Privacy": "Epsilon bounds how much one person's data can change what is published; smaller is "
     "better, and above 10 it promises little. Each run.json says what epsilon does not cover.",
     "Runs": "One row for each run, with a link to its record. Seconds are those of the rounds.",

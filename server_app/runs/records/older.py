@@ -26,6 +26,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
         optim.setdefault("schedule", "constant")
         optim.setdefault("keep_momentum", False)
     config.setdefault("last_batch", "merge")
+    config.setdefault("after", {"name": "none"})
     partition = config.get("partition")
     if isinstance(partition, dict) and partition.get("name") in DEALT:
         partition.setdefault("deal", "even")

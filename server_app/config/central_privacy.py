@@ -1,0 +1,32 @@
+"""Which settings do not fit a strategy that is differentially private."""
+
+from typing import TYPE_CHECKING
+
+from task.errors import ConfigError
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+def check_central_privacy(experiment: "Experiment") -> None:
+    """Refuse what reveals the data although the strategy is differentially private.
+
+    Raises:
+        ConfigError: there is such a setting; the text names what to choose instead.
+    """
+    name = experiment.strategy["name"]
+    if experiment.privacy.private:
+        allowed = (
+            f"strategy={name} adds noise at the server, and privacy.unit at the clients; "
+            "choose one: strategy=fedavg, or privacy=none"
+        )
+        raise ConfigError("privacy.unit", experiment.privacy.unit, allowed)
+    if experiment.network().norm == "batch":
+        allowed = "the statistics of batch norm reveal the data; add model.norm=group"
+        raise ConfigError("strategy", name, allowed)
+    if experiment.update_guard().needs_each_update:
+        allowed = "which client is dropped reveals its data; add guard=none"
+        raise ConfigError("guard", experiment.guard["name"], allowed)
+    if experiment.watch.models_every:
+        allowed = f"a client's own model has no noise; not allowed with strategy={name}"
+        raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)

@@ -1,0 +1,1 @@
+"""What is done with the global model after the last round?"""

@@ -1,0 +1,93 @@
+"""The base class of stages after training, and what all of them refuse."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from task.errors import ConfigError
+from task.methods.base import Tensors
+
+if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
+    from server_app.config.experiment import Experiment
+    from server_app.nodes.registration import NodeInfo
+    from server_app.rounds.context import RoundContext
+    from task.training.worker import Worker
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage results in.
+
+    Attributes:
+        weights: the new global weights, with the names and shapes of the old ones.
+        facts: what the record says about it, such as how many clients took part.
+    """
+
+    weights: Tensors
+    facts: Mapping[str, Any]
+
+
+@dataclass
+class AfterTraining(ABC):
+    """A stage after the last round, which changes the global model once.
+
+    A subclass is a dataclass whose fields are the settings of its YAML file. Equal seeds give equal
+    bits: `apply` reads the model of the last round, and draws from generators of its own.
+
+    Attributes:
+        changes_model: whether it does anything.
+        reads: what it reads of single clients, for the texts of refusals.
+        needs_models: whether it needs the last round's model of each client.
+    """
+
+    changes_model: ClassVar[bool] = True
+    reads: ClassVar[str] = ""
+    needs_models: ClassVar[bool] = False
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse settings that do not fit this stage.
+
+        Raises:
+            ConfigError: there is one; the text names what to choose instead.
+        """
+        if not self.changes_model:
+            return
+        name = experiment.after["name"]
+        if experiment.secure.masked:
+            allowed = f"reads {self.reads}, which secure=masked hides; add after=none"
+            raise ConfigError("after", name, allowed)
+        private = f"privacy.unit={experiment.privacy.unit}" if experiment.privacy.private else ""
+        if experiment.aggregation().private:
+            private = f"strategy={experiment.strategy['name']}"
+        if private:
+            allowed = f"reads {self.reads} without noise, and {private} protects them"
+            raise ConfigError("after", name, f"{allowed}; add after=none")
+
+    def check_model(self, experiment: "Experiment", worker: "Worker") -> None:  # noqa: B027  (most fit)
+        """Refuse data and models that do not fit this stage, before the first round.
+
+        Raises:
+            ConfigError: they do not; the text names what to choose instead.
+        """
+
+    def check_sites(self, sites: Sequence["NodeInfo"]) -> None:  # noqa: B027  (most need no site)
+        """Refuse to start if none of the connected sites would take part.
+
+        Raises:
+            RunFailedError: it is so.
+        """
+
+    @abstractmethod
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
+        """Return the new global weights; `context.model` stays as it is.
+
+        Args:
+            context: the run, after its last round.
+            models: by client, the model that it sent in the last round, if it was accepted; empty
+                unless `needs_models`.
+
+        Raises:
+            RunFailedError: the stage cannot be completed.
+        """

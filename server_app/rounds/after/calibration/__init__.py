@@ -1,0 +1,1 @@
+"""How is a classifier calibrated with statistics of the clients' features?"""

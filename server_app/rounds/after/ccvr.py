@@ -1,0 +1,143 @@
+"""CCVR: the classifier is calibrated on features drawn from one Gaussian per class.
+
+Stage: each client sends the count, mean and covariance of the features of each of its classes,
+under the model of the last round in eval mode. The server pools them to those of all features,
+draws `samples` features per class from N(mean, covariance), and trains the classifier alone on them
+with the cross-entropy.
+Paper: Luo et al., "No Fear of Heterogeneity: Classifier Calibration for Federated Learning with
+Non-IID Data", NeurIPS 2021. It was not read: the equations are those of a reimplementation,
+github.com/KarhouTam/FL-bench (src/server/ccvr.py, src/client/ccvr.py). How many features the paper
+draws, how long it trains, and whether it transforms the features is not established here.
+Upload: (d^2 + d + 2) float64 numbers for each class of a client, once. Client state: none.
+
+Where FL-bench differs from ours: its clients divide by the count, and its server pools with the
+formula for unbiased covariances, so its pooled covariance is too small. Ours is exact. It trains
+for one epoch at the learning rate of the clients.
+
+Our choices:
+
+* Statistics are those of the training images, without augmentation, in float64.
+* The classifier starts at the global one, and is trained with SGD for 10 epochs at 0.01.
+* Negative eigenvalues count as 0. A class with one image has the covariance 0. A class that no
+  client has is not drawn.
+* A client that fails, or that must not tell its labels, is left out; events.csv names it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from server_app.rounds.after.base import AfterTraining, Outcome
+from task.errors import ConfigError, refuse
+from task.methods.base import Tensors
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+    from server_app.nodes.registration import NodeInfo
+    from server_app.rounds.context import RoundContext
+    from task.training.worker import Worker
+
+NUMBER_BYTES, MEGABYTE = 8, 1e6
+WEIGHT, BIAS = "classifier.weight", "classifier.bias"
+NOBODY = (
+    "no site tells its labels, and after=ccvr needs them; set tell-labels = true in site.toml of "
+    "the sites that agree, or add after=none"
+)
+
+
+@dataclass
+class Ccvr(AfterTraining):
+    """Calibrates the classifier with Gaussian features.
+
+    Attributes:
+        samples: the number of features that are drawn for each class, at least 1.
+        epochs: the number of passes over them, at least 1.
+        batch_size: features per step, at least 1.
+        lr: the learning rate of SGD, above 0.
+        momentum: the momentum of SGD, from 0 to below 1.
+    """
+
+    reads: ClassVar = "the statistics of single clients' features"
+
+    samples: int
+    epochs: int
+    batch_size: int
+    lr: float
+    momentum: float
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                refuse(self, name, "must be at least 1")
+        if self.lr <= 0:
+            refuse(self, "lr", "must be above 0")
+        if not 0 <= self.momentum < 1:
+            refuse(self, "momentum", "must be from 0 to below 1")
+
+    def check(self, experiment: "Experiment") -> None:
+        super().check(experiment)
+        name = experiment.model["name"]
+        if not experiment.network().trained_features:
+            allowed = (
+                f"calibrates a classifier of features, and model={name} has no layers before its "
+                "classifier; add model=cnn, or after=none"
+            )
+            raise ConfigError("after", "ccvr", allowed)
+        members = experiment.local_method().members()
+        for member, method in zip(members, experiment.methods(), strict=True):
+            if member.sets_classifier:
+                allowed = (
+                    f"retrains the classifier, and method={method} sets it; choose another "
+                    "method, or after=none"
+                )
+                raise ConfigError("after", "ccvr", allowed)
+
+    def check_model(self, experiment: "Experiment", worker: "Worker") -> None:
+        classes, features = shape_of(worker)
+        needed = NUMBER_BYTES * classes * features**2 / MEGABYTE
+        most = experiment.federation.message_megabytes
+        if needed > most:
+            allowed = (
+                f"needs {needed:,.0f} MB for a client's covariances ({classes} classes, {features} "
+                f"features), and federation.message_megabytes is {most:g}; raise it to at most "
+                "2000, lower model.features, or add after=none"
+            )
+            raise ConfigError("after", "ccvr", allowed)
+
+    def check_sites(self, sites: Sequence["NodeInfo"]) -> None:
+        from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
+
+        if sites and not any(site.labels for site in sites):
+            raise RunFailedError(NOBODY)
+
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
+        from server_app.rounds.after.calibration.collecting import Collection  # noqa: PLC0415
+        from server_app.rounds.after.calibration.retraining import (  # noqa: PLC0415
+            Training,
+            draw_features,
+            retrain,
+        )
+        from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
+
+        before, seed = context.model.weights, context.experiment.seed
+        found = Collection(context, *shape_of(context.worker))
+        found.collect()
+        if not found.clients:
+            first = next(iter(found.missing.values()), "there are no clients with images")
+            raise RunFailedError(f"after=ccvr: no client sent statistics; the first: {first}")
+        features, labels = draw_features(found.pooled, self.samples, seed)
+        how = Training(self.samples, self.epochs, self.batch_size, self.lr, self.momentum)
+        weight, bias = retrain(before[WEIGHT], before.get(BIAS), features, labels, how, seed)
+        new = {WEIGHT: weight} if bias is None else {WEIGHT: weight, BIAS: bias}
+        facts = {
+            "clients": len(found.clients),
+            "missing": {str(client): reason for client, reason in sorted(found.missing.items())},
+            "images": found.pooled.counts.tolist(),
+        }
+        return Outcome({**before, **new}, facts)
+
+
+def shape_of(worker: "Worker") -> tuple[int, int]:
+    """Return the numbers of classes and of features: the shape of the classifier's weight."""
+    classes, features = worker.model.state_dict()[WEIGHT].shape
+    return classes, features

@@ -1,0 +1,1 @@
+"""How are the clients' models distilled into the global one?"""

@@ -1,0 +1,1 @@
+"""How are the inputs of a classifier distributed?"""

@@ -1,0 +1,60 @@
+"""Count, mean and covariance of each class's features on a set of images."""
+
+import torch
+from torch import Tensor, nn
+
+from task.data.batches import DeviceImages
+from task.methods.base import Tensors
+from task.protocol.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
+from task.training.device import prepare_process
+from task.training.evaluation import outputs
+from task.training.transfer import to_device
+from task.training.worker import Worker
+
+
+def load(worker: Worker, weights: Tensors) -> None:
+    """Load weights into a worker's model, and prepare its process."""
+    prepare_process()
+    worker.model.load_state_dict(to_device(weights, worker.device))
+
+
+def feature_statistics(
+    model: nn.Module, images: DeviceImages, positions: Tensor
+) -> dict[str, Tensor]:
+    """Return the statistics of the classifier's inputs for each class that has images.
+
+    Args:
+        model: the model; put into eval mode.
+        images: the data set.
+        positions: indices of images, [n] int64, at least one.
+
+    Returns:
+        The tensors that `task.protocol.statistics.check_statistics` describes.
+    """
+    # They stay on the device until the last batch, because the CPU waits for each copy from a GPU.
+    features, labels = [], []
+    for out, y in outputs(model, images, positions):
+        features.append(out.features.float())
+        labels.append(y)
+    return statistics_of(torch.cat(features).cpu(), torch.cat(labels).cpu())
+
+
+def statistics_of(features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Return the statistics of features [n, d] with labels [n], computed in float64.
+
+    The covariance is unbiased, so that it can be pooled exactly; that of one image is 0.
+    """
+    classes, counts = labels.unique(return_counts=True)
+    means, covariances = [], []
+    for label, count in zip(classes.tolist(), counts.tolist(), strict=True):
+        own = features[labels == label].double()
+        mean = own.mean(dim=0)
+        centred = own - mean
+        means.append(mean)
+        covariances.append(centred.T @ centred / max(1, count - 1))
+    return {
+        CLASSES: classes,
+        COUNTS: counts,
+        MEANS: torch.stack(means),
+        COVARIANCES: torch.stack(covariances),
+    }

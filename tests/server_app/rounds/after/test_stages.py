@@ -1,0 +1,307 @@
+"""Stages after training in whole runs: the record, resumption, refusals, and failures."""
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+from safetensors.torch import load_file
+
+from client_app import statistics
+from client_app.app import app as client_app
+from client_app.session import Session
+from server_app.app import app as server_app
+from server_app.config.composition import compose_experiment
+from server_app.config.resuming import whole_words
+from server_app.config.run_config import to_run_config
+from server_app.engines.plan import plan_lines
+from server_app.nodes.messages import Exchange, Failure
+from server_app.rounds import final_stage
+from server_app.runs.checkpoint import DIRECTORY
+from server_app.runs.identity import code_of, component_modules, settings_hash
+from server_app.runs.last_models import FILE
+from server_app.runs.records.older import add_later_settings
+from server_app.runs.records.reader import read_run
+from server_app.runs.records.record import read_record
+from task.errors import ConfigError, RunError
+from task.protocol.messages import StatisticsRequest
+from task.protocol.statistics import COUNTS, MEANS
+from tests.conftest import Train, only_run, rows, sha256
+from tests.site_grid import SiteGrid
+from tests.task.data import making
+
+CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
+FEDDF = ("after=feddf", "after.steps=3", "after.batch_size=32")
+STAGES = pytest.mark.parametrize("stage", [CCVR, FEDDF], ids=["ccvr", "feddf"])
+
+
+class TestRecord:
+    @STAGES
+    def test_it_has_the_scores_before_and_after_and_the_new_model(
+        self, train: Train, stage: tuple[str, ...], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        logging.getLogger("univarfl").propagate = True
+        plain, changed = train(), train(*stage)
+        record, before = read_record(changed), read_record(plain)
+        found = record["after"]
+        assert found["name"] == record["config"]["after"]["name"] == stage[0].partition("=")[2]
+        assert found["before"] == before["results"]["test"]
+        assert found["after"] == record["results"]["test"] != found["before"]
+        assert {"accuracy", "macro_f1", "auroc"} <= set(found["after"])
+        assert found["seconds"] > 0
+        assert sha256(changed) != sha256(plain)
+        assert record["status"] == "completed"
+        assert not (changed / DIRECTORY).exists()
+        for name in ("rounds.csv", "classes.csv"):  # of the rounds alone
+            same = [row for row in rows(changed, name) if row.get("metric") != "seconds"]
+            assert same == [row for row in rows(plain, name) if row.get("metric") != "seconds"]
+        assert read_run(changed).record["after"] == found
+
+    def test_ccvr_changes_the_classifier_alone(self, train: Train) -> None:
+        models = (train("rounds=1", *words) / "model.safetensors" for words in ((), CCVR))
+        before, after = map(load_file, models)
+        changed = {name for name in before if not torch.equal(before[name], after[name])}
+        assert changed == {"classifier.weight", "classifier.bias"}
+        found = read_record(train(*CCVR, "rounds=1", "seed=1"))["after"]
+        assert (found["clients"], found["missing"]) == (4, {})
+        assert len(found["images"]) == 10
+
+    def test_feddf_says_what_it_was_distilled_on(self, train: Train) -> None:
+        found = read_record(train(*FEDDF, "rounds=1"))["after"]
+        assert (found["teachers"], found["images"], found["transductive"]) == (4, 88, True)
+
+    def test_without_a_stage_there_is_no_entry(self, train: Train) -> None:
+        assert "after" not in read_record(train("rounds=1"))
+
+    def test_a_plan_names_the_stage(self) -> None:
+        lines = list(plan_lines(compose_experiment(["engine=inprocess", "after=ccvr"])))
+        assert "after     ccvr" in lines
+        assert not any("after" in line for line in plan_lines(compose_experiment([])))
+
+
+def test_records_without_the_setting_are_those_of_runs_without_a_stage() -> None:
+    config = compose_experiment([]).model_dump()
+    old = {key: value for key, value in config.items() if key != "after"}
+    add_later_settings(old)
+    assert settings_hash(old) == settings_hash(config)
+    other = compose_experiment(["after=ccvr"]).model_dump()
+    assert settings_hash(other) != settings_hash(config)
+    module = "server_app.rounds.after.ccvr"
+    assert module in code_of(other).components
+    assert "server_app.rounds.after.calibration.pooling" in component_modules(module)
+
+
+class TestBits:
+    @STAGES
+    def test_they_depend_neither_on_the_workers_nor_on_the_blocks(
+        self, train: Train, stage: tuple[str, ...]
+    ) -> None:
+        words = ["partition=dirichlet", "rounds=1", *stage]
+        one, two = train(*words), train(*words, "federation.workers=2")
+        apart = train(*words, "federation.workers=3", "federation.message_megabytes=5.3")
+        assert sha256(one) == sha256(two) == sha256(apart)
+        assert read_record(one)["after"]["after"] == read_record(apart)["after"]["after"]
+
+    @STAGES
+    @pytest.mark.parametrize("moment", ["check_finite", "stage_line"])
+    def test_a_run_that_ends_in_the_stage_repeats_it_on_the_same_model(
+        self, train: Train, stage: tuple[str, ...], moment: str, tmp_path: Path
+    ) -> None:
+        whole = train(*stage)
+        with (
+            patch.object(final_stage, moment, side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            train(*stage, "run_id=ended")
+        ended = tmp_path / "runs" / "ended"
+        assert (ended / DIRECTORY / FILE).exists() == (stage is FEDDF)
+        assert train(*whole_words([f"resume={ended}"])) == ended
+        assert sha256(ended) == sha256(whole)
+        record, expected = read_record(ended), read_record(whole)
+        assert record["resumed_from"] == 2
+        assert record["results"] == expected["results"]
+        assert record["after"] | {"seconds": 0} == expected["after"] | {"seconds": 0}
+        assert [row["round"] for row in rows(ended, "clients.csv")] == list("11112222")
+
+    def test_models_that_were_damaged_are_not_distilled(self, train: Train, tmp_path: Path) -> None:
+        with (
+            patch.object(final_stage, "check_finite", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            train(*FEDDF, "run_id=ended")
+        ended = tmp_path / "runs" / "ended"
+        path = ended / DIRECTORY / FILE
+        path.write_bytes(path.read_bytes()[:-4] + b"abcd")
+        with pytest.raises(RunError, match=r"is missing or damaged .*; start a new run"):
+            train(*whole_words([f"resume={ended}"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("after=ccvr secure=masked", "features, which secure=masked hides; add after=none"),
+        ("after=feddf secure=masked", "models of single clients, which secure=masked hides"),
+        (
+            "after=ccvr strategy=dp_fixed model.norm=group",
+            "without noise, and strategy=dp_fixed protects them; add after=none",
+        ),
+        (
+            "after=feddf strategy=dp_client_fixed model.norm=group",
+            "without noise, and strategy=dp_client_fixed protects them; add after=none",
+        ),
+        (
+            "after=ccvr privacy=example method=fedavg model=cnn model.norm=group",
+            "without noise, and privacy.unit=example protects them; add after=none",
+        ),
+        (
+            "after=ccvr model=linear method=fedavg",
+            "model=linear has no layers before its classifier; add model=cnn, or after=none",
+        ),
+        (
+            "after=ccvr method=fedetf",
+            "retrains the classifier, and method=fedetf sets it; choose another method",
+        ),
+        (
+            "after=ccvr method=freeze+fedprox",
+            "retrains the classifier, and method=freeze sets it; choose another method",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(words: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose_experiment(words.split())
+    assert caught.value.key == "after"
+    assert reason in caught.value.allowed
+
+
+def test_covariances_that_are_too_large_are_refused_before_the_first_round(
+    train: Train, tmp_path: Path
+) -> None:
+    reason = (
+        r"after=ccvr: needs 5 MB for a client's covariances \(10 classes, 256 features\), and "
+        r"federation.message_megabytes is 5; raise it to at most 2000, lower model.features, or"
+    )
+    with pytest.raises(RunError, match=reason):
+        train(*CCVR, "federation.message_megabytes=5")
+    assert rows(only_run(tmp_path), "rounds.csv") == []
+
+
+Told = Callable[[Session[StatisticsRequest], int], Any]
+
+
+def hostile(lie: Callable[[dict[str, torch.Tensor]], Any]) -> Told:
+    """A client's answer in which the statistics of client 1 are changed."""
+    honest = statistics.statistics_of_client
+
+    def told(session: Session[StatisticsRequest], client: int) -> Any:
+        found = honest(session, client)
+        return lie(found) if client == 1 else found
+
+    return told
+
+
+def failing(found: dict[str, torch.Tensor]) -> Any:
+    raise RuntimeError("scanner offline")
+
+
+class TestHostileClients:
+    @pytest.mark.parametrize(
+        ("lie", "reason"),
+        [
+            (failing, "RuntimeError: scanner offline"),
+            (lambda found: found | {MEANS: found[MEANS] * torch.nan}, "means has a number that is"),
+            (lambda found: found | {COUNTS: found[COUNTS] * 10**9}, "training images and has"),
+            (lambda found: found | {MEANS: found[MEANS][:, :7]}, r"means is float64\(10, 7\), not"),
+            (lambda found: {MEANS: found[MEANS]}, "its arrays must be classes, counts, means"),
+        ],
+        ids=["fails", "nan", "counts", "shape", "missing"],
+    )
+    def test_one_costs_itself_alone(self, train: Train, lie: Any, reason: str) -> None:
+        with patch.object(statistics, "statistics_of_client", hostile(lie)):
+            run = train(*CCVR, "rounds=1")
+        found = read_record(run)["after"]
+        assert found["clients"] == 3
+        assert list(found["missing"]) == ["1"]
+        assert re.search(reason, found["missing"]["1"])
+        (event,) = rows(run, "events.csv")
+        assert event["event"].startswith("client 1: no statistics: ")
+
+    def test_if_nobody_answers_the_run_fails_and_can_go_on(
+        self, train: Train, tmp_path: Path
+    ) -> None:
+        with (
+            patch.object(statistics, "statistics_of_client", side_effect=RuntimeError("offline")),
+            pytest.raises(RunError, match="after=ccvr: no client sent statistics; the first: "),
+        ):
+            train(*CCVR, "rounds=1")
+        ended = only_run(tmp_path)
+        train(*whole_words([f"resume={ended}"]))
+        assert read_record(ended)["after"]["clients"] == 4
+
+
+class TestSites:
+    """Sites in this process; a site tells its labels only if its owner allows it."""
+
+    def run(self, place: Path, telling: set[str], **settings: float) -> dict[str, Any]:
+        names = ["east", "north"]
+        for name in names:
+            making.tree(place / name, ["cat", "dog"], 10)
+        words = [
+            "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "local_epochs=1",
+            "rounds=1", "method=fedavg", "partition=sites", f"partition.names=[{','.join(names)}]",
+            f"output_dir={place / 'runs'}", "run_id=run", "watch.tensorboard=false", *CCVR,
+        ]  # fmt: skip
+        grid = SiteGrid(client_app, place, names, place)
+        for node, name in grid.registered.items():
+            config = grid._supernodes[node].context.node_config
+            config["tell-labels"] = name in telling
+            config.update(settings)
+        experiment = compose_experiment(words)
+        context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
+        server_app(grid=grid, context=context)
+        return read_record(place / "runs" / "run")
+
+    def test_one_that_does_not_tell_its_labels_does_not_take_part(self, tmp_path: Path) -> None:
+        record = self.run(tmp_path, {"north"})
+        found = record["after"]
+        assert (found["clients"], found["images"]) == (1, [9, 9])
+        assert "site east does not tell how many images of each class" in found["missing"]["0"]
+        events = [(row["site"], row["event"]) for row in rows(tmp_path / "runs/run", "events.csv")]
+        (event,) = [what for site, what in events if site == "east"]
+        assert event.startswith("no statistics: site east does not tell")
+        assert "its owner can set tell-labels = true" in event
+        assert found["before"] == found["after"] == {}  # the coordinator has no test images
+        assert record["results"]["validation"]["clients"] == 2
+
+    def test_one_that_limits_its_privacy_loss_does_not_train_without_noise(
+        self, tmp_path: Path
+    ) -> None:
+        with pytest.raises(Exception, match="max-epsilon"):
+            self.run(tmp_path, {"east", "north"}, **{"max-epsilon": 1.0})
+
+    def test_if_none_tells_them_the_run_does_not_begin(self, tmp_path: Path) -> None:
+        with pytest.raises(Exception, match="no site tells its labels, and after=ccvr needs them"):
+            self.run(tmp_path, set())
+        assert json.loads((tmp_path / "runs/run/run.json").read_text())["status"] == "failed"
+        assert rows(tmp_path / "runs/run", "clients.csv") == []
+
+
+def test_a_worker_without_an_answer_costs_its_clients(train: Train) -> None:
+    silent = Failure("no answer before the round's timeout")
+
+    def unheard(self: Any, message: Any, letter: Any) -> Any:
+        kept = original(self, message, letter)
+        mute = isinstance(letter.request, StatisticsRequest) and 0 in letter.request.clients
+        return silent if mute else kept
+
+    original = Exchange._read
+    with patch.object(Exchange, "_read", unheard):
+        found = read_record(train(*CCVR, "rounds=1", "federation.workers=2"))["after"]
+    assert found["clients"] == 2
+    assert set(found["missing"].values()) == {silent.reason}
