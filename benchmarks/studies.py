@@ -10,6 +10,7 @@ import pandas as pd
 from server_app.config.composition import compose_experiment
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
+from server_app.report.after_training import after_training_table
 from server_app.report.breakdown.by_client import ByClient
 from server_app.report.readings import BEST
 from server_app.report.statistics import difference, mean_and_sd
@@ -187,6 +188,11 @@ def four_readings(summary: Summary) -> list[pd.DataFrame]:
     return [table, summary.differences()]
 
 
+def after_training(summary: Summary) -> list[pd.DataFrame]:
+    """Return the test accuracy in % before and after the stage that followed the last round."""
+    return [after_training_table(summary)]
+
+
 def at_clients(summary: Summary) -> list[pd.DataFrame]:
     """Return how accuracy is spread over the clients, and the accuracy at each of them in %."""
     rows = []
@@ -292,6 +298,11 @@ STUDIES = {  # with the time of each on two cores
         needs="TIN10",
         tables=four_readings,
         pictures=("accuracy",),
+    ),
+    # A quarter of an hour.
+    "after": Study(
+        (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl after=ccvr,feddf {FIVE_SEEDS}",),
+        tables=after_training,
     ),
     # An hour.
     "clients": Study(

@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 
 from task.methods.base import Tensors
+from task.optim.update_norm import scale_update, update_norm
 from task.training.loop import LocalResult
-from task.training.update_norm import scale_update, update_norm
 
 
 def clip_result(result: LocalResult, start: Tensors, max_norm: float) -> LocalResult:

@@ -43,6 +43,7 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
         "index": int(str(node.get(PARTITION_ID_KEY, 0))),
         "nodes": int(str(node.get(NUM_PARTITIONS_KEY, 1))),
         "device": "none", "site": "", "train": 0, "validation": 0, "labels": [], "error": "",
+        "statistics": False,
         "compiled": False, "state": "",
     }  # fmt: skip
     if on_site and "data-dir" in node:
@@ -90,4 +91,5 @@ def describe_site(worker: Worker, site: Site) -> Facts:
         "train": len(split.train),
         "validation": len(split.validation),
         "labels": counts.tolist() if site.tell_labels else [],
+        "statistics": site.tell_statistics and site.max_epsilon is None,
     }

@@ -45,15 +45,15 @@ def check_allowed(session: Session[StatisticsRequest]) -> None:
 
     Raises:
         ProtocolError: clients add noise.
-        SiteError: the site does not tell its labels, or limits its privacy loss.
+        SiteError: the site does not tell its statistics, or limits its privacy loss.
     """
     if session.worker.config.privacy.private:
         raise ProtocolError("statistics of its images are not sent with noise at the clients")
     site = session.site
-    if site is not None and not site.tell_labels:
+    if site is not None and not site.tell_statistics:
         raise SiteError(
-            f"site {site.name} does not tell how many images of each class it has, and sends no "
-            "statistics of them; its owner can set tell-labels = true in site.toml"
+            f"site {site.name} does not send statistics of its images' features; its owner can set "
+            "tell-statistics = true in site.toml"
         )
     if site is not None and site.max_epsilon is not None:
         raise SiteError(

@@ -48,8 +48,8 @@ class Site(BaseModel):
         max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains.
         max_batch_size: ``max-batch-size``, the largest batch that it trains on.
         max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
-        tell_labels: ``tell-labels``, whether it reports its number of images per class and, with
-            ``after=ccvr``, mean and covariance of each class's features.
+        tell_labels: ``tell-labels``, whether it reports its number of images per class.
+        tell_statistics: ``tell-statistics``, whether ``after=ccvr`` may have its features' moments.
         max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.
@@ -79,6 +79,7 @@ class Site(BaseModel):
     max_batch_size: Annotated[int, Field(alias="max-batch-size", ge=2)] = 4096
     max_model_megabytes: Annotated[int, Field(alias="max-model-megabytes", ge=1)] = 2000
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
+    tell_statistics: Annotated[bool, Field(alias="tell-statistics")] = False
     max_epsilon: Annotated[float | None, Field(alias="max-epsilon", gt=0)] = None
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     require_secure: Annotated[bool, Field(alias="require-secure")] = False

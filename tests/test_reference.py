@@ -13,7 +13,7 @@ from task import registry
 from tests.conftest import Train
 
 COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.package)]
-OF_SOME_RECORDS = {"after", "privacy", "resumed", "resumed_from", "restartable"}
+OF_SOME_RECORDS = {"after", "personal", "privacy", "resumed", "resumed_from", "restartable"}
 OF_SOME_RUNS = {"analysis/", "checkpoint/", "flower.log", "models/", "tensorboard/"}
 
 

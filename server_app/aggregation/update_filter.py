@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from server_app.aggregation.guards.base import Guard
 from task.methods.base import Tensors
-from task.training.update_norm import scale_update, update_norm
+from task.optim.update_norm import scale_update, update_norm
 
 
 class FilterDecision(NamedTuple):

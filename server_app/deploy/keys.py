@@ -43,7 +43,8 @@ memory-dir = {memory}
 # max-epochs = 10      # refuse experiments with more local epochs a round
 # max-batch-size = 256 # refuse experiments with larger batches
 # max-model-megabytes = 500  # refuse experiments with a larger model
-# tell-labels = true   # send image counts by class; with after=ccvr also feature statistics
+# tell-labels = true   # send the number of images of each class
+# tell-statistics = true  # send each class's count, mean and covariance of features, for after=ccvr
 # max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs
 # delta = 1e-5         # the delta of max-epsilon; far below 1 / (number of images)
 # require-secure = true  # take part in masked rounds only

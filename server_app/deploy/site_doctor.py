@@ -82,6 +82,7 @@ def limits(site: Site) -> Finding:
     """Say what the settings allow the coordinator."""
     norm = "not clipped" if site.max_norm is None else f"clipped to norm {site.max_norm:g}"
     labels = "told" if site.tell_labels else "not told"
+    statistics = "told" if site.tell_statistics else "not told"
     packages = ", ".join(site.extensions) or "none"
     epsilon = "not counted"
     if site.max_epsilon is not None:
@@ -92,6 +93,6 @@ def limits(site: Site) -> Finding:
     return OK, (
         f"limits: updates {norm}; masks {masks}; privacy {epsilon}; at most {site.max_epochs} "
         f"epochs, batches of {site.max_batch_size}, models of {site.max_model_megabytes} MB; "
-        "images per class "
-        f"{labels}; other packages that may run: {packages}"
+        f"images per class {labels}; statistics of features {statistics}; other packages that may "
+        f"run: {packages}"
     )

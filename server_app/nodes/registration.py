@@ -45,6 +45,7 @@ class NodeInfo:
         train: the number of images that the site trains on.
         validation: the number of images that it validates on.
         labels: its training images by class; empty if it does not share them.
+        statistics: whether the site sends statistics of its images' features.
         state: names the storage of its clients' states; empty if there is none, and for a site.
         public_key: the key with which a site signs its replies; empty for a simulated worker.
     """
@@ -60,6 +61,7 @@ class NodeInfo:
     train: int = 0
     validation: int = 0
     labels: tuple[int, ...] = ()
+    statistics: bool = False
     state: str = ""
     public_key: bytes = b""
 
@@ -79,6 +81,7 @@ class NodeInfo:
             train=reply.train,
             validation=reply.validation,
             labels=tuple(reply.labels),
+            statistics=reply.statistics,
             state=reply.state if worker else "",
             public_key=identity.public_key,
         )

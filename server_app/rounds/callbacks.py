@@ -1,7 +1,7 @@
 """What is done with a round's result: it is recorded, shown and checkpointed."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
@@ -18,6 +18,7 @@ from server_app.runs.records.client_scores import (
 from server_app.runs.round_models import RoundModels, save_models
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
+from task.training.evaluation import Score
 
 logger = logging.getLogger("univarfl")
 
@@ -110,9 +111,7 @@ class RecordResults(Callback):
         if result.test.by_class:
             classes = self._recorder.summary["data"]["classes"]
             save_by_class(self._recorder.directory, classes, result.test.by_class)
-        if each := client_scores(result.clients, self._sites):
-            save_client_scores(self._recorder.directory, each)
-            self._recorder.update(client_scores=spread_over_clients(each))
+        record_client_scores(self._recorder, result.clients, self._sites)
         seconds = {
             "connect": self._connect,
             "rounds": result.seconds,
@@ -123,6 +122,21 @@ class RecordResults(Callback):
             results={split: dict(result.scores[split]) for split in ("test", "validation")},
         )
         self._record_nodes()
+
+
+def record_client_scores(
+    recorder: Recorder, scores: Mapping[int, Score], sites: Sequence[str]
+) -> None:
+    """Write the final model's score at each client, if the server sees any.
+
+    Args:
+        recorder: the run's.
+        scores: by client.
+        sites: the name of each client's site; empty in a simulation.
+    """
+    if each := client_scores(scores, sites):
+        save_client_scores(recorder.directory, each)
+        recorder.update(client_scores=spread_over_clients(each))
 
 
 class SaveCheckpoints(Callback):

@@ -8,6 +8,7 @@ from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import Failure, Letter
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.scoring import masked_scores
+from server_app.rounds.sampling import clients_to_score
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import EVALUATE, EvaluateReply, EvaluateRequest, EvaluateRow
 from task.training.evaluation import Metrics, Score
@@ -53,6 +54,25 @@ def score_model(context: RoundContext, server_round: int, clients: Sequence[int]
     for failure in failures:
         logger.warning("round %d, %s", server_round, failure)
     return ModelScores({**total.means(), "clients": count}, metrics, scores)
+
+
+def clients_of_final_scores(context: RoundContext) -> list[int]:
+    """Return the clients that score the final model: all, or a sample of very many.
+
+    Nobody does if no images are held out. A client that has a part of the model of its own does
+    only if it has trained.
+    """
+    experiment = context.experiment
+    if not experiment.validation_share:
+        return []
+    return with_a_model(context, clients_to_score(experiment.num_clients, experiment.seed))
+
+
+def with_a_model(context: RoundContext, clients: Sequence[int]) -> list[int]:
+    """Return the clients without those that keep a part of the model and have never trained."""
+    if not context.experiment.local().personalised:
+        return list(clients)
+    return [client for client in clients if context.model.last_accepted[client]]
 
 
 def evaluation_letters(

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from server_app.aggregation.weights import from_tensors, to_tensors
 from server_app.rounds.after.base import AfterTraining
+from server_app.rounds.callbacks import record_client_scores
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.evaluation import score_model
+from server_app.rounds.evaluation import clients_of_final_scores, score_model
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.last_models import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
@@ -74,17 +75,18 @@ def run_stage(
     outcome = stage.apply(context, models.models() if stage.needs_models else {})
     check_finite(name, outcome.weights)
     model.weights = {key: outcome.weights[key] for key in model.weights}
-    clients = range(experiment.num_clients) if experiment.validation_share else ()
-    validation, after = score_model(context, experiment.rounds, clients)
+    found = score_model(context, experiment.rounds, clients_of_final_scores(context))
+    after = found.test
     seconds = round(time.perf_counter() - started, 3)
 
     recorder.save_model(from_tensors(model.weights))
+    record_client_scores(recorder, found.clients, context.sites)
     if after.by_class:
         classes = recorder.summary["data"]["classes"]
         save_by_class(recorder.directory, classes, after.by_class)
     scores = {"before": dict(before.means), "after": dict(after.means)}
     recorder.update(
-        results={"test": scores["after"], "validation": validation},
+        results={"test": scores["after"], "validation": dict(found.validation)},
         after={"name": name, "seconds": seconds, **scores, **outcome.facts},
     )
     logger.info("%s", stage_line(name, scores, seconds))

@@ -11,11 +11,16 @@ from server_app.nodes.messages import Letter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.evaluation import NOT_SCORED, score_model
+from server_app.rounds.evaluation import (
+    NOT_SCORED,
+    clients_of_final_scores,
+    score_model,
+    with_a_model,
+)
 from server_app.rounds.masked.training import MaskedTraining
 from server_app.rounds.memory_check import check_memory
 from server_app.rounds.result import RoundModels, RoundResult
-from server_app.rounds.sampling import clients_to_score, quorum_count, sample_clients
+from server_app.rounds.sampling import quorum_count, sample_clients
 from task.protocol.messages import TRAIN, TrainRequest
 from task.protocol.tensors import PackedTensors
 
@@ -64,11 +69,9 @@ def run_round(context: RoundContext, server_round: int) -> RoundResult:
     # Score, after the last round on every client, or on a sample of very many.
     scores = NOT_SCORED
     if last or server_round % experiment.evaluate_every == 0:
-        scored = clients_to_score(experiment.num_clients, experiment.seed) if last else sampled
-        if not experiment.validation_share:
-            scored = []
-        elif experiment.local().personalised:  # who never trained has no model of its own
-            scored = [client for client in scored if model.last_accepted[client]]
+        scored = clients_of_final_scores(context)
+        if not last and experiment.validation_share:
+            scored = with_a_model(context, sampled)
         scores = score_model(context, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(

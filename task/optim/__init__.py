@@ -1,1 +1,1 @@
-"""How are the steps of local training taken, and with which learning rate?"""
+"""How are the steps of local training taken, and how long is the way that they lead?"""

@@ -27,6 +27,7 @@ class RegistrationReply(Reply):
         train: the number of images that the site trains on.
         validation: the number of images that it validates on.
         labels: its training images by class; empty if it does not share them.
+        statistics: whether the site sends statistics of its images' features.
         code: the directory of its code; empty for a site.
         device: what it trains on.
         cuda: whether it sees a GPU.
@@ -47,6 +48,7 @@ class RegistrationReply(Reply):
     train: Count
     validation: Count
     labels: Annotated[list[Count], Field(max_length=1_000_000)]
+    statistics: bool = False
     code: Line
     device: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
     cuda: bool

@@ -55,6 +55,12 @@ class AfterTraining(ABC):
         if not self.changes_model:
             return
         name = experiment.after["name"]
+        if experiment.local().personalised:
+            allowed = (
+                f"changes one model of all clients, and each client of method="
+                f"{experiment.method['name']} has its own; add after=none"
+            )
+            raise ConfigError("after", name, allowed)
         if experiment.secure.masked:
             allowed = f"reads {self.reads}, which secure=masked hides; add after=none"
             raise ConfigError("after", name, allowed)

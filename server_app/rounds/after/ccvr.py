@@ -20,7 +20,7 @@ Our choices:
 * The classifier starts at the global one, and is trained with SGD for 10 epochs at 0.01.
 * Negative eigenvalues count as 0. A class with one image has the covariance 0. A class that no
   client has is not drawn.
-* A client that fails, or that must not tell its labels, is left out; events.csv names it.
+* A client that fails, or whose site does not tell statistics, is left out; events.csv names it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 NUMBER_BYTES, MEGABYTE = 8, 1e6
 WEIGHT, BIAS = "classifier.weight", "classifier.bias"
 NOBODY = (
-    "no site tells its labels, and after=ccvr needs them; set tell-labels = true in site.toml of "
+    "no site sends statistics of its features; set tell-statistics = true in site.toml of "
     "the sites that agree, or add after=none"
 )
 
@@ -107,7 +107,7 @@ class Ccvr(AfterTraining):
     def check_sites(self, sites: Sequence["NodeInfo"]) -> None:
         from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
 
-        if sites and not any(site.labels for site in sites):
+        if sites and not any(site.statistics for site in sites):
             raise RunFailedError(NOBODY)
 
     def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:

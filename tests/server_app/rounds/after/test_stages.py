@@ -246,7 +246,7 @@ class TestHostileClients:
 
 
 class TestSites:
-    """Sites in this process; a site tells its labels only if its owner allows it."""
+    """Sites in this process; a site tells statistics only if its owner allows it."""
 
     def run(self, place: Path, telling: set[str], **settings: float) -> dict[str, Any]:
         names = ["east", "north"]
@@ -260,22 +260,22 @@ class TestSites:
         grid = SiteGrid(client_app, place, names, place)
         for node, name in grid.registered.items():
             config = grid._supernodes[node].context.node_config
-            config["tell-labels"] = name in telling
+            config["tell-statistics"] = name in telling
             config.update(settings)
         experiment = compose_experiment(words)
         context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
         server_app(grid=grid, context=context)
         return read_record(place / "runs" / "run")
 
-    def test_one_that_does_not_tell_its_labels_does_not_take_part(self, tmp_path: Path) -> None:
+    def test_one_that_does_not_tell_statistics_does_not_take_part(self, tmp_path: Path) -> None:
         record = self.run(tmp_path, {"north"})
         found = record["after"]
         assert (found["clients"], found["images"]) == (1, [9, 9])
-        assert "site east does not tell how many images of each class" in found["missing"]["0"]
+        assert "site east does not send statistics" in found["missing"]["0"]
         events = [(row["site"], row["event"]) for row in rows(tmp_path / "runs/run", "events.csv")]
         (event,) = [what for site, what in events if site == "east"]
-        assert event.startswith("no statistics: site east does not tell")
-        assert "its owner can set tell-labels = true" in event
+        assert event.startswith("no statistics: site east does not send")
+        assert "its owner can set tell-statistics = true" in event
         assert found["before"] == found["after"] == {}  # the coordinator has no test images
         assert record["results"]["validation"]["clients"] == 2
 
@@ -286,7 +286,7 @@ class TestSites:
             self.run(tmp_path, {"east", "north"}, **{"max-epsilon": 1.0})
 
     def test_if_none_tells_them_the_run_does_not_begin(self, tmp_path: Path) -> None:
-        with pytest.raises(Exception, match="no site tells its labels, and after=ccvr needs them"):
+        with pytest.raises(Exception, match="no site sends statistics of its features"):
             self.run(tmp_path, set())
         assert json.loads((tmp_path / "runs/run/run.json").read_text())["status"] == "failed"
         assert rows(tmp_path / "runs/run", "clients.csv") == []
