@@ -19,6 +19,7 @@ from server_app.analysis.analysed_run import AnalysedRun
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.runs.records.reader import read_run
+from task.models.layers.norm import measure_statistics
 from task.training.evaluation import evaluate
 
 BATCH, ALL = 128, 1_000_000
@@ -32,22 +33,16 @@ def accuracies(words: list[str]) -> tuple[float, float]:
         analysed = AnalysedRun(run, ALL)
         before = accuracy(analysed, analysed.model())
         model = analysed.model()
-        measure_statistics(analysed, model)
+        measure_on_all(analysed, model)
         return before, accuracy(analysed, model)
 
 
-def measure_statistics(analysed: AnalysedRun, model: nn.Module) -> None:
+def measure_on_all(analysed: AnalysedRun, model: nn.Module) -> None:
     """Replace batch norm's statistics by those of all clients' training images."""
-    for part in model.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
-            part.reset_running_stats()
-            part.momentum = None  # the mean of all batches counts, not the last ones
     positions = torch.cat(list(analysed.clients.values()))
     order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))
-    model.train()
-    with torch.no_grad():
-        for batch in positions[order].split(BATCH):
-            model(analysed.worker.images[batch][0])
+    parts = positions[order].split(BATCH)
+    measure_statistics(model, (analysed.worker.images[part][0] for part in parts))
     model.eval()
 
 

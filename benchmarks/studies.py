@@ -29,6 +29,7 @@ SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 PACS = "experiment=pacs data.image_size=32 batch_size=32"
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
 SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 watch.models_every=10"
+DOMAINS = f"{PACS} rounds=15 local_epochs=2"
 PACS64 = "experiment=pacs data.image_size=64 batch_size=32 rounds=60 local_epochs=2"
 POOLED_PACS = f"{PACS} partition=dirichlet num_clients=10 rounds=20 local_epochs=2"
 SMALL_DIGITS = "rounds=20 local_epochs=2"
@@ -306,7 +307,10 @@ STUDIES = {  # with the time of each on two cores
     ),
     # An hour.
     "clients": Study(
-        (f"{PACS} rounds=15 local_epochs=2 method=fedavg,univarfl,fedbn,fedper,fedrep seed=0,1,2",),
+        (
+            f"{DOMAINS} method=fedavg,univarfl,fedper,fedrep seed=0,1,2",
+            f"{DOMAINS} method=fedbn method.statistics=trained,measured seed=0,1,2",
+        ),
         needs="PACS",
         tables=at_clients,
         pictures=("clients",),

@@ -53,6 +53,9 @@ class Combination(Method):
     def personal(self, model: nn.Module) -> Collection[str]:
         return {name for member in self.members() for name in member.personal(model)}
 
+    def measures_statistics(self) -> bool:
+        return any(member.measures_statistics() for member in self.members())
+
     def frozen(self, model: nn.Module, epoch: int, epochs: int) -> Collection[nn.Parameter]:
         return [one for member in self.members() for one in member.frozen(model, epoch, epochs)]
 

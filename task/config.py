@@ -87,10 +87,7 @@ class LocalConfig(Strict):
                 )
                 raise ConfigError("runtime.compiled", True, allowed)
             if member.personalises and not self.validation_share:
-                allowed = (
-                    "is scored at the clients alone, on validation images, and there are none; use "
-                    "data.validation_share=0.1, without noise at the clients"
-                )
+                allowed = "needs data.validation_share=0.1 or more, and no noise at the clients"
                 raise ConfigError("method", self.method["name"], allowed)
         if self.privacy.per_example:
             check_separable(self)
@@ -108,8 +105,8 @@ class LocalConfig(Strict):
     def models_kept(self) -> int:
         """How many times the size of the model a client keeps between rounds, at most."""
         members = self.local_method().members()
-        own = sum(member.keeps_state for member in members) + self.optim.keep_momentum
-        return own + self.personalised
+        kept = sum(member.keeps_state + member.personalises for member in members)
+        return kept + self.optim.keep_momentum
 
     @property
     def personalised(self) -> bool:

@@ -190,6 +190,10 @@ class Method:
         """
         return ()
 
+    def measures_statistics(self) -> bool:
+        """Whether a client measures batch norm's statistics on its images before it is scored."""
+        return False
+
     def start(self, model: nn.Module, this: LocalRound) -> None:
         """Prepare one client's round; `model` holds the weights that the client starts from."""
 

@@ -16,12 +16,17 @@ Where we differ from the release:
 * The release tells batch norm by its name. Here every batch-norm layer of the network counts, also
   in the projector.
 
+Our choice: batch norm's statistics are those of the client's last local steps, and the averaged
+layers are not the ones that they were measured with. After few or long steps this can cost most of
+the accuracy (docs/results/clients.md). With ``statistics: measured`` a client measures them again,
+on its training images and with the averaged layers, before it is scored. Training does not change.
+
 A client that has never trained has no batch norm of its own, and is not scored.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -32,15 +37,25 @@ from task.models.base import ModelSettings
 
 @dataclass
 class FedBN(Method):
-    """Cross-entropy with batch norm that stays with the client; no settings."""
+    """Cross-entropy with batch norm that stays with the client.
+
+    Attributes:
+        statistics: those with which a client is scored: ``trained``, as in the release, or
+            ``measured`` again.
+    """
 
     personalises: ClassVar = True
+
+    statistics: Literal["trained", "measured"]
 
     def problem_with(self, network: ModelSettings, name: str, epochs: int) -> str:
         if network.norm != "batch":
             cure = "add model=cnn model.norm=batch, or choose another method"
             return f"keeps batch norm with each client, and model={name} has none; {cure}"
         return super().problem_with(network, name, epochs)
+
+    def measures_statistics(self) -> bool:
+        return self.statistics == "measured"
 
     def personal(self, model: nn.Module) -> Collection[str]:
         return {

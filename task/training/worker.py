@@ -14,6 +14,7 @@ from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
 from task.errors import ConfigError, SiteError
 from task.methods.base import Tensors
+from task.models.layers.norm import measure_statistics
 from task.optim.parameters import trained_parameters
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
@@ -24,6 +25,7 @@ from task.training.personal import PersonalPart, without_personal
 from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
+STATISTICS_BATCH = 256  # images, at least, unless a client has fewer
 
 
 class Worker:
@@ -118,7 +120,14 @@ class Worker:
             client: the client.
             state: what it keeps, with its own part.
         """
-        (score,) = self.validate(self.personal.complete(weights, state), [client])
+        self._load(self.personal.complete(weights, state))
+        train, validation = (self.images.index(part) for part in self.data.clients[client])
+        if self.method.measures_statistics():
+            draws = torch_generator(self.config.seed, "statistics", client)
+            order = torch.randperm(len(train), generator=draws).to(self.device)
+            parts = train[order].tensor_split(max(1, len(train) // STATISTICS_BATCH))
+            measure_statistics(self.model, (self.images[part][0] for part in parts))
+        (score,) = evaluate(self.model, self.images, [validation])
         return score
 
     def test(self, weights: Mapping[str, Tensor], *, by_class: bool = False) -> Metrics:

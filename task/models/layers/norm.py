@@ -1,8 +1,11 @@
 """Normalisation layers: batch norm, or group norm, which keeps no statistics of the data."""
 
+from collections.abc import Iterable
 from typing import Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 Norm = Literal["batch", "group"]
 
@@ -17,3 +20,23 @@ def norm_2d(kind: Norm, channels: int) -> nn.Module:
 def norm_1d(kind: Norm, channels: int) -> nn.Module:
     """Return the normalisation layer for vectors [n, channels]."""
     return nn.BatchNorm1d(channels) if kind == "batch" else nn.GroupNorm(GROUPS, channels)
+
+
+@torch.no_grad()
+def measure_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Replace batch norm's statistics by their mean over some batches; weights stay.
+
+    Args:
+        model: put into training mode.
+        batches: images, each [n, C, H, W].
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    momentum = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # all batches count the same
+    model.train()
+    for batch in batches:
+        model(batch)
+    for layer, value in zip(layers, momentum, strict=True):
+        layer.momentum = value

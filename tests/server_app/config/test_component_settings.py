@@ -85,6 +85,7 @@ SETTINGS = {
         "method.penalty_threshold=2": "must be from -1 to 1",
         "method.hardest_negatives=0": "must be at least 1",
     },
+    "method=fedbn": {"method.statistics=old": "must be 'trained' or 'measured'"},
     "method=fedrep": {"method.body_epochs=0": "must be at least 1"},
     "method=fedrs": {"method.missing_scale=1.5": "must be from 0 to 1"},
     "method=fedsol": {

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from client_app import client_state
 from server_app.config.composition import compose_experiment
@@ -69,6 +70,33 @@ def test_two_methods_keep_both_parts_each_under_its_name() -> None:
     }
     assert "classifier.weight" in one.personal.names
     assert "encoder.1.running_mean" in one.personal.names
+
+
+def test_statistics_are_measured_for_the_score_alone() -> None:
+    words = ["method=fedbn", "local_epochs=1", SHARE]
+    one, other = (
+        Worker(compose_experiment([*words, f"method.statistics={how}"]).local())
+        for how in ("trained", "measured")
+    )
+    first, second = (each.train(each.initial_weights(), 1, 0) for each in (one, other))
+    assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+    assert all(torch.equal(first.state[name], second.state[name]) for name in first.state)
+    weights = {name: value * 2 for name, value in first.weights.items()}
+    kept, again = (each.validate_personal(weights, 0, first.state) for each in (one, other))
+    assert kept.loss != again.loss
+    encoder = other.model.encoder
+    assert isinstance(encoder, nn.Sequential)
+    layer = encoder[1]
+    assert isinstance(layer, nn.BatchNorm2d)
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    images = other.images[other.images.index(other.data.clients[0].train)][0]
+    with torch.no_grad():
+        maps = encoder[0](images)
+    assert torch.allclose(layer.running_mean, maps.mean(dim=(0, 2, 3)), atol=1e-5)
+    assert torch.allclose(layer.running_var, maps.var(dim=(0, 2, 3)), rtol=1e-4)
+    assert other.validate_personal(weights, 0, first.state) == again
+    assert layer.momentum == 0.1
 
 
 @pytest.mark.parametrize("method", ["fedprox+fedrep", "fedlesam+fedrep"])
@@ -151,8 +179,8 @@ def test_a_client_whose_part_is_lost_is_not_scored(
         ("method=fedrep local_epochs=1", "add local_epochs=2"),
         ("method=fedrep method.body_epochs=0", "must be at least 1"),
         ("method=fedrep runtime=compiled", "changes the network while it trains"),
-        ("method=fedbn data.validation_share=0", "is scored at the clients alone"),
-        ("method=fedper privacy=example", "is scored at the clients alone"),
+        ("method=fedbn data.validation_share=0", "needs data.validation_share=0.1 or more"),
+        ("method=fedper privacy=example", "needs data.validation_share=0.1 or more"),
         ("method=fedbn+scaffold", "fedbn keeps a part of the model with the client, and scaffold"),
         ("method=fedper+fedrep", "more than one of them sets the classifier"),
         ("method=fedper+freeze", "more than one of them sets the classifier"),
