@@ -1,13 +1,20 @@
 """Methods whose clients keep a part of the model: what is sent, kept, scored and refused."""
 
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
+from flwr.app import Context, RecordDict
+from safetensors.numpy import load_file
 from torch import nn
 
 from client_app import client_state
+from client_app.app import app as client_app
+from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
+from server_app.config.run_config import to_run_config
 from server_app.engines.train import train_experiment
 from server_app.inference.model import trained_model
 from server_app.report.summary import Summary
@@ -20,6 +27,8 @@ from task.methods.fedrep import FedRep
 from task.training.personal import PERSONAL
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, model_for, rows, sha256
+from tests.site_grid import SiteGrid
+from tests.task.data import making
 
 PERSONALISING = ("fedbn", "fedper", "fedrep")
 SHARE = "data.validation_share=0.3"
@@ -194,3 +203,33 @@ def test_what_does_not_go_together_is_refused(words: str, reason: str) -> None:
 def test_combinations_that_make_sense_are_allowed() -> None:
     for method in ("fedbn+univarfl", "fedbn+fedper", "fedrep+feddecorr", "fedbn+fedprox+fedlc"):
         compose_experiment([f"method={method}"])
+
+
+@pytest.mark.parametrize("method", ["fedbn", "fedrep"])
+def test_the_part_stays_at_the_site(method: str, tmp_path: Path) -> None:
+    names = ["east", "north"]
+    for name in names:
+        making.tree(tmp_path / name, ["cat", "dog"], 10)
+    words = [
+        "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "local_epochs=2", SHARE,
+        "rounds=2", f"method={method}", "partition=sites", f"partition.names=[{','.join(names)}]",
+        f"output_dir={tmp_path / 'runs'}", "run_id=run", "watch.tensorboard=false",
+    ]  # fmt: skip
+    kept: dict[str, list[str]] = {}
+    keep = client_state.ClientState.keep
+
+    def watch(self: client_state.ClientState, *args: Any) -> None:
+        keep(self, *args)
+        kept.setdefault(str(self.directory.parent), []).extend(args[-1])
+
+    grid = SiteGrid(client_app, tmp_path, names, tmp_path)
+    experiment = compose_experiment(words)
+    context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
+    with patch.object(client_state.ClientState, "keep", watch):
+        server_app(grid=grid, context=context)
+    assert [score.site for score in read_client_scores(tmp_path / "runs/run")] == names
+    own = read_record(tmp_path / "runs/run")["personal"]
+    for name in names:
+        assert set(kept[str(tmp_path / f"{name}.mem")]) == {PERSONAL + each for each in own}
+        assert not list((tmp_path / f"{name}.mem").rglob("*.safetensors"))
+    assert not set(own) & load_file(tmp_path / "runs/run/model.safetensors").keys()
