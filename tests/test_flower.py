@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from server_app.engines.superlink import SuperLink
+from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from tests.chaos.through_ray import suffered
 from tests.conftest import SMALL, Train, rows, sha256
@@ -128,16 +129,19 @@ def test_stages_after_training_over_ray_give_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["moon+scaffold", "fedbn+fedper"])
 def test_client_state_follows_the_clients_between_rays_workers(
-    superlink: SuperLink, runs: Path, train: Train
+    superlink: SuperLink, runs: Path, train: Train, method: str
 ) -> None:
     """With half of the clients in each round, a client returns on either worker."""
-    words = ["method=moon+scaffold", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
+    words = [f"method={method}", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
     _, directory = run_app(superlink, runs, [*SMALL[1:], *words])
     assert read_record(directory)["status"] == "completed"
     sites = {(row["client"], row["site"]) for row in rows(directory, "clients.csv")}
     assert len(sites) > len({client for client, _ in sites})
-    assert sha256(directory) == sha256(train(*words))
+    here = train(*words)
+    assert sha256(directory) == sha256(here)
+    assert read_client_scores(directory) == read_client_scores(here)
     assert list(runs.with_name("memory").iterdir()) == []
 
 
