@@ -1,17 +1,23 @@
 """The statistics of each class's features, which the server asks for after the last round."""
 
+import hashlib
 import logging
 
 from torch import Tensor
 
+from client_app.client_state import ClientState
 from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import SiteError
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import StatisticsReply, StatisticsRequest
-from task.protocol.statistics import StatisticsRow
+from task.protocol.statistics import CLASSES, COUNTS, StatisticsRow, statistics_bytes
 from task.protocol.tensors import PackedTensors
+from task.site import Site
 from task.training.features.statistics import feature_statistics, load
+
+STATISTICS_OF = "statistics-of"  # the entry with the hash of the model that was described
+LEAST_OF_CLASS = 20  # images; the mean of few would be close to one of them
 
 logger = logging.getLogger("univarfl.client")
 
@@ -27,11 +33,12 @@ def statistics_of_clients(session: Session[StatisticsRequest]) -> StatisticsRepl
     request = session.request
     session.refuse_if_masked("the statistics of features")
     session.check_clients(request.clients)
-    load(session.worker, session.tensors(request.weights))
     rows, found = [], {}
     for client in request.clients:
         reason = ""
         try:
+            check_allowed(session)
+            load(session.worker, session.tensors(request.weights))
             found[str(client)] = PackedTensors.of(statistics_of_client(session, client))
         except Exception as error:
             logger.exception("client %d failed after round %d", client, request.round)
@@ -47,6 +54,14 @@ def check_allowed(session: Session[StatisticsRequest]) -> None:
         ProtocolError: clients add noise.
         SiteError: the site does not tell its statistics, or limits its privacy loss.
     """
+    request, worker = session.request, session.worker
+    if worker.personal or not worker.config.network().trained_features:
+        raise ProtocolError("no statistics are sent of a model with personal parts or no features")
+    shape = worker.model.state_dict()["classifier.weight"].shape
+    if shape != (request.classes, request.features):
+        raise ProtocolError("it names other numbers of classes and features than the model has")
+    if request.round != worker.config.rounds:
+        raise ProtocolError("statistics are sent after the last round alone")
     if session.worker.config.privacy.private:
         raise ProtocolError("statistics of its images are not sent with noise at the clients")
     site = session.site
@@ -55,11 +70,31 @@ def check_allowed(session: Session[StatisticsRequest]) -> None:
             f"site {site.name} does not send statistics of its images' features; its owner can set "
             "tell-statistics = true in site.toml"
         )
+    if site is not None:
+        check_site(session, site)
     if site is not None and site.max_epsilon is not None:
         raise SiteError(
             f"site {site.name} limits its privacy loss (its max-epsilon), and statistics of "
             "features have no noise"
         )
+
+
+def check_site(session: Session[StatisticsRequest], site: Site) -> None:
+    """Refuse statistics that are too large, or of a second model in the same run.
+
+    Raises:
+        SiteError: it is so.
+    """
+    request = session.request
+    megabytes = statistics_bytes(request.classes, request.features) / 1e6
+    if megabytes > site.max_model_megabytes:
+        raise SiteError(
+            f"site {site.name} sends at most {site.max_model_megabytes} MB (its "
+            f"max-model-megabytes), and the statistics have up to {megabytes:,.0f} MB"
+        )
+    model = hashlib.sha256(request.weights.data).hexdigest()
+    if ClientState(request.run, site=site).first(STATISTICS_OF, model) != model:
+        raise SiteError(f"site {site.name} has sent statistics of another model in this run")
 
 
 def statistics_of_client(session: Session[StatisticsRequest], client: int) -> dict[str, Tensor]:
@@ -70,10 +105,12 @@ def statistics_of_client(session: Session[StatisticsRequest], client: int) -> di
         SiteError: the site's owner does not allow it.
     """
     worker = session.worker
-    check_allowed(session)
     if client not in worker.data.clients:
         raise ProtocolError(f"client {client} is not trained here")
     positions = worker.images.index(worker.data.clients[client].train)
-    found = feature_statistics(worker.model, worker.images, positions)
-    logger.info("statistics of the features of %d images", len(positions))
+    least = LEAST_OF_CLASS if session.site else 1
+    found = feature_statistics(worker.model, worker.images, positions, least)
+    if not len(found[CLASSES]):
+        raise SiteError(f"no class has the {least} images that statistics need")
+    logger.info("statistics of the features of %d images", int(found[COUNTS].sum()))
     return found

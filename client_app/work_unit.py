@@ -10,13 +10,11 @@ from functools import partial
 from typing import Any
 
 from client_app.budget import charge_round
-from client_app.client_state import StateLostError
 from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
 from task.exact_sum import ExactSum
 from task.methods.base import Tensors
-from task.protocol.errors import ProtocolError
 from task.protocol.messages import (
     SUM,
     EvaluateReply,
@@ -182,7 +180,7 @@ def train_client(
 
 
 def scores(session: Session[EvaluateRequest]) -> Iterator[tuple[int, Score]]:
-    """Yield each client with its score; a client whose own part of the model is lost has none."""
+    """Yield each client with its score; a client that cannot score its own model has none."""
     request, worker = session.request, session.worker
     weights = session.tensors(request.weights)
     if not worker.personal:
@@ -191,9 +189,12 @@ def scores(session: Session[EvaluateRequest]) -> Iterator[tuple[int, Score]]:
         return
     for client, accepted in zip(request.clients, request.accepted, strict=True):
         try:
-            yield client, score_personal(session, client, accepted, weights)
-        except (ProtocolError, StateLostError) as error:
-            logger.error("client %d is not scored: %s", client, error)
+            score = score_personal(session, client, accepted, weights)
+            score_row(client, score)
+        except Exception:
+            logger.exception("client %d is not scored", client)
+        else:
+            yield client, score
 
 
 def score_personal(session: Session[Any], client: int, accepted: int, weights: Tensors) -> Score:
@@ -208,6 +209,17 @@ def score_personal(session: Session[Any], client: int, accepted: int, weights: T
     return session.worker.validate_personal(weights, client, state)
 
 
+def score_row(client: int, score: Score) -> EvaluateRow:
+    """Return a client's score as it is sent.
+
+    Raises:
+        ValidationError: the loss is not finite.
+    """
+    return EvaluateRow(
+        client=client, examples=score.examples, correct=score.correct, loss=score.loss
+    )
+
+
 def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     """Score the global weights, or each client's own model, on each client's validation images.
 
@@ -220,10 +232,6 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     session.refuse_scores_with_noise()
     rows = []
     for client, score in scores(session):
-        rows.append(
-            EvaluateRow(
-                client=client, examples=score.examples, correct=score.correct, loss=score.loss
-            ).model_dump()
-        )
+        rows.append(score_row(client, score).model_dump())
         logger.info("round %d: validated on %d images", request.round, score.examples)
     return EvaluateReply.to(request, rows=rows)

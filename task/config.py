@@ -86,8 +86,8 @@ class LocalConfig(Strict):
                     "be compiled again; leave it out"
                 )
                 raise ConfigError("runtime.compiled", True, allowed)
-            if member.personalises and not self.validation_share:
-                allowed = "needs data.validation_share=0.1 or more, and no noise at the clients"
+            if member.personalises and not self.source().validation_share:
+                allowed = "scores clients on images that they hold out: data.validation_share=0.1"
                 raise ConfigError("method", self.method["name"], allowed)
         if self.privacy.per_example:
             check_separable(self)

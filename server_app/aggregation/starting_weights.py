@@ -68,7 +68,8 @@ def matched(given: GivenWeights, file: Any, initial: Mapping[str, Tensor]) -> St
     wrong = [name for name, value in initial.items() if shapes.get(name) != list(value.shape)]
     notes = []
     if others := [name for name in shapes if name not in initial]:
-        notes.append(f"{KEY}: ignored, since the global model has no such layer: {some(others)}")
+        reason = "the global model has no such layer, or it stays with the clients"
+        notes.append(f"{KEY}: ignored, since {reason}: {some(others)}")
     left_out: set[str] = set()
     if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
         left_out = {name for name in initial if name.startswith(CLASSIFIER)}

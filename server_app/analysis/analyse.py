@@ -72,7 +72,9 @@ def analyse(
             logger.warning("left out: %s", problem)
         if not found.runs:
             raise RunError(f"{place} has no completed run")
-        runs += found.runs
+        for run in (run for run in found.runs if run.personal):
+            logger.warning("left out: %s: its clients keep a part of the model", run.directory.name)
+        runs += [run for run in found.runs if not run.personal]
     with steps_on_terminal(len(runs) * len(wanted)) as begin:
         every = (AnalysedRun(run, images, class_name) for run in runs)
         failed = sum(not measure_run(wanted, analysed, begin) for analysed in every)

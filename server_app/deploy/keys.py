@@ -44,7 +44,7 @@ memory-dir = {memory}
 # max-batch-size = 256 # refuse experiments with larger batches
 # max-model-megabytes = 500  # refuse experiments with a larger model
 # tell-labels = true   # send the number of images of each class
-# tell-statistics = true  # send each class's count, mean and covariance of features, for after=ccvr
+# tell-statistics = true  # send means and covariances of features, which can resemble images
 # max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs
 # delta = 1e-5         # the delta of max-epsilon; far below 1 / (number of images)
 # require-secure = true  # take part in masked rounds only

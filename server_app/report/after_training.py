@@ -11,8 +11,9 @@ TITLE = "After training"
 NOTE = (
     "Test accuracy before and after the stage that followed the last round: mean ± standard "
     f"deviation over seeds. The gain is in percentage points, with Student's {CONFIDENCE:.0%} "
-    "interval of the mean. It is not significant if the interval includes 0. Metrics by class and "
-    "the confusion matrix are those after the stage. All other tables and charts are those before."
+    "interval of the mean. It is not significant if the interval includes 0. Metrics by class, the "
+    "confusion matrix and accuracy at the clients show the model after the stage. All other tables "
+    "and charts show the model before it."
 )
 
 

@@ -13,6 +13,7 @@ from scipy import stats
 from server_app.config.differences import deciding
 from server_app.config.labels import label_of
 from server_app.config.override_text import as_typed
+from server_app.report.breakdown.by_client import spreads
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import accuracy_plot
 from server_app.report.readings import LAST, READINGS, readings
@@ -60,17 +61,24 @@ class Comparison:
     def accuracies(self) -> Iterator[tuple[str, str, str]]:
         """Yield each reading of accuracy in %, as mean and standard deviation over the seeds."""
         one, other = (frame_of(runs) for runs in (self.first, self.second))
+        splits = " and ".join(self.splits)
         for reading in READINGS:
-            yield reading, mean_and_sd(100 * one[reading]), mean_and_sd(100 * other[reading])
+            name = reading if len(set(self.splits)) == 1 else f"{reading} ({splits})"
+            yield name, mean_and_sd(100 * one[reading]), mean_and_sd(100 * other[reading])
 
     def paired_test(self) -> str:
-        """Return the difference over the seeds that both have, with interval and p-value."""
-        one, other = (frame_of(runs)[LAST] for runs in (self.first, self.second))
+        """Return the difference over the seeds that both have, with interval and p-value.
+
+        If one is scored on the test set and the other with the clients' own models, it is that of
+        the mean accuracy at the clients.
+        """
+        one, other, of = self._compared()
         pairs = (100 * (other - one)).dropna()
         if not len(pairs):
-            return "the two have no seed in common, so no paired difference can be computed"
+            reason = f"no seed in common that has the {of}"
+            return f"the two have {reason}, so no paired difference can be computed"
         seeds = f"{len(pairs)} seed{'s' if len(pairs) > 1 else ''}"
-        mean = f"second - first, {LAST}: {pairs.mean():+.1f} points over {seeds}"
+        mean = f"second - first, {of}: {pairs.mean():+.1f} points over {seeds}"
         if len(pairs) == 1:
             return f"{mean}; a paired test needs runs of two seeds or more"
         if all_equal(pairs):
@@ -78,6 +86,19 @@ class Comparison:
         p = float(stats.ttest_1samp(pairs, 0.0).pvalue)
         certain = "significant" if p < 1 - CONFIDENCE else "not significant"
         return f"{mean}, {CONFIDENCE:.0%} {interval(pairs)}; paired t-test p = {p:.3f}, {certain}"
+
+    @property
+    def splits(self) -> tuple[str, str]:
+        """The splits on which the two are scored."""
+        return self.first[0].split, self.second[0].split
+
+    def _compared(self) -> tuple["pd.Series[float]", "pd.Series[float]", str]:
+        """Return the values of both by seed, and what they are."""
+        if len(set(self.splits)) == 1:
+            one, other = (frame_of(runs)[LAST] for runs in (self.first, self.second))
+            return one, other, LAST
+        found = [spreads(runs).reindex(columns=["mean"]) for runs in (self.first, self.second)]
+        return found[0]["mean"], found[1]["mean"], "mean accuracy at the clients"
 
     def draw(self, path: Path) -> None:
         """Draw accuracy over the rounds: mean over seeds, with one standard deviation.

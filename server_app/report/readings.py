@@ -14,9 +14,9 @@ WINDOW = 5
 def readings(run: Run) -> dict[str, float]:
     """Return a run's accuracy in the three ways that papers report it; NaN if not available.
 
-    "Last round" is the final model. The mean of the last five rounds needs all five to be
-    evaluated. The best round is the one with the best validation accuracy, the earliest of equals;
-    choosing it by test accuracy would bias the result.
+    "Last round" is before a stage that follows training. The mean of the last five rounds needs all
+    five to be evaluated. The best round is the one with the best validation accuracy, the earliest
+    of equals; choosing it by test accuracy would bias the result.
     """
     scored = run.series[run.split, "accuracy"]
     validated = run.series.get(("validation", "accuracy"), {})

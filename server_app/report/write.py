@@ -185,13 +185,12 @@ def comparability(summary: Summary) -> list[str]:
             found += [version] if version not in found else []
     changed = [f"{name} ({len(found)} versions)" for name, found in versions.items() if found[1:]]
     warnings = [f"The runs were made by different code: {', '.join(changed)}."] if changed else []
-    personal = {method for (_, method), of in summary.counted.items() if of[-1].personal}
-    warnings += [
-        f"Each client of {method} keeps a part of the model, and no single model exists. Its "
-        "accuracy is that of the clients' own models on images that they held out, and not "
-        f'comparable with test accuracy. Compare methods under "{AT_CLIENTS}".'
-        for method in sorted(personal)
-    ]
+    if own := sorted({method for (_, method), of in summary.counted.items() if of[-1].personal}):
+        warnings.append(
+            f"{', '.join(own)}: each client keeps a part of the model, and no test accuracy "
+            "exists. Accuracy is that of the clients' own models on images that they held out. "
+            f'Compare methods under "{AT_CLIENTS}".'
+        )
     if summary.data_differ:
         warnings.append(
             "Some runs of equal settings were trained on different images; they are not pooled. "

@@ -9,7 +9,6 @@ from server_app.aggregation.weights import from_tensors, to_tensors
 from server_app.rounds.after.base import AfterTraining
 from server_app.rounds.callbacks import record_client_scores
 from server_app.rounds.context import RoundContext
-from server_app.rounds.errors import RunFailedError
 from server_app.rounds.evaluation import clients_of_final_scores, score_model
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.last_models import load_last_models, save_last_models
@@ -73,8 +72,12 @@ def run_stage(
     experiment, model, name = context.experiment, context.model, context.experiment.after["name"]
     before = context.worker.test(model.weights, by_class=True)
     outcome = stage.apply(context, models.models() if stage.needs_models else {})
-    check_finite(name, outcome.weights)
-    model.weights = {key: outcome.weights[key] for key in model.weights}
+    facts = dict(outcome.facts)
+    if layer := not_finite(outcome.weights):
+        facts["reason"] = f"{layer} is not finite, and the model of the last round is kept"
+        context.note("", f"after={name}: {facts['reason']}")
+    else:
+        model.weights = {key: outcome.weights[key] for key in model.weights}
     found = score_model(context, experiment.rounds, clients_of_final_scores(context))
     after = found.test
     seconds = round(time.perf_counter() - started, 3)
@@ -87,20 +90,15 @@ def run_stage(
     scores = {"before": dict(before.means), "after": dict(after.means)}
     recorder.update(
         results={"test": scores["after"], "validation": dict(found.validation)},
-        after={"name": name, "seconds": seconds, **scores, **outcome.facts},
+        after={"name": name, "seconds": seconds, **scores, **facts},
     )
     logger.info("%s", stage_line(name, scores, seconds))
 
 
-def check_finite(name: str, weights: Tensors) -> None:
-    """Refuse weights that are not finite.
-
-    Raises:
-        RunFailedError: there are some.
-    """
-    for layer, value in weights.items():
-        if value.is_floating_point() and not bool(value.isfinite().all()):
-            raise RunFailedError(f"after={name}: {layer} is not finite; choose a smaller after.lr")
+def not_finite(weights: Tensors) -> str:
+    """Return the name of a layer with infinite numbers or NaN; empty if there is none."""
+    wrong = (n for n, v in weights.items() if v.is_floating_point() and not v.isfinite().all())
+    return next(wrong, "")
 
 
 def stage_line(name: str, scores: Mapping[str, Mapping[str, float]], seconds: float) -> str:

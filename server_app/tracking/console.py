@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
+from server_app.runs.records.tables import LEAST_IMAGES
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 
@@ -124,12 +125,16 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
 
 
 def clients_line(spread: Mapping[str, Any]) -> list[str]:
-    """Return how accuracy is spread over the clients; nothing if no client counts."""
-    if not spread.get("clients"):
+    """Return how accuracy is spread over the clients; nothing if the server sees no scores."""
+    if not spread:
         return []
+    if not spread["clients"]:
+        reason = f"none of them holds out {LEAST_IMAGES} images; raise data.validation_share"
+        return [f"accuracy at the clients: not counted, because {reason}"]
     mean, deviation, worst = (spread[name] for name in ("mean", "deviation", "worst_tenth"))
     shown = f"mean {mean:.3f}, standard deviation {deviation:.3f}, worst tenth {worst:.3f}"
-    return [f"accuracy at {spread['clients']} clients: {shown}"]
+    few = spread["too_few_images"]
+    return [f"accuracy at {spread['clients']} of {spread['clients'] + few} clients: {shown}"]
 
 
 def privacy_line(privacy: Mapping[str, Any]) -> str:

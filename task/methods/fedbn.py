@@ -50,8 +50,9 @@ class FedBN(Method):
 
     def problem_with(self, network: ModelSettings, name: str, epochs: int) -> str:
         if network.norm != "batch":
-            cure = "add model=cnn model.norm=batch, or choose another method"
-            return f"keeps batch norm with each client, and model={name} has none; {cure}"
+            cure = "add model.norm=batch" if network.normalised else "add model=cnn"
+            problem = f"keeps batch norm with each client, and model={name} has none"
+            return f"{problem}; {cure}, or choose method=fedper"
         return super().problem_with(network, name, epochs)
 
     def measures_statistics(self) -> bool:

@@ -39,7 +39,6 @@ class FedPer(Method):
     """Cross-entropy with a classifier that stays with the client; no settings."""
 
     trains_features: ClassVar = True
-    separable: ClassVar = True
     sets_classifier: ClassVar = True
     personalises: ClassVar = True
 

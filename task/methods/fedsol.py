@@ -100,9 +100,14 @@ class FedSOL(Method):
             toward = self._teacher(x).logits
         own = self._model(x).logits
         value = divergence(own / self.temperature, toward / self.temperature)
-        slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True)
+        trained = [one for one in self._parameters if one.requires_grad]
+        found = iter(torch.autograd.grad(value, trained, materialize_grads=True))
         with torch.no_grad():
-            move = perturbation(list(slopes), self.radius)
+            slopes = [
+                next(found) if one.requires_grad else torch.zeros_like(one)
+                for one in self._parameters
+            ]
+            move = perturbation(slopes, self.radius)
             if self.adaptive:
                 shares = map(moved_shares, self._parameters, self._global)
                 move = list(torch._foreach_mul(move, list(shares)))

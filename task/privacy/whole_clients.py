@@ -20,6 +20,12 @@ def check_whole_clients(config: "LocalConfig") -> None:
             "coordinator may learn the sum only; add secure=masked, or choose strategy=dp_fixed"
         )
         raise ConfigError("privacy.unit", "client", allowed)
+    if config.personalised:
+        allowed = (
+            "is scored at each client, and noise at the clients hides these scores; choose another "
+            "method"
+        )
+        raise ConfigError("method", config.method["name"], allowed)
     if config.network().norm == "batch":
         allowed = (
             "the statistics of batch norm reveal the data; with privacy.unit=client add "

@@ -92,7 +92,7 @@ def check_statistics(
             ``covariances`` [k, d, d], float64. A covariance need not be symmetric.
         classes: D.
         features: d.
-        images: the number of the client's training images.
+        images: the number of the client's training images; a site leaves out those of rare classes.
 
     Raises:
         ProtocolError: a name, shape, type or number is not allowed.
@@ -118,7 +118,7 @@ def check_statistics(
     if numbers != sorted(set(numbers)) or not 0 <= numbers[0] <= numbers[-1] < classes:
         raise ProtocolError(f"its classes must ascend, from 0 to {classes - 1}")
     counts = found[COUNTS].tolist()
-    if min(counts) < 1 or sum(counts) != images:
+    if min(counts) < 1 or sum(counts) > images:
         raise ProtocolError(f"it counts {sum(counts)} training images and has {images}")
     for name, most in ((MEANS, LARGEST), (COVARIANCES, LARGEST_COVARIANCE)):
         if not bool((found[name].abs() <= most).all()):  # NaN is not

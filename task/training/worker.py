@@ -25,7 +25,7 @@ from task.training.personal import PersonalPart, without_personal
 from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
-STATISTICS_BATCH = 256  # images, at least, unless a client has fewer
+STATISTICS_PIXELS = 500_000  # of a batch; the same on all devices, so that bits are equal
 
 
 class Worker:
@@ -125,7 +125,8 @@ class Worker:
         if self.method.measures_statistics():
             draws = torch_generator(self.config.seed, "statistics", client)
             order = torch.randperm(len(train), generator=draws).to(self.device)
-            parts = train[order].tensor_split(max(1, len(train) // STATISTICS_BATCH))
+            batch = self.images.images_per(STATISTICS_PIXELS)
+            parts = train[order].tensor_split(max(1, len(train) // batch))
             measure_statistics(self.model, (self.images[part][0] for part in parts))
         (score,) = evaluate(self.model, self.images, [validation])
         return score

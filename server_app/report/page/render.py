@@ -24,9 +24,9 @@ from server_app.report.page.headline import headlines
 from server_app.report.readings import READINGS
 from server_app.report.statistics import CONFIDENCE
 from server_app.report.summary import BASELINE, Summary
-from server_app.runs.records.client_scores import LEAST_IMAGES
 from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import LEAST_IMAGES
 
 WEB = Path(__file__).parent.parent / "web"
 STYLES = ("uplot.css", "pages.css")
@@ -49,17 +49,17 @@ NOTES = {
     "Recall by class": "After the last round, mean over seeds, in %.",
     "Accuracy against alpha": SPREAD,
     "Accuracy against rho": SPREAD,
-    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is the final model. "Best '
-    'by validation" is the accuracy after the round with the best validation accuracy, which is '
-    "not the best accuracy. Validation uses the participants' images; with few participants the "
-    'choice is noisy. "Published" is the number of a paper for the same settings.',
+    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is before a stage that '
+    'follows. "Best by validation" is the accuracy after the round with the best validation '
+    "accuracy, which is not the best accuracy. Validation uses the participants' images; with few "
+    'participants the choice is noisy. "Published" is the number of a paper for the same settings.',
     "Other metrics": "Last round, test set. Balanced accuracy is the mean recall of the classes. "
     "AUROC and average precision are means over the classes, each class against the rest. "
     "Calibration error is the expected calibration error with 15 bins.",
-    "Metrics by class": "Last round, test set, each class against the rest: mean ± standard "
+    "Metrics by class": "Final model, test set, each class against the rest: mean ± standard "
     "deviation over seeds. Sensitivity is the recall of the class. An empty cell is undefined: "
     "there are no images of the class, or none of others.",
-    "Confusion matrix": "Last round, test set: images of each true class (row) by the class that "
+    "Confusion matrix": "Final model, test set: images of each true class (row) by the class that "
     "the model gave (column), summed over the seeds.",
     AT_CLIENTS: "The final model at each client, on images that the client held out and on which "
     f"nobody trained. Clients with fewer than {LEAST_IMAGES} of them do not count. Every client "

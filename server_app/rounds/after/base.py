@@ -70,6 +70,21 @@ class AfterTraining(ABC):
         if private:
             allowed = f"reads {self.reads} without noise, and {private} protects them"
             raise ConfigError("after", name, f"{allowed}; add after=none")
+        self.check_trust(experiment)
+
+    def check_trust(self, experiment: "Experiment") -> None:
+        """Refuse a guard or strategy against hostile clients that this stage would bypass.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        guard, strategy = experiment.guard["name"], experiment.strategy["name"]
+        name = experiment.after["name"]
+        bypasses = f"reads {self.reads} unguarded, which bypasses"
+        if experiment.update_guard().clips or (guard != "none" and not self.needs_models):
+            raise ConfigError("after", name, f"{bypasses} guard={guard}; add after=none")
+        if experiment.aggregation().needs_each_update:
+            raise ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
 
     def check_model(self, experiment: "Experiment", worker: "Worker") -> None:  # noqa: B027  (most fit)
         """Refuse data and models that do not fit this stage, before the first round.

@@ -5,9 +5,9 @@ under the model of the last round in eval mode. The server pools them to those o
 draws `samples` features per class from N(mean, covariance), and trains the classifier alone on them
 with the cross-entropy.
 Paper: Luo et al., "No Fear of Heterogeneity: Classifier Calibration for Federated Learning with
-Non-IID Data", NeurIPS 2021. It was not read: the equations are those of a reimplementation,
-github.com/KarhouTam/FL-bench (src/server/ccvr.py, src/client/ccvr.py). How many features the paper
-draws, how long it trains, and whether it transforms the features is not established here.
+Non-IID Data", NeurIPS 2021. We have not read the paper. The equations are those of a
+reimplementation, github.com/KarhouTam/FL-bench (src/server/ccvr.py, src/client/ccvr.py). How many
+features the paper draws, how long it trains, and whether it transforms them is not established.
 Upload: (d^2 + d + 2) float64 numbers for each class of a client, once. Client state: none.
 
 Where FL-bench differs from ours: its clients divide by the count, and its server pools with the

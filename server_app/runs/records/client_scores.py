@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from server_app.runs.records.csv_files import read_rows, rows_as_csv
-from server_app.runs.records.tables import RecordError, parse_count, parse_number
+from server_app.runs.records.tables import (
+    LEAST_IMAGES,
+    RecordError,
+    parse_count,
+    parse_number,
+)
 from task.errors import system_reason
 from task.files import write_whole
 from task.training.evaluation import Score
@@ -22,7 +27,6 @@ CLIENT_SCORES = "client_scores.csv"
 CLIENT_SCORE_COLUMNS = ("client", "site", "images", "accuracy", "loss")
 COUNTS = ("clients", "too_few_images")
 SPREAD = (*COUNTS, "mean", "worst_tenth", "deviation")
-LEAST_IMAGES = 20  # a client with fewer held-out images is not counted in the spread
 WORST_SHARE = 0.1
 
 

@@ -22,6 +22,7 @@ CLIENT_COLUMNS = (
 CLIENT_LOSSES = ("ce", "l_he", "l_v")  # in every clients.csv; a method's other terms follow
 EVENT_COLUMNS = ("time", "round", "site", "event")
 
+LEAST_IMAGES = 20  # a client with fewer held-out images is not counted in ``client_scores``
 SPLITS = ("train", "validation", "test")
 SHARES = (  # from 0 to 1
     "accuracy", "balanced_accuracy", "macro_f1", "recall", "auroc", "average_precision",

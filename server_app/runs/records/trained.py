@@ -41,8 +41,12 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
             model stays with the clients.
     """
     if run.personal:
-        reason = f"each client of method={run.config['method']['name']} keeps a part of the model, "
-        raise ConfigError("run", run.directory, f"{reason}so that there is no model of the run")
+        allowed = (
+            f"has no whole model: each client of method={run.config['method']['name']} keeps a "
+            "part of it. model.safetensors has the shared layers, and client_scores.csv the "
+            "clients' scores"
+        )
+        raise ConfigError("run", run.directory, allowed)
     known = LocalConfig.model_fields
     settings = {key: value for key, value in run.config.items() if key in known}
     settings["model"] = without_weights(settings["model"])

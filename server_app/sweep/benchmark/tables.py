@@ -12,8 +12,8 @@ from server_app.report.page.render import GLANCE
 from server_app.report.readings import LAST, LAST_FIVE, readings
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import first_at
-from server_app.runs.records.client_scores import LEAST_IMAGES
 from server_app.runs.records.reader import Run
+from server_app.runs.records.tables import LEAST_IMAGES
 from server_app.sweep.benchmark.costs import costs
 from server_app.sweep.benchmark.outcome import Outcome
 from server_app.sweep.benchmark.plan import Entry

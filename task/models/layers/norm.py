@@ -27,16 +27,19 @@ def measure_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replace batch norm's statistics by their mean over some batches; weights stay.
 
     Args:
-        model: put into training mode.
+        model: put into eval mode, its batch norm into training mode.
         batches: images, each [n, C, H, W].
     """
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     momentum = [layer.momentum for layer in layers]
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # all batches count the same
-    model.train()
-    for batch in batches:
-        model(batch)
-    for layer, value in zip(layers, momentum, strict=True):
-        layer.momentum = value
+    model.eval()  # dropped blocks and the like are those of training
+    try:
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # all batches count the same
+            layer.train()
+        for batch in batches:
+            model(batch)
+    finally:
+        for layer, value in zip(layers, momentum, strict=True):
+            layer.momentum = value

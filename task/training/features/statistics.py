@@ -19,7 +19,7 @@ def load(worker: Worker, weights: Tensors) -> None:
 
 
 def feature_statistics(
-    model: nn.Module, images: DeviceImages, positions: Tensor
+    model: nn.Module, images: DeviceImages, positions: Tensor, least: int
 ) -> dict[str, Tensor]:
     """Return the statistics of the classifier's inputs for each class that has images.
 
@@ -27,6 +27,7 @@ def feature_statistics(
         model: the model; put into eval mode.
         images: the data set.
         positions: indices of images, [n] int64, at least one.
+        least: classes with fewer images are left out.
 
     Returns:
         The tensors that `task.protocol.statistics.check_statistics` describes.
@@ -36,7 +37,9 @@ def feature_statistics(
     for out, y in outputs(model, images, positions):
         features.append(out.features.float())
         labels.append(y)
-    return statistics_of(torch.cat(features).cpu(), torch.cat(labels).cpu())
+    every, classes = torch.cat(features).cpu(), torch.cat(labels).cpu()
+    enough = classes.bincount()[classes] >= least
+    return statistics_of(every[enough], classes[enough])
 
 
 def statistics_of(features: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -55,6 +58,6 @@ def statistics_of(features: Tensor, labels: Tensor) -> dict[str, Tensor]:
     return {
         CLASSES: classes,
         COUNTS: counts,
-        MEANS: torch.stack(means),
-        COVARIANCES: torch.stack(covariances),
+        MEANS: torch.stack(means) if means else torch.empty(0),
+        COVARIANCES: torch.stack(covariances) if covariances else torch.empty(0),
     }

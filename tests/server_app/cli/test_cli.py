@@ -93,7 +93,7 @@ def test_a_failed_run_is_exit_code_1_and_names_its_log(
 def test_help_teaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "train", "--help") == 0
     text = capsys.readouterr().out
-    for word in ("fedavg | feddecorr | feddyn", "alpha=0.05", "Exit codes", "model.safetensors"):
+    for word in ("fedavg | fedbn | feddecorr", "alpha=0.05", "Exit codes", "model.safetensors"):
         assert word in text
 
 

@@ -1,5 +1,7 @@
 """Methods whose clients keep a part of the model: what is sent, kept, scored and refused."""
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +26,7 @@ from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from task.methods.fedrep import FedRep
+from task.training.evaluation import Score
 from task.training.personal import PERSONAL
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, model_for, rows, sha256
@@ -137,7 +140,7 @@ def test_there_is_no_test_accuracy(run: Path) -> None:
 def test_the_record_names_the_part_and_the_report_warns(run: Path) -> None:
     assert "encoder.1.running_mean" in read_record(run)["personal"]
     (warning,) = comparability(Summary(read_runs(run).runs))
-    assert warning.startswith("Each client of FedBN keeps a part of the model")
+    assert warning.startswith("FedBN: each client keeps a part of the model")
 
 
 def test_who_has_not_trained_is_not_scored(run: Path) -> None:
@@ -147,7 +150,7 @@ def test_who_has_not_trained_is_not_scored(run: Path) -> None:
 
 
 def test_the_shared_part_is_no_model_to_use(run: Path) -> None:
-    with pytest.raises(ConfigError, match="each client of method=fedbn keeps a part"):
+    with pytest.raises(ConfigError, match="no whole model: each client of method=fedbn keeps"):
         trained_model(run, "cpu")
 
 
@@ -179,6 +182,38 @@ def test_a_client_whose_part_is_lost_is_not_scored(
     assert [score.client for score in read_client_scores(directory)] == [0, 2, 3]
 
 
+@pytest.mark.parametrize("fault", ["raise", "infinite"])
+def test_a_client_that_cannot_be_scored_costs_itself_alone(
+    fault: str, train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate = Worker.validate_personal
+
+    def fail(self: Worker, weights: Any, client: int, state: Any) -> Score:
+        if client == 1 and fault == "raise":
+            raise RuntimeError("out of memory")
+        score = validate(self, weights, client, state)
+        return replace(score, loss=float("inf")) if client == 1 else score
+
+    monkeypatch.setattr(Worker, "validate_personal", fail)
+    directory = train("method=fedper", SHARE, "rounds=1")
+    assert [score.client for score in read_client_scores(directory)] == [0, 2, 3]
+
+
+def test_a_failed_measurement_leaves_the_layers_as_they_were() -> None:
+    one = Worker(compose_experiment(["method=fedbn", "method.statistics=measured", SHARE]).local())
+    first = one.train(one.initial_weights(), 1, 0)
+    with patch.object(type(one.model), "forward", side_effect=RuntimeError), suppress(RuntimeError):
+        one.validate_personal(first.weights, 0, first.state)
+    again = one.train(one.initial_weights(), 1, 0)
+    assert all(torch.equal(again.state[name], first.state[name]) for name in first.state)
+
+
+def test_fedsol_perturbs_the_layers_that_fedrep_trains() -> None:
+    words = ["method=fedrep+fedsol", "local_epochs=2", SHARE]
+    one = Worker(compose_experiment(words).local())
+    assert one.train(one.initial_weights(), 1, 0).examples
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -188,8 +223,12 @@ def test_a_client_whose_part_is_lost_is_not_scored(
         ("method=fedrep local_epochs=1", "add local_epochs=2"),
         ("method=fedrep method.body_epochs=0", "must be at least 1"),
         ("method=fedrep runtime=compiled", "changes the network while it trains"),
-        ("method=fedbn data.validation_share=0", "needs data.validation_share=0.1 or more"),
-        ("method=fedper privacy=example", "needs data.validation_share=0.1 or more"),
+        ("method=fedbn data.validation_share=0", "scores clients on images that they hold out"),
+        ("method=fedper privacy=example", "method=fedper: cannot be bounded"),
+        (
+            "method=fedper privacy=client secure=masked model.norm=group",
+            "method=fedper: is scored at each client",
+        ),
         ("method=fedbn+scaffold", "fedbn keeps a part of the model with the client, and scaffold"),
         ("method=fedper+fedrep", "more than one of them sets the classifier"),
         ("method=fedper+freeze", "more than one of them sets the classifier"),

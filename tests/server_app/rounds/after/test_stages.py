@@ -23,6 +23,8 @@ from server_app.config.run_config import to_run_config
 from server_app.engines.plan import plan_lines
 from server_app.nodes.messages import Exchange, Failure
 from server_app.rounds import final_stage
+from server_app.rounds.after.base import Outcome
+from server_app.rounds.after.ccvr import Ccvr
 from server_app.runs.checkpoint import DIRECTORY
 from server_app.runs.identity import code_of, component_modules, settings_hash
 from server_app.runs.last_models import FILE
@@ -30,9 +32,12 @@ from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
+from task.fingerprint import fingerprint_for
 from task.protocol.messages import StatisticsRequest
 from task.protocol.statistics import COUNTS, MEANS
-from tests.conftest import Train, only_run, rows, sha256
+from task.protocol.tensors import PackedTensors
+from task.training.worker import Worker
+from tests.conftest import SMALL, Train, only_run, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -109,7 +114,7 @@ class TestBits:
         assert read_record(one)["after"]["after"] == read_record(apart)["after"]["after"]
 
     @STAGES
-    @pytest.mark.parametrize("moment", ["check_finite", "stage_line"])
+    @pytest.mark.parametrize("moment", ["not_finite", "stage_line"])
     def test_a_run_that_ends_in_the_stage_repeats_it_on_the_same_model(
         self, train: Train, stage: tuple[str, ...], moment: str, tmp_path: Path
     ) -> None:
@@ -131,7 +136,7 @@ class TestBits:
 
     def test_models_that_were_damaged_are_not_distilled(self, train: Train, tmp_path: Path) -> None:
         with (
-            patch.object(final_stage, "check_finite", side_effect=KeyboardInterrupt),
+            patch.object(final_stage, "not_finite", side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),
         ):
             train(*FEDDF, "run_id=ended")
@@ -248,10 +253,12 @@ class TestHostileClients:
 class TestSites:
     """Sites in this process; a site tells statistics only if its owner allows it."""
 
-    def run(self, place: Path, telling: set[str], **settings: float) -> dict[str, Any]:
+    def run(
+        self, place: Path, telling: set[str], images: int = 30, **settings: Any
+    ) -> dict[str, Any]:
         names = ["east", "north"]
         for name in names:
-            making.tree(place / name, ["cat", "dog"], 10)
+            making.tree(place / name, ["cat", "dog"], images)
         words = [
             "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "local_epochs=1",
             "rounds=1", "method=fedavg", "partition=sites", f"partition.names=[{','.join(names)}]",
@@ -270,7 +277,7 @@ class TestSites:
     def test_one_that_does_not_tell_statistics_does_not_take_part(self, tmp_path: Path) -> None:
         record = self.run(tmp_path, {"north"})
         found = record["after"]
-        assert (found["clients"], found["images"]) == (1, [9, 9])
+        assert (found["clients"], sum(found["images"])) == (1, 54)
         assert "site east does not send statistics" in found["missing"]["0"]
         events = [(row["site"], row["event"]) for row in rows(tmp_path / "runs/run", "events.csv")]
         (event,) = [what for site, what in events if site == "east"]
@@ -285,11 +292,72 @@ class TestSites:
         with pytest.raises(Exception, match="max-epsilon"):
             self.run(tmp_path, {"east", "north"}, **{"max-epsilon": 1.0})
 
+    def test_classes_with_few_images_are_not_described(self, tmp_path: Path) -> None:
+        with pytest.raises(Exception, match="no class has the 20 images that statistics need"):
+            self.run(tmp_path, {"east", "north"}, images=10)
+
     def test_if_none_tells_them_the_run_does_not_begin(self, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="no site sends statistics of its features"):
             self.run(tmp_path, set())
         assert json.loads((tmp_path / "runs/run/run.json").read_text())["status"] == "failed"
         assert rows(tmp_path / "runs/run", "clients.csv") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "reason"),
+    [
+        ([], {"features": 3}, "it names other numbers of classes and features"),
+        ([], {"round": 1}, "after the last round alone"),
+        (["method=fedper"], {}, "personal parts or no features"),
+        (["model=linear"], {}, "personal parts or no features"),
+    ],
+)
+def test_a_client_refuses_what_no_stage_asks_for(
+    words: list[str], changes: dict[str, Any], reason: str
+) -> None:
+    experiment = compose_experiment([*SMALL, *words])
+    worker = Worker(experiment.local())
+    classes, features = worker.model.state_dict()["classifier.weight"].shape
+    fields = {
+        "run": "run", "experiment": experiment.local().model_dump_json(),
+        "fingerprint": fingerprint_for(experiment.local().model_dump_json()), "round": 2,
+        "clients": [0], "classes": classes, "features": features,
+        "weights": PackedTensors.of(worker.initial_weights()),
+    }  # fmt: skip
+    node = {"partition-id": 0, "num-partitions": 1}
+    session = Session(StatisticsRequest(**{**fields, **changes}), node)
+    reply = statistics.statistics_of_clients(session)
+    assert reason in reply.rows[0]["reason"]
+    assert reply.statistics == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("after=feddf guard=clip", "bypasses guard=clip"),
+        ("after=ccvr guard=drop", "bypasses guard=drop"),
+        ("after=feddf strategy=krum", "bypasses strategy=krum"),
+        ("after=ccvr strategy=fedmedian", "bypasses strategy=fedmedian"),
+        ("after=ccvr method=fedbn", "changes one model of all clients"),
+    ],
+)
+def test_what_it_would_bypass_is_refused(words: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        compose_experiment(words.split())
+
+
+def test_a_result_that_is_not_finite_leaves_the_model_of_the_last_round(train: Train) -> None:
+    def infinite(self: Any, context: Any, models: Any) -> Outcome:
+        weights = {name: value / 0 for name, value in context.model.weights.items()}
+        return Outcome(weights, {})
+
+    before = train("rounds=1")
+    with patch.object(Ccvr, "apply", infinite):
+        run = train(*CCVR, "rounds=1")
+    record = read_record(run)
+    assert record["status"] == "completed"
+    assert "is not finite, and the model of the last round is kept" in record["after"]["reason"]
+    assert sha256(run) == sha256(before)
 
 
 def test_a_worker_without_an_answer_costs_its_clients(train: Train) -> None:
