@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from client_app import statistics
 from client_app.app import app as client_app
+from client_app.node import IN_PROCESS
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
@@ -254,7 +255,7 @@ class TestSites:
     """Sites in this process; a site tells statistics only if its owner allows it."""
 
     def run(
-        self, place: Path, telling: set[str], images: int = 30, **settings: Any
+        self, place: Path, telling: set[str], images: int = 30, epsilon: float | None = None
     ) -> dict[str, Any]:
         names = ["east", "north"]
         for name in names:
@@ -268,7 +269,7 @@ class TestSites:
         for node, name in grid.registered.items():
             config = grid._supernodes[node].context.node_config
             config["tell-statistics"] = name in telling
-            config.update(settings)
+            config.update({} if epsilon is None else {"max-epsilon": epsilon})
         experiment = compose_experiment(words)
         context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
         server_app(grid=grid, context=context)
@@ -290,7 +291,7 @@ class TestSites:
         self, tmp_path: Path
     ) -> None:
         with pytest.raises(Exception, match="max-epsilon"):
-            self.run(tmp_path, {"east", "north"}, **{"max-epsilon": 1.0})
+            self.run(tmp_path, {"east", "north"}, epsilon=1.0)
 
     def test_classes_with_few_images_are_not_described(self, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="no class has the 20 images that statistics need"):
@@ -324,8 +325,7 @@ def test_a_client_refuses_what_no_stage_asks_for(
         "clients": [0], "classes": classes, "features": features,
         "weights": PackedTensors.of(worker.initial_weights()),
     }  # fmt: skip
-    node = {"partition-id": 0, "num-partitions": 1}
-    session = Session(StatisticsRequest(**{**fields, **changes}), node)
+    session = Session(StatisticsRequest(**{**fields, **changes}), {IN_PROCESS: True})
     reply = statistics.statistics_of_clients(session)
     assert reason in reply.rows[0]["reason"]
     assert reply.statistics == {}
