@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from client_app import statistics
 from client_app.app import app as client_app
-from client_app.node import IN_PROCESS
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
@@ -37,6 +36,7 @@ from task.fingerprint import fingerprint_for
 from task.protocol.messages import StatisticsRequest
 from task.protocol.statistics import COUNTS, MEANS
 from task.protocol.tensors import PackedTensors
+from task.site import IN_PROCESS
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, only_run, rows, sha256
 from tests.site_grid import SiteGrid
