@@ -33,6 +33,7 @@ app.train()(handler("train"))
 app.evaluate()(handler("evaluate"))
 app.query("forget")(handler("forget"))
 app.query("statistics")(handler("statistics"))
+app.train("finetune")(handler("finetune"))
 # The stages of a masked round, in their order.
 app.query("keys")(handler("keys"))
 app.query("shares")(handler("shares"))

@@ -7,6 +7,7 @@ from typing import TypeVar
 from flwr.app import Context, Message
 
 from client_app.client_state import ClientState
+from client_app.finetuning import finetune_clients
 from client_app.masked import stages
 from client_app.masked.report import report, score
 from client_app.messages import read_request, write_reply
@@ -19,6 +20,7 @@ from client_app.work_unit import evaluate_clients, train_clients
 from task.protocol.messages import (
     AGREE,
     EVALUATE,
+    FINETUNE,
     FORGET,
     KEYS,
     REGISTER,
@@ -79,6 +81,11 @@ def evaluate(message: Message, context: Context) -> Message:
 def statistics(message: Message, context: Context) -> Message:
     """Send the statistics of each class's features, for each client that the message names."""
     return answer(STATISTICS, message, context, statistics_of_clients, in_time=True)
+
+
+def finetune(message: Message, context: Context) -> Message:
+    """Fine-tune the final model at each client that the message names, and score it."""
+    return answer(FINETUNE, message, context, finetune_clients, in_time=True)
 
 
 def keys(message: Message, context: Context) -> Message:

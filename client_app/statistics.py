@@ -14,7 +14,7 @@ from task.protocol.messages import StatisticsReply, StatisticsRequest
 from task.protocol.statistics import CLASSES, COUNTS, StatisticsRow, statistics_bytes
 from task.protocol.tensors import PackedTensors
 from task.site import Site
-from task.training.features.statistics import feature_statistics, load
+from task.training.after.statistics import feature_statistics, load
 
 STATISTICS_OF = "statistics-of"  # the entry with the hash of the model that was described
 LEAST_OF_CLASS = 20  # images; the mean of few would be close to one of them

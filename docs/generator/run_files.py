@@ -33,7 +33,8 @@ FILES = {
     "model. Not in runs without test images.",
     "confusion.csv": "Confusion matrix of the final model on the test set, in images: a row for "
     "each true class, a column for each class that the model gave.",
-    "client_scores.csv": "The final model's score at each client, on the images that it held out; "
+    "client_scores.csv": "The score of the final model, or with `after=finetune` of the client's "
+    "fine-tuned model, at each client, on the images that it held out; "
     "of more than 1,000 clients, at a sample. Not with masks or noise at the clients.",
     "events.csv": "Events of sites and of the run; empty for most runs.",
     "model.safetensors": "The global model after the last round, not after the best one; without "
@@ -150,8 +151,9 @@ RECORD = {
     "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients "
     "with 20 held-out images or more; `too_few_images` counts the others.",
     "personal": "The layers that stay with each client, if there are any.",
-    "after": "With `after=ccvr` or `feddf`: name and seconds of the stage, test scores `before` "
-    "and `after` it, and who took part.",
+    "after": "With a stage after training: its name and seconds, test scores `before` and `after` "
+    "it, and who took part. With `after=finetune` the scores are those over the clients, as in "
+    "`client_scores`.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
     "seconds": "Seconds that the rounds took.",
     "ended": "Time in UTC.",

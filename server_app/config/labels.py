@@ -1,7 +1,7 @@
 """The names of components and metrics as people write them: ``FedAvg`` for ``fedavg``."""
 
 LABELS = {
-    "after": {"ccvr": "CCVR", "feddf": "FedDF"},
+    "after": {"ccvr": "CCVR", "feddf": "FedDF", "finetune": "fine-tuning"},
     "method": {
         "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
         "fedetf": "FedETF", "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM",

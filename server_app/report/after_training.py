@@ -9,7 +9,8 @@ from server_app.runs.records.reader import Run
 
 TITLE = "After training"
 NOTE = (
-    "Test accuracy before and after the stage that followed the last round: mean ± standard "
+    "Accuracy before and after the stage that followed the last round, on the test set or, for "
+    "fine-tuning, as the mean at the clients, which have models of their own: mean ± standard "
     f"deviation over seeds. The gain is in percentage points, with Student's {CONFIDENCE:.0%} "
     "interval of the mean. It is not significant if the interval includes 0. Metrics by class, the "
     "confusion matrix and accuracy at the clients show the model after the stage. All other tables "
@@ -37,7 +38,8 @@ def after_training_table(summary: Summary) -> pd.DataFrame:
 
 
 def accuracies(run: Run) -> tuple[float, float] | None:
-    """Return the test accuracies before and after a run's stage; None if it has not both."""
+    """Return the accuracies before and after a run's stage; None if it has not both."""
     stage = run.record.get("after", {})
-    before, after = (stage.get(when, {}).get("accuracy") for when in ("before", "after"))
+    found = [stage.get(when, {}) for when in ("before", "after")]
+    before, after = (each.get("accuracy", each.get("mean")) for each in found)
     return (before, after) if isinstance(before, float) and isinstance(after, float) else None

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from server_app.aggregation.weights import from_tensors, to_tensors
 from server_app.rounds.after.base import AfterTraining
@@ -14,7 +15,9 @@ from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.last_models import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.by_class import save_by_class
+from server_app.runs.records.client_scores import client_scores, spread_over_clients
 from task.methods.base import Tensors
+from task.training.evaluation import Score
 
 logger = logging.getLogger("univarfl")
 
@@ -69,30 +72,49 @@ def run_stage(
         ConfigError, RunFailedError: the stage cannot be completed.
     """
     started = time.perf_counter()
-    experiment, model, name = context.experiment, context.model, context.experiment.after["name"]
-    before = context.worker.test(model.weights, by_class=True)
     outcome = stage.apply(context, models.models() if stage.needs_models else {})
-    facts = dict(outcome.facts)
-    if layer := not_finite(outcome.weights):
-        facts["reason"] = f"{layer} is not finite, and the model of the last round is kept"
-        context.note("", f"after={name}: {facts['reason']}")
+    if outcome.at_clients:
+        scores = record_at_clients(context, recorder, outcome.at_clients)
     else:
-        model.weights = {key: outcome.weights[key] for key in model.weights}
-    found = score_model(context, experiment.rounds, clients_of_final_scores(context))
-    after = found.test
-    seconds = round(time.perf_counter() - started, 3)
+        scores = record_new_model(context, recorder, outcome.weights)
+    seconds, name = round(time.perf_counter() - started, 3), context.experiment.after["name"]
+    recorder.update(after={"name": name, "seconds": seconds, **scores, **outcome.facts})
+    logger.info("%s", stage_line(name, scores, seconds, at_clients=stage.at_clients))
 
+
+def record_at_clients(
+    context: RoundContext,
+    recorder: Recorder,
+    found: tuple[Mapping[int, Score], Mapping[int, Score]],
+) -> dict[str, Any]:
+    """Record the scores of the clients' own models; return the spreads before and after."""
+    before, after = found
+    record_client_scores(recorder, after, context.sites)
+    spreads = (spread_over_clients(client_scores(each, context.sites)) for each in (before, after))
+    return dict(zip(("before", "after"), spreads, strict=True))
+
+
+def record_new_model(context: RoundContext, recorder: Recorder, weights: Tensors) -> dict[str, Any]:
+    """Replace the global model and its scores; return the test scores before and after.
+
+    If the new weights are not finite, the model stays, and the reason is returned too.
+    """
+    model, facts = context.model, {}
+    before = context.worker.test(model.weights, by_class=True)
+    if layer := not_finite(weights):
+        facts["reason"] = f"{layer} is not finite, and the model of the last round is kept"
+        context.note("", f"after={context.experiment.after['name']}: {facts['reason']}")
+    else:
+        model.weights = {key: weights[key] for key in model.weights}
+    found = score_model(context, context.experiment.rounds, clients_of_final_scores(context))
     recorder.save_model(from_tensors(model.weights))
     record_client_scores(recorder, found.clients, context.sites)
-    if after.by_class:
+    if found.test.by_class:
         classes = recorder.summary["data"]["classes"]
-        save_by_class(recorder.directory, classes, after.by_class)
-    scores = {"before": dict(before.means), "after": dict(after.means)}
-    recorder.update(
-        results={"test": scores["after"], "validation": dict(found.validation)},
-        after={"name": name, "seconds": seconds, **scores, **facts},
-    )
-    logger.info("%s", stage_line(name, scores, seconds))
+        save_by_class(recorder.directory, classes, found.test.by_class)
+    scores = {"before": dict(before.means), "after": dict(found.test.means)}
+    recorder.update(results={"test": scores["after"], "validation": dict(found.validation)})
+    return {**scores, **facts}
 
 
 def not_finite(weights: Tensors) -> str:
@@ -101,10 +123,15 @@ def not_finite(weights: Tensors) -> str:
     return next(wrong, "")
 
 
-def stage_line(name: str, scores: Mapping[str, Mapping[str, float]], seconds: float) -> str:
-    """Return the stage as one line: test accuracy before and after, and seconds."""
-    before, after = (scores[when].get("accuracy") for when in ("before", "after"))
-    gain = "no test images"
+def stage_line(
+    name: str, scores: Mapping[str, Mapping[str, Any]], seconds: float, *, at_clients: bool
+) -> str:
+    """Return the stage as one line: accuracy before and after, and seconds."""
+    key, of, nothing = "accuracy", "test", "no test images"
+    if at_clients:
+        key, of, nothing = "mean", "mean at the clients", "no client holds out 20 images"
+    before, after = (scores[when].get(key) for when in ("before", "after"))
+    gain = nothing
     if before is not None and after is not None:
-        gain = f"test {before:.3f} -> {after:.3f} ({100 * (after - before):+.1f} points)"
+        gain = f"{of} {before:.3f} -> {after:.3f} ({100 * (after - before):+.1f} points)"
     return f"after training, {name}: {gain}  {seconds:.1f} s"

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from task.protocol.envelope import Reply, Request, TableReply
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
+from task.protocol.finetuning import FinetuneReply, FinetuneRequest
 from task.protocol.masking.messages import (
     AgreeRequest,
     KeysRequest,
@@ -28,6 +29,7 @@ from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
 __all__ = [
     "AGREE",
     "EVALUATE",
+    "FINETUNE",
     "FORGET",
     "KEYS",
     "KINDS",
@@ -42,6 +44,8 @@ __all__ = [
     "EvaluateReply",
     "EvaluateRequest",
     "EvaluateRow",
+    "FinetuneReply",
+    "FinetuneRequest",
     "ForgetReply",
     "ForgetRequest",
     "Kind",
@@ -93,6 +97,7 @@ REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
 TRAIN = Kind("train", TrainRequest, TrainReply)
 EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
 FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
+FINETUNE = Kind("train.finetune", FinetuneRequest, FinetuneReply)
 STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply)
 # The stages of a masked round, in their order.
 KEYS = Kind("query.keys", KeysRequest, TableReply)
@@ -102,5 +107,6 @@ SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)
 KINDS: Sequence[Kind[Any, Any]] = (
-    REGISTER, TRAIN, EVALUATE, FORGET, STATISTICS, KEYS, SHARES, REPORT, SCORE, AGREE, UNMASK,
+    REGISTER, TRAIN, EVALUATE, FORGET, FINETUNE, STATISTICS, KEYS, SHARES, REPORT, SCORE, AGREE,
+    UNMASK,
 )  # fmt: skip

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from server_app.config.experiment import Experiment
     from server_app.nodes.registration import NodeInfo
     from server_app.rounds.context import RoundContext
+    from task.training.evaluation import Score
     from task.training.worker import Worker
 
 
@@ -22,10 +23,13 @@ class Outcome:
     Attributes:
         weights: the new global weights, with the names and shapes of the old ones.
         facts: what the record says about it, such as how many clients took part.
+        at_clients: by client, the scores before and after, if the stage gives every client a model
+            of its own; `weights` are then the old ones.
     """
 
     weights: Tensors
     facts: Mapping[str, Any]
+    at_clients: "tuple[Mapping[int, Score], Mapping[int, Score]] | None" = None
 
 
 @dataclass
@@ -39,11 +43,13 @@ class AfterTraining(ABC):
         changes_model: whether it does anything.
         reads: what it reads of single clients, for the texts of refusals.
         needs_models: whether it needs the last round's model of each client.
+        at_clients: whether it gives every client a model of its own, and leaves the global one.
     """
 
     changes_model: ClassVar[bool] = True
     reads: ClassVar[str] = ""
     needs_models: ClassVar[bool] = False
+    at_clients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def check(self, experiment: "Experiment") -> None:
@@ -55,7 +61,7 @@ class AfterTraining(ABC):
         if not self.changes_model:
             return
         name = experiment.after["name"]
-        if experiment.local().personalised:
+        if experiment.local().personalised and not self.at_clients:
             allowed = (
                 f"changes one model of all clients, and each client of method="
                 f"{experiment.method['name']} has its own; add after=none"
@@ -70,7 +76,8 @@ class AfterTraining(ABC):
         if private:
             allowed = f"reads {self.reads} without noise, and {private} protects them"
             raise ConfigError("after", name, f"{allowed}; add after=none")
-        self.check_trust(experiment)
+        if not self.at_clients:
+            self.check_trust(experiment)
 
     def check_trust(self, experiment: "Experiment") -> None:
         """Refuse a guard or strategy against hostile clients that this stage would bypass.

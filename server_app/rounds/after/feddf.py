@@ -91,7 +91,7 @@ class FedDf(AfterTraining):
         from server_app.rounds.after.distillation.unlabelled import open_unlabelled  # noqa: PLC0415
         from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
         from task.data.batches import DeviceImages  # noqa: PLC0415
-        from task.training.features.statistics import load  # noqa: PLC0415
+        from task.training.after.statistics import load  # noqa: PLC0415
         from task.training.transfer import to_cpu  # noqa: PLC0415
 
         worker, experiment = context.worker, context.experiment

@@ -11,8 +11,8 @@ from task.data.batches import DeviceImages
 from task.methods.base import Tensors
 from task.optim.parameters import trained_parameters
 from task.seeding import torch_generator
+from task.training.after.statistics import load
 from task.training.evaluation import predict
-from task.training.features.statistics import load
 from task.training.losses import divergence
 from task.training.worker import Worker
 

@@ -18,8 +18,8 @@ from server_app.rounds.after.distillation.student import (
 from server_app.rounds.after.distillation.unlabelled import open_unlabelled
 from server_app.runs.records.record import read_record
 from task.errors import RunError
+from task.training.after.statistics import load
 from task.training.evaluation import predict
-from task.training.features.statistics import load
 from task.training.losses import divergence
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, sha256

@@ -14,7 +14,7 @@ from task.protocol.messages import StatisticsReply, StatisticsRequest
 from task.protocol.packed import Packed
 from task.protocol.statistics import check_statistics, statistics_bytes
 from task.protocol.tensors import PackedTensors
-from task.training.features.statistics import statistics_of
+from task.training.after.statistics import statistics_of
 
 ONE = torch.tensor([[1.0, 0.5], [0.2, -0.4], [-0.6, 0.9]], dtype=torch.float64)
 TWO = torch.tensor([[0.4, 0.3], [1.2, 1.0]], dtype=torch.float64)

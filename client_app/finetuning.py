@@ -1,0 +1,65 @@
+"""Fine-tuning of the final model at each client, after the last round."""
+
+import logging
+
+from client_app.mods.error_redaction import reason_for_server
+from client_app.session import Session
+from client_app.work_unit import score_row
+from task.errors import SiteError
+from task.protocol.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
+from task.training.after.finetuning import Finetuner
+
+logger = logging.getLogger("univarfl.client")
+
+
+def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
+    """Return each client's scores before and after fine-tuning.
+
+    A client that fails is reported in its own row.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+        SiteError: it asks for more than the site's owner allows.
+    """
+    request = session.request
+    session.refuse_if_masked("a score")
+    session.refuse_scores_with_noise()
+    session.check_clients(request.clients)
+    check_limits(session)
+    weights = session.tensors(request.weights)
+    finetuner = Finetuner(
+        session.worker, request.epochs, request.batch_size, request.lr, request.momentum
+    )
+    rows = []
+    for client, accepted in zip(request.clients, request.accepted, strict=True):
+        try:
+            session.check_trained_here(client)
+            kept = session.worker.personal and accepted
+            state = session.client_state().load(client, accepted) if kept else {}
+            pair = finetuner.scores(weights, client, state, session.deadline)
+            before, after = (score_row(client, score) for score in pair)
+            rows.append(FinetuneRow(client=client, before=before, after=after).model_dump())
+        except Exception as error:
+            logger.exception("client %d failed after round %d", client, request.round)
+            reason = reason_for_server(error, session.node_config) or "no reason given"
+            rows.append(FinetuneRow(client=client, reason=reason).model_dump())
+        else:
+            logger.info("fine-tuned for %d epochs", request.epochs)
+    return FinetuneReply.to(request, rows=rows)
+
+
+def check_limits(session: Session[FinetuneRequest]) -> None:
+    """Check a request against the limits that the site's owner has set.
+
+    Raises:
+        SiteError: it exceeds one.
+    """
+    site, request = session.site, session.request
+    if site is None:
+        return
+    for name, asked, most in (
+        ("max-epochs", request.epochs, site.max_epochs),
+        ("max-batch-size", request.batch_size, site.max_batch_size),
+    ):
+        if asked > most:
+            raise SiteError(f"site {site.name} allows {most} (its {name}), and {asked} are asked")

@@ -1,0 +1,1 @@
+"""How is the final model fine-tuned at each client?"""

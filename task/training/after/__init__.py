@@ -1,0 +1,1 @@
+"""What do clients compute after the last round?"""

@@ -1,1 +1,0 @@
-"""How are the inputs of a classifier distributed?"""

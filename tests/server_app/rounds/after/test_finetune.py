@@ -1,0 +1,126 @@
+"""Fine-tuning at the clients after the last round."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from client_app import finetuning
+from client_app.session import Session
+from server_app.config.composition import compose_experiment
+from server_app.report.after_training import after_training_table
+from server_app.report.summary import Summary
+from server_app.runs.records.client_scores import read_client_scores
+from server_app.runs.records.reader import read_runs
+from server_app.runs.records.record import read_record
+from task.errors import ConfigError, RunError
+from task.protocol.finetuning import FinetuneRequest
+from task.protocol.tensors import PackedTensors
+from task.training.after.finetuning import Finetuner
+from task.training.evaluation import Score
+from task.training.worker import Worker
+from tests.conftest import SMALL, Train, rows, sha256
+
+WORDS = ("after=finetune", "after.epochs=2", "after.lr=0.01", "data.validation_share=0.3")
+
+
+def test_the_clients_are_scored_before_and_after_and_the_model_stays(train: Train) -> None:
+    plain, tuned = train(*WORDS[3:]), train(*WORDS)
+    assert sha256(plain) == sha256(tuned)
+    before, after = read_record(plain), read_record(tuned)
+    assert after["results"] == before["results"]
+    assert after["after"]["before"] == before["client_scores"]
+    assert after["after"]["after"] == after["client_scores"]
+    assert after["after"]["clients"] == 4
+    scores = read_client_scores(tuned)
+    assert [score.client for score in scores] == [0, 1, 2, 3]
+    assert scores != read_client_scores(plain)
+    (row,) = after_training_table(Summary(read_runs(tuned).runs)).to_dict("records")
+    assert row["stage"] == "fine-tuning"
+    assert row["before, %"] == f"{100 * before['client_scores']['mean']:.1f}"
+
+
+@pytest.mark.parametrize("method", ["freeze", "fedbn+moon", "fedper"])
+def test_scores_do_not_depend_on_the_workers(train: Train, method: str) -> None:
+    words = [*WORDS, f"method={method}", "rounds=1", "optim.keep_momentum=true"]
+    one, three = train(*words), train(*words, "federation.workers=3")
+    assert read_client_scores(one) == read_client_scores(three)
+
+
+def test_a_frozen_classifier_is_trained_in_the_copy_alone() -> None:
+    worker = Worker(compose_experiment([*SMALL, *WORDS, "method=freeze"]).local())
+    weights, finetuner = worker.initial_weights(), Finetuner(worker, 1, 16, 0.1, 0.9)
+    before, after = finetuner.scores(weights, 0, {})
+    assert before == worker.validate_personal(weights, 0, {})
+    assert before != after == Finetuner(worker, 1, 16, 0.1, 0.9).scores(weights, 0, {})[1]
+    moved = finetuner._trainer.model.state_dict()["classifier.weight"]
+    assert not moved.equal(weights["classifier.weight"])
+    assert not any(
+        value.requires_grad for value in worker.model.get_submodule("classifier").parameters()
+    )
+
+
+def test_a_client_that_fails_costs_itself_alone(train: Train) -> None:
+    scores = Finetuner.scores
+
+    def fail(self: Finetuner, weights: Any, client: int, *more: Any) -> tuple[Score, Score]:
+        if client == 2:
+            raise RuntimeError("the disk is full")
+        return scores(self, weights, client, *more)
+
+    with patch.object(Finetuner, "scores", fail):
+        run = train(*WORDS, "rounds=1")
+    assert [score.client for score in read_client_scores(run)] == [0, 1, 3]
+    assert list(read_record(run)["after"]["missing"]) == ["2"]
+    (event,) = rows(run, "events.csv")
+    assert event["event"].startswith("client 2: not fine-tuned: ")
+
+
+def test_if_nobody_answers_the_run_fails(train: Train) -> None:
+    with (
+        patch.object(Finetuner, "scores", side_effect=RuntimeError("offline")),
+        pytest.raises(RunError, match="after=finetune: no client was fine-tuned; the first: "),
+    ):
+        train(*WORDS, "rounds=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("secure=masked", "which secure=masked hides"),
+        ("data.validation_share=0", "scores clients on images that they hold out"),
+        ("after.epochs=0", "must be at least 1"),
+        ("after.batch_size=1", "must be at least 2"),
+        ("after.lr=0", "must be above 0"),
+        ("after.momentum=1", "must be from 0 to below 1"),
+        ("strategy=dp_fixed model.norm=group", "without noise"),
+    ],
+)
+def test_what_does_not_fit_is_refused(words: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        compose_experiment(["after=finetune", *words.split()])
+
+
+def test_guards_and_robust_strategies_are_allowed() -> None:
+    compose_experiment(["after=finetune", "guard=clip", "strategy=krum"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"max-epochs": 1}, "site east allows 1 (its max-epochs), and 2 are asked"),
+        ({"max-batch-size": 8}, "site east allows 8 (its max-batch-size), and 50 are asked"),
+    ],
+)
+def test_a_sites_limits_hold(tmp_path: Path, limits: dict[str, int], reason: str) -> None:
+    words = ["data=folder", "data.classes=[cat,dog]", "partition=sites", "partition.names=[east]"]
+    text = compose_experiment([*words, "local_epochs=1"]).local().model_dump_json()
+    fields: dict[str, Any] = {
+        "run": "run", "experiment": text, "fingerprint": "0" * 64, "clients": [0], "accepted": [0],
+        "epochs": 2, "batch_size": 50, "lr": 0.1, "momentum": 0.9, "weights": PackedTensors(),
+    }  # fmt: skip
+    node = {"site": "east", "data-dir": str(tmp_path), **limits}
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        finetuning.check_limits(Session(FinetuneRequest(**fields), node))
+    assert reason in str(caught.value)
