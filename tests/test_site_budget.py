@@ -47,9 +47,10 @@ class Clinic:
         local = compose_experiment([*WORDS, *words]).local()
         fields: dict[str, Any] = {}
         if kind is not REGISTER:
-            fields = {"clients": [0], "weights": PackedTensors.of(Worker(local).initial_weights())}
+            weights = PackedTensors.of(Worker(local).initial_weights())
+            fields = {"clients": [0], "accepted": [0], "weights": weights}
         if kind is TRAIN:
-            fields |= {"accepted": [0], "shares": []}
+            fields |= {"shares": []}
         request = kind.request(
             run=run, experiment=local.model_dump_json(), fingerprint=fingerprint(),
             round=server_round, **fields,

@@ -155,9 +155,11 @@ class TestRedaction:
         _, grid, (node,) = clinic
         local = compose_experiment(self.words).local()
         weights = PackedTensors.of(Worker(local).initial_weights())
-        own: dict[str, Any] = {"clients": [0], "weights": weights} if kind is not REGISTER else {}
+        own: dict[str, Any] = {}
+        if kind is not REGISTER:
+            own = {"clients": [0], "accepted": [0], "weights": weights}
         if kind is TRAIN:
-            own |= {"accepted": [0], "shares": []}
+            own |= {"shares": []}
         request = kind.request(
             run="run", experiment=local.model_dump_json(), fingerprint=fingerprint(), round=1,
             **own | fields,

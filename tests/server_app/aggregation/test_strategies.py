@@ -373,6 +373,9 @@ def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None
             why = f"strategy={strategy}: method={method} corrects"
             with pytest.raises(ValidationError, match=why):
                 Experiment.model_validate(found)
+        elif method == "fedbn" and norm_for(strategy):
+            with pytest.raises(ValidationError, match="method=fedbn: keeps batch norm"):
+                Experiment.model_validate(found)
         elif method in SCALE_THE_STEP and strategy in KEEP_STEPS:
             why = f"strategy={strategy}: method={method} changes the length of the server's step"
             with pytest.raises(ValidationError, match=why):
