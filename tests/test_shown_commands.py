@@ -22,7 +22,7 @@ ELSEWHERE = (
     *NEW_PARTS, "resume=", "watch.mlflow", "deploy ", "dashboard", "doctor ", "analyse ",
     "runtime=compiled", "device=cuda", "univarfl bench",
 )  # fmt: skip
-LISTS = ("runs/compare", "runs/mine", "runs/skew", "runs/digits")
+LISTS = ("runs/compare", "runs/mine", "runs/skew", "runs/digits", "runs/own", "runs/after")
 SHOWN = {
     each.line: each for each in PRODUCT if not any(part in each.line for part in ELSEWHERE)
 }.values()

@@ -19,6 +19,9 @@ NAME = "name"  # the key that holds the choice of a group, which people set as G
 # components have one, or whole overrides. A word that ends a key, as `lr` ends `optim.lr`, is
 # found without an entry here.
 ALIASES: dict[str, tuple[str, ...]] = {
+    "lr": ("optim.lr",),
+    "momentum": ("optim.momentum",),
+    "max_gradient_norm": ("optim.max_gradient_norm",),
     "learning_rate": ("optim.lr",),
     "client_lr": ("optim.lr",),
     "eta": ("optim.lr",),
