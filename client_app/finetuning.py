@@ -4,7 +4,7 @@ import logging
 
 from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
-from client_app.work_unit import score_row
+from client_app.work_unit import personal_state, score_row
 from task.errors import SiteError
 from task.protocol.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
 from task.training.after.finetuning import Finetuner
@@ -33,9 +33,7 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
     rows = []
     for client, accepted in zip(request.clients, request.accepted, strict=True):
         try:
-            session.check_trained_here(client)
-            kept = session.worker.personal and accepted
-            state = session.client_state().load(client, accepted) if kept else {}
+            state = personal_state(session, client, accepted)
             pair = finetuner.scores(weights, client, state, session.deadline)
             before, after = (score_row(client, score) for score in pair)
             rows.append(FinetuneRow(client=client, before=before, after=after).model_dump())

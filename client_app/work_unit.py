@@ -179,38 +179,47 @@ def train_client(
     return result
 
 
-def scores(session: Session[EvaluateRequest]) -> Iterator[tuple[int, Score]]:
-    """Yield each client with its score; a client that cannot score its own model has none."""
+def score_rows(session: Session[EvaluateRequest]) -> Iterator[EvaluateRow]:
+    """Yield the row of each client; a client that cannot score its own model has none."""
     request, worker = session.request, session.worker
     weights = session.tensors(request.weights)
     if not worker.personal:
         found = worker.validate(weights, request.clients)
-        yield from zip(request.clients, found, strict=True)
+        yield from map(score_row, request.clients, found)
         return
     for client, accepted in zip(request.clients, request.accepted, strict=True):
         try:
-            score = score_personal(session, client, accepted, weights)
-            score_row(client, score)
+            row = score_row(client, score_client(session, client, accepted, weights))
         except Exception:
             logger.exception("client %d is not scored", client)
         else:
-            yield client, score
+            yield row
 
 
-def score_personal(session: Session[Any], client: int, accepted: int, weights: Tensors) -> Score:
-    """Score a client's own model, with its state of the round of its last accepted update.
+def score_client(session: Session[Any], client: int, accepted: int, weights: Tensors) -> Score:
+    """Score one client's model, which has a part of its own if the method keeps one.
+
+    Raises:
+        ProtocolError: this worker does not train that client.
+        StateLostError: its part is missing.
+    """
+    state = personal_state(session, client, accepted)
+    return session.worker.validate_personal(weights, client, state)
+
+
+def personal_state(session: Session[Any], client: int, accepted: int) -> Tensors:
+    """Return a client's state of the round of its last accepted update, if it has its own part.
 
     Raises:
         ProtocolError: this worker does not train that client.
         StateLostError: its state is missing.
     """
     session.check_trained_here(client)
-    state = session.client_state().load(client, accepted)
-    return session.worker.validate_personal(weights, client, state)
+    return session.client_state().load(client, accepted) if session.worker.personal else {}
 
 
 def score_row(client: int, score: Score) -> EvaluateRow:
-    """Return a client's score as it is sent.
+    """Return a client's score in the form of a message.
 
     Raises:
         ValidationError: the loss is not finite.
@@ -231,7 +240,7 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     session.check_clients(request.clients)
     session.refuse_scores_with_noise()
     rows = []
-    for client, score in scores(session):
-        rows.append(score_row(client, score).model_dump())
-        logger.info("round %d: validated on %d images", request.round, score.examples)
+    for row in score_rows(session):
+        rows.append(row.model_dump())
+        logger.info("round %d: validated on %d images", request.round, row.examples)
     return EvaluateReply.to(request, rows=rows)

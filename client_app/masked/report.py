@@ -14,7 +14,7 @@ from client_app.masked.party import continued
 from client_app.masked.stages import answered, told_examples
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
-from client_app.work_unit import score_personal, train_client, trained_row
+from client_app.work_unit import score_client, train_client, trained_row
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
@@ -86,10 +86,7 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
 
         def row(client: int) -> ScoreRow:
             total.open(client)
-            if session.worker.personal:
-                found = score_personal(session, client, accepted[client], weights)
-            else:
-                (found,) = session.worker.validate(weights, [client])
+            found = score_client(session, client, accepted[client], weights)
             total.add(client, pack_score(found))
             return ScoreRow(client=client)
 

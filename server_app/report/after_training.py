@@ -9,8 +9,8 @@ from server_app.runs.records.reader import Run
 
 TITLE = "After training"
 NOTE = (
-    "Accuracy before and after the stage that followed the last round, on the test set or, for "
-    "fine-tuning, as the mean at the clients, which have models of their own: mean ± standard "
+    "Test accuracy before and after the stage that followed the last round. After fine-tuning the "
+    "clients have models of their own, and it is the mean accuracy at the clients. Mean ± standard "
     f"deviation over seeds. The gain is in percentage points, with Student's {CONFIDENCE:.0%} "
     "interval of the mean. It is not significant if the interval includes 0. Metrics by class, the "
     "confusion matrix and accuracy at the clients show the model after the stage. All other tables "

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
@@ -126,17 +127,20 @@ class RecordResults(Callback):
 
 def record_client_scores(
     recorder: Recorder, scores: Mapping[int, Score], sites: Sequence[str]
-) -> None:
-    """Write the final model's score at each client, if the server sees any.
+) -> dict[str, Any]:
+    """Write the final model's score at each client, if the server sees any; return the spread.
 
     Args:
         recorder: the run's.
         scores: by client.
         sites: the name of each client's site; empty in a simulation.
     """
-    if each := client_scores(scores, sites):
+    each = client_scores(scores, sites)
+    spread = spread_over_clients(each)
+    if each:
         save_client_scores(recorder.directory, each)
-        recorder.update(client_scores=spread_over_clients(each))
+        recorder.update(client_scores=spread)
+    return spread
 
 
 class SaveCheckpoints(Callback):

@@ -1,7 +1,7 @@
 """What every round of a run needs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -9,14 +9,17 @@ from flwr.serverapp import Grid
 
 from server_app.aggregation.global_model import GlobalModel
 from server_app.config.experiment import Experiment
+from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager, Note
 from server_app.nodes.messages import Exchange, Letter, RunIdentity
+from task.protocol.envelope import TableRequest
 from task.protocol.messages import Kind, Reply, Request
 from task.training.worker import Worker
 
 Asked = TypeVar("Asked", bound=Request)
+AskedOfClients = TypeVar("AskedOfClients", bound=TableRequest)
 Answer = TypeVar("Answer", bound=Reply)
 
 
@@ -70,6 +73,33 @@ class RoundContext:
     def accepted(self, clients: Sequence[int]) -> list[int]:
         """Return the round of each client's last accepted update; 0 for none."""
         return [self.model.last_accepted[client] for client in clients]
+
+    def letters(
+        self,
+        kind: Kind[AskedOfClients, Answer],
+        units: Sequence[WorkUnit],
+        server_round: int,
+        fields: Callable[[WorkUnit], dict[str, Any]],
+        attempt: int = 1,
+    ) -> list[Letter[AskedOfClients]]:
+        """Return the request for each work unit.
+
+        Args:
+            kind: the kind of message.
+            units: whom to ask.
+            server_round: the round.
+            fields: what a unit's request has besides its clients and `request_fields`.
+            attempt: the attempt at the round.
+        """
+        common = self.request_fields(server_round, attempt)
+        return [
+            Letter(
+                unit.node.node_id,
+                kind.request(**common, clients=unit.clients, **fields(unit)),
+                unit.node.public_key,
+            )
+            for unit in units
+        ]
 
     def exchange(
         self, kind: Kind[Asked, Answer], letters: Sequence[Letter[Asked]]

@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
-from server_app.nodes.messages import Failure, Letter
+from server_app.nodes.messages import Failure
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.scoring import masked_scores
 from server_app.rounds.sampling import clients_to_score
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import EVALUATE, EvaluateReply, EvaluateRequest, EvaluateRow
+from task.protocol.messages import EVALUATE, EvaluateReply, EvaluateRow
 from task.training.evaluation import Metrics, Score
 
 logger = logging.getLogger("univarfl")
@@ -46,7 +48,8 @@ def score_model(context: RoundContext, server_round: int, clients: Sequence[int]
         metrics = context.worker.test(context.model.weights, by_class=last)
         total, count, failures = masked_scores(context, server_round, units)
     else:
-        exchange = context.exchange(EVALUATE, evaluation_letters(context, server_round, units))
+        letters = context.letters(EVALUATE, units, server_round, partial(stateful_fields, context))
+        exchange = context.exchange(EVALUATE, letters)
         metrics = context.worker.test(context.model.weights, by_class=last)
         scores, failures = read_scores(units, exchange.replies(), context.sizes.validation)
         context.late_replies.expect(exchange, units, f"validation of round {server_round}")
@@ -75,23 +78,9 @@ def with_a_model(context: RoundContext, clients: Sequence[int]) -> list[int]:
     return [client for client in clients if context.model.last_accepted[client]]
 
 
-def evaluation_letters(
-    context: RoundContext, server_round: int, units: Sequence[WorkUnit]
-) -> list[Letter[EvaluateRequest]]:
-    """Return the request for each work unit."""
-    return [
-        Letter(
-            unit.node.node_id,
-            EvaluateRequest(
-                **context.request_fields(server_round),
-                clients=unit.clients,
-                accepted=context.accepted(unit.clients),
-                weights=context.model.packed_weights,
-            ),
-            unit.node.public_key,
-        )
-        for unit in units
-    ]
+def stateful_fields(context: RoundContext, unit: WorkUnit) -> dict[str, Any]:
+    """Return what a request needs for clients that score the model with a part of their own."""
+    return {"accepted": context.accepted(unit.clients), "weights": context.model.packed_weights}
 
 
 def read_scores(

@@ -89,9 +89,10 @@ def record_at_clients(
 ) -> dict[str, Any]:
     """Record the scores of the clients' own models; return the spreads before and after."""
     before, after = found
-    record_client_scores(recorder, after, context.sites)
-    spreads = (spread_over_clients(client_scores(each, context.sites)) for each in (before, after))
-    return dict(zip(("before", "after"), spreads, strict=True))
+    return {
+        "before": spread_over_clients(client_scores(before, context.sites)),
+        "after": record_client_scores(recorder, after, context.sites),
+    }
 
 
 def record_new_model(context: RoundContext, recorder: Recorder, weights: Tensors) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
@@ -197,22 +198,19 @@ def train_letters(
     accumulator: UpdateAccumulator,
 ) -> list[Letter[TrainRequest]]:
     """Return the request for each work unit."""
-    model, strategy = context.model, context.experiment.aggregation()
-    broadcast = PackedTensors.of(accumulator.broadcast)
-    letters = []
-    for unit in units:
+    strategy, broadcast = context.experiment.aggregation(), PackedTensors.of(accumulator.broadcast)
+
+    def fields(unit: WorkUnit) -> dict[str, Any]:
         summed = sends_sum(accumulator, unit.node)
-        request = TrainRequest(
-            **context.request_fields(server_round, attempt),
-            clients=unit.clients,
-            accepted=context.accepted(unit.clients),
-            shares=[accumulator.shares[client] for client in unit.clients] if summed else [],
-            max_norm=strategy.client_clipping_norm(),
-            weights=model.packed_weights,
-            broadcast=broadcast,
-        )
-        letters.append(Letter(unit.node.node_id, request, unit.node.public_key))
-    return letters
+        return {
+            "accepted": context.accepted(unit.clients),
+            "shares": [accumulator.shares[client] for client in unit.clients] if summed else [],
+            "max_norm": strategy.client_clipping_norm(),
+            "weights": context.model.packed_weights,
+            "broadcast": broadcast,
+        }
+
+    return context.letters(TRAIN, units, server_round, fields, attempt)
 
 
 def mean_losses(updates: Sequence[ClientUpdate]) -> dict[str, float]:

@@ -23,8 +23,8 @@ Key = tuple[str, str]  # the setting and the method of runs that differ in their
 class ByClient:
     """The scores of the clients, of runs that recorded them.
 
-    Methods whose clients keep a part of the model have no accuracy on the test set, and here they
-    stand beside the others. So a setting is without the split that accuracy is measured on.
+    Methods whose clients keep a part of the model have no accuracy on the test set. They are
+    compared with the others here, so a setting leaves out the split that accuracy is measured on.
 
     Args:
         summary: the runs.

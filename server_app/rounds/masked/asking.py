@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.messages import Failure, Letter
+from server_app.nodes.messages import Failure
 from server_app.rounds.context import RoundContext
 from task.protocol.base import Schema
 from task.protocol.envelope import Reply, TableReply, TableRequest
@@ -33,7 +33,7 @@ class Stages:
         self, context: RoundContext, server_round: int, attempt: int, units: Sequence[WorkUnit]
     ) -> None:
         self._context, self._round, self._units = context, server_round, units
-        self._fields = context.request_fields(server_round, attempt)
+        self._attempt = attempt
         self.reasons: dict[int, str] = {}
 
     def replies(
@@ -54,14 +54,9 @@ class Stages:
             for unit in self._units
             if (asked := [client for client in unit.clients if client in clients])
         ]
-        letters = [
-            Letter(
-                unit.node.node_id,
-                kind.request(**self._fields, clients=unit.clients, **fields(unit.clients)),
-                unit.node.public_key,
-            )
-            for unit in units
-        ]
+        letters = self._context.letters(
+            kind, units, self._round, lambda unit: fields(unit.clients), self._attempt
+        )
         exchange = self._context.exchange(kind, letters)
         for place, reply in exchange.arrivals():
             if isinstance(reply, Failure):

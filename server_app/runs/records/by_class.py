@@ -3,14 +3,12 @@
 Records made before these files existed, and those without test images, do not have them.
 """
 
-import csv
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from server_app.runs.records.csv_files import read_rows, rows_as_csv
-from server_app.runs.records.tables import RecordError, parse_count, parse_number
-from task.errors import system_reason
+from server_app.runs.records.csv_files import rows_as_csv
+from server_app.runs.records.tables import RecordError, parse_count, parse_number, rows_under
 from task.files import write_whole
 from task.training.one_vs_rest import ClassMetrics, OneVsRest
 
@@ -71,14 +69,7 @@ def read_table(path: Path, columns: Sequence[str], classes: Sequence[str]) -> li
     Raises:
         RecordError: the file is missing, or has other rows or columns.
     """
-    try:
-        header, *rows = list(read_rows(path)) or [[]]
-    except OSError as error:
-        raise RecordError(f"{path.name}: {system_reason(error)}") from None
-    except csv.Error as error:
-        raise RecordError(f"{path.name} is not CSV: {error}") from None
-    if header != list(columns) or any(len(row) != len(columns) for row in rows):
-        raise RecordError(f"{path.name} has other columns, or is cut short")
+    rows = rows_under(path, columns)
     if [row[0] for row in rows] != list(classes):
         raise RecordError(f"{path.name} has other classes than run.json")
     return [row[1:] for row in rows]

@@ -4,7 +4,6 @@ Records made before this file existed do not have it. Neither have runs whose se
 the scores of single clients: those with masks, and those with noise at the clients.
 """
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from server_app.runs.records.csv_files import read_rows, rows_as_csv
+from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.tables import (
     LEAST_IMAGES,
     RecordError,
     parse_count,
     parse_number,
+    rows_under,
 )
-from task.errors import system_reason
 from task.files import write_whole
 from task.training.evaluation import Score
 
@@ -66,16 +65,7 @@ def read_client_scores(directory: Path) -> list[ClientScore]:
     path = directory / CLIENT_SCORES
     if not path.exists():
         return []
-    try:
-        header, *rows = list(read_rows(path)) or [[]]
-    except OSError as error:
-        raise RecordError(f"{path.name}: {system_reason(error)}") from None
-    except csv.Error as error:
-        raise RecordError(f"{path.name} is not CSV: {error}") from None
-    if tuple(header) != CLIENT_SCORE_COLUMNS or any(
-        len(row) != len(CLIENT_SCORE_COLUMNS) for row in rows
-    ):
-        raise RecordError(f"{path.name} has other columns, or is cut short")
+    rows = rows_under(path, CLIENT_SCORE_COLUMNS)
     return [
         ClientScore(
             parse_count(client, path.name),

@@ -1,5 +1,6 @@
 """The CSV tables of a run's record: their columns, how rows are added, and the reader."""
 
+import csv
 import math
 import os
 from collections import defaultdict
@@ -44,6 +45,23 @@ class Line(NamedTuple):
 
 class RecordError(ValueError):
     """A file of a record is missing or wrong; the text names the file and the error."""
+
+
+def rows_under(path: Path, columns: Sequence[str]) -> list[list[str]]:
+    """Return the rows of a CSV file that has exactly these columns.
+
+    Raises:
+        RecordError: the file cannot be read, has other columns, or is cut short.
+    """
+    try:
+        header, *rows = list(read_rows(path)) or [[]]
+    except OSError as error:
+        raise RecordError(f"{path.name}: {system_reason(error)}") from None
+    except csv.Error as error:
+        raise RecordError(f"{path.name} is not CSV: {error}") from None
+    if header != list(columns) or any(len(row) != len(columns) for row in rows):
+        raise RecordError(f"{path.name} has other columns, or is cut short")
+    return rows
 
 
 def append_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:

@@ -241,7 +241,7 @@ def test_what_does_not_go_together_is_refused(words: str, reason: str) -> None:
 
 def test_combinations_that_make_sense_are_allowed() -> None:
     for method in ("fedbn+univarfl", "fedbn+fedper", "fedrep+feddecorr", "fedbn+fedprox+fedlc"):
-        compose_experiment([f"method={method}"])
+        assert compose_experiment([f"method={method}"]).local().personalised
 
 
 @pytest.mark.parametrize("method", ["fedbn", "fedrep"])

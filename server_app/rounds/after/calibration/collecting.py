@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Sequence
 
-from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
-from server_app.nodes.messages import Failure, Letter
+from server_app.nodes.assignment import assign_clients, served_clients
+from server_app.nodes.messages import Failure
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.context import RoundContext
 from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import STATISTICS, StatisticsReply, StatisticsRequest
+from task.protocol.messages import STATISTICS, StatisticsReply
 from task.protocol.statistics import check_statistics, statistics_bytes
 
 MEGABYTE = 1e6
@@ -63,7 +63,10 @@ class Collection:
         here = served_clients(clients, nodes)
         self.missing |= dict.fromkeys(set(clients) - set(here), ABSENT)
         units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
-        exchange = context.exchange(STATISTICS, self._letters(units))
+        classes, features = self._shape
+        fields = {"classes": classes, "features": features, "weights": context.model.packed_weights}
+        letters = context.letters(STATISTICS, units, context.experiment.rounds, lambda _: fields)
+        exchange = context.exchange(STATISTICS, letters)
         found: dict[int, Tensors] = {}
         for unit, reply in zip(units, exchange.replies(), strict=True):
             for client in unit.clients:
@@ -75,23 +78,6 @@ class Collection:
         for client in sorted(found):
             self.pooled.add(found[client])
             self.clients.append(client)
-
-    def _letters(self, units: Sequence[WorkUnit]) -> list[Letter[StatisticsRequest]]:
-        context, (classes, features) = self._context, self._shape
-        return [
-            Letter(
-                unit.node.node_id,
-                StatisticsRequest(
-                    **context.request_fields(context.experiment.rounds),
-                    clients=unit.clients,
-                    classes=classes,
-                    features=features,
-                    weights=context.model.packed_weights,
-                ),
-                unit.node.public_key,
-            )
-            for unit in units
-        ]
 
     def _read(self, client: int, reply: StatisticsReply | Failure) -> Tensors:
         """Return a client's statistics.

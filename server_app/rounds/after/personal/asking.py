@@ -1,16 +1,16 @@
 """Asking clients to fine-tune the final model, and reading their scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
-from server_app.nodes.messages import Failure, Letter
+from server_app.nodes.assignment import assign_clients, served_clients
+from server_app.nodes.messages import Failure
 from server_app.rounds.context import RoundContext
-from server_app.rounds.evaluation import checked_score, clients_of_final_scores
+from server_app.rounds.evaluation import checked_score, clients_of_final_scores, stateful_fields
 from task.protocol.errors import ProtocolError
 from task.protocol.finetuning import FinetuneReply
-from task.protocol.messages import FINETUNE, FinetuneRequest
+from task.protocol.messages import FINETUNE
 from task.training.evaluation import Score
 
 ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"
@@ -42,7 +42,13 @@ def finetuned_scores(context: RoundContext, settings: Mapping[str, Any]) -> Fine
     here = served_clients(clients, nodes)
     missing = dict.fromkeys(set(clients) - set(here), ABSENT)
     units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
-    exchange = context.exchange(FINETUNE, letters(context, units, settings))
+    letters = context.letters(
+        FINETUNE,
+        units,
+        context.experiment.rounds,
+        lambda unit: {**settings, **stateful_fields(context, unit)},
+    )
+    exchange = context.exchange(FINETUNE, letters)
     before: dict[int, Score] = {}
     after: dict[int, Score] = {}
     for unit, reply in zip(units, exchange.replies(), strict=True):
@@ -58,26 +64,6 @@ def finetuned_scores(context: RoundContext, settings: Mapping[str, Any]) -> Fine
         site = context.sites[client] if context.sites else ""
         context.note(site, f"{'' if site else f'client {client}: '}not fine-tuned: {reason}")
     return Finetuned(before, after, dict(sorted(missing.items())))
-
-
-def letters(
-    context: RoundContext, units: Sequence[WorkUnit], settings: Mapping[str, Any]
-) -> list[Letter[FinetuneRequest]]:
-    """Return the request for each work unit."""
-    return [
-        Letter(
-            unit.node.node_id,
-            FinetuneRequest(
-                **context.request_fields(context.experiment.rounds),
-                **settings,
-                clients=unit.clients,
-                accepted=context.accepted(unit.clients),
-                weights=context.model.packed_weights,
-            ),
-            unit.node.public_key,
-        )
-        for unit in units
-    ]
 
 
 def read_scores(client: int, reply: FinetuneReply | Failure, size: int) -> tuple[Score, Score]:

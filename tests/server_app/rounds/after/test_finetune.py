@@ -103,7 +103,8 @@ def test_what_does_not_fit_is_refused(words: str, reason: str) -> None:
 
 
 def test_guards_and_robust_strategies_are_allowed() -> None:
-    compose_experiment(["after=finetune", "guard=clip", "strategy=krum"])
+    found = compose_experiment(["after=finetune", "guard=clip", "strategy=krum"])
+    assert found.after["name"] == "finetune"
 
 
 @pytest.mark.parametrize(
