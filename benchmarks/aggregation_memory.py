@@ -38,7 +38,8 @@ from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
-from server_app.rounds.round import clients_per_message, train_units
+from server_app.rounds.pace.synchronous import train_units
+from server_app.rounds.pace.training import clients_per_message
 from task.protocol.messages import TRAIN, TrainReply, TrainRow
 from task.protocol.tensors import PackedTensors
 from task.training.device import return_freed_memory
@@ -128,7 +129,7 @@ def measure(strategy: str, participants: int) -> list[float]:
     model, clients = context.model, range(participants)
     nodes = [NodeInfo(FIRST_NODE_ID + i, i, "cpu", "process", "host") for i in range(WORKERS)]
     accumulator = model.accumulator(clients, keep=False)
-    several = clients_per_message(context, accumulator)
+    several = clients_per_message(context, accumulator.adds_up)
     units = assign_clients(clients, context.sizes.train, nodes, several)
     unit = participants * sum(value.nbytes for value in model.weights.values())
     before = settled()

@@ -26,10 +26,12 @@ NOT_IN_PRODUCT = {"benchmarks", "tests"}
 COMPONENTS = {
     "after": "server_app/rounds/after",
     "augmentation": "task/data/augmentations",
+    "clock": "server_app/rounds/clock",
     "data": "task/data/sources",
     "guard": "server_app/aggregation/guards",
     "method": "task/methods",
     "model": "task/models",
+    "participation": "server_app/rounds/participation",
     "partition": "task/data/partitions",
     "strategy": "server_app/aggregation/strategies",
 }

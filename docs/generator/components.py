@@ -14,6 +14,8 @@ from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.choices import CONF
 from server_app.rounds.after.base import AfterTraining
+from server_app.rounds.clock.base import Clock
+from server_app.rounds.participation.base import Participation
 from task import registry
 from task.data.augmentations.base import Augmentation
 from task.data.partitions.base import Partitioner
@@ -34,13 +36,17 @@ class Group:
 METHOD = Group("method", "task.methods", Method)
 STRATEGY = Group("strategy", "server_app.aggregation.strategies", StrategySettings)
 GUARD = Group("guard", "server_app.aggregation.guards", Guard)
+CLOCK = Group("clock", "server_app.rounds.clock", Clock)
+PARTICIPATION = Group("participation", "server_app.rounds.participation", Participation)
 AFTER = Group("after", "server_app.rounds.after", AfterTraining)
 DATA = Group("data", "task.data.sources", Source)
 PARTITION = Group("partition", "task.data.partitions", Partitioner)
 AUGMENTATION = Group("augmentation", "task.data.augmentations", Augmentation)
 MODEL = Group("model", "task.models", ModelSettings)
 GLOBAL = "# @package _global_"
-GROUPS = (METHOD, STRATEGY, GUARD, AFTER, DATA, PARTITION, AUGMENTATION, MODEL)
+GROUPS = (
+    METHOD, STRATEGY, GUARD, AFTER, CLOCK, PARTICIPATION, DATA, PARTITION, AUGMENTATION, MODEL,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

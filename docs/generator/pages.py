@@ -6,10 +6,12 @@ from docs.generator import api, commands, components, experiments, run_files, se
 from docs.generator.components import (
     AFTER,
     AUGMENTATION,
+    CLOCK,
     DATA,
     GUARD,
     METHOD,
     MODEL,
+    PARTICIPATION,
     PARTITION,
     STRATEGY,
 )
@@ -30,6 +32,11 @@ GUARDS = (
 STAGES = (
     "`after=NAME` selects what happens to the global model after the last round. [Change the model "
     "after training](../how-to/change-the-model-after-training.md) shows how."
+)
+PARTICIPATIONS = (
+    "`participation=NAME` selects who takes part in a round, and `clock=NAME` whether real seconds "
+    "count or those of simulated devices. [Simulate slow and absent clients]"
+    "(../how-to/simulate-slow-clients.md) shows how."
 )
 DATA_SETS = (
     "`data=NAME` selects a data set, which also sets its usual split, network, number of clients, "
@@ -56,6 +63,9 @@ def pages() -> dict[str, str]:
         "strategies.md": components.page("Strategies", STRATEGIES, STRATEGY),
         "guards.md": components.page("Guards", GUARDS, GUARD),
         "after-training.md": components.page("After training", STAGES, AFTER),
+        "participation.md": components.page(
+            "Participation and clock", PARTICIPATIONS, PARTICIPATION, CLOCK
+        ),
         "data/index.md": components.index("Data sets", DATA_SETS, DATA),
         "splits.md": components.page("Splits", SPLITS, PARTITION, AUGMENTATION),
         "networks.md": components.page("Networks", NETWORKS, MODEL),

@@ -19,10 +19,11 @@ INTRODUCTION = """# Settings
 A run is described by these keys. Type them as `key=value` after `univarfl train`, `sweep`, `data`
 or `deploy run`. Unknown keys and values out of range are refused before anything starts.
 
-The keys of the groups `method`, `strategy`, `guard`, `after`, `data`, `partition`, `augmentation`
-and `model` depend on the choice: see [methods](methods/index.md), [strategies](strategies.md),
-[guards](guards.md), [after training](after-training.md), [data sets](data/index.md),
-[splits](splits.md) and [networks](networks.md).
+The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, `after`, `data`,
+`partition`, `augmentation` and `model` depend on the choice: see [methods](methods/index.md),
+[strategies](strategies.md), [guards](guards.md), [participation and clock](participation.md),
+[after training](after-training.md), [data sets](data/index.md), [splits](splits.md) and
+[networks](networks.md).
 """
 HANDLED = "published"  # set by experiment=..., not by hand
 

@@ -1,8 +1,9 @@
 """A round's updates, added up as they arrive."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from server_app.aggregation.update_filter import FilterDecision, UpdateFilter
 from task.errors import TrainingError
 from task.exact_sum import ExactSum
 from task.methods.base import Tensors
+
+Rebase = Callable[[int, Tensors], Tensors]
 
 
 class UpdateAccumulator:
@@ -28,11 +31,13 @@ class UpdateAccumulator:
         each: whether the strategy needs each update.
         mean: whether the mean is needed.
         keep: whether each accepted model is kept.
+        rebase: takes a client and its model, which may have started from older weights than
+            `before`, and returns the model that counts.
 
     Attributes:
         before: the global weights that the clients started from.
         broadcast: what the method's server update sent.
-        shares: by participant; they sum to 1.
+        shares: by participant; they sum to at most 1.
         examples: by participant.
         terms: the names of the loss terms that clients may report.
         updates: each participant's outcome so far. This is the only place that says which updates
@@ -47,22 +52,23 @@ class UpdateAccumulator:
         self,
         before: Tensors,
         broadcast: Tensors,
-        shares: Mapping[int, float],
-        examples: Mapping[int, int],
+        shares: dict[int, float],
+        examples: dict[int, int],
         guard: Guard,
         trained: Collection[str],
         terms: Collection[str],
         each: bool,
         mean: bool,
         keep: bool = False,
+        rebase: Rebase | None = None,
     ) -> None:
         self.before, self.broadcast = before, broadcast
         self.shares, self.examples, self.terms = shares, examples, frozenset(terms)
         self.updates: dict[int, ClientUpdate] = {}
         self.moved: dict[int, Tensors] = {}
         self.models: dict[int, Tensors] = {}
-        self.adds_up = not (each or keep or guard.needs_each_update)
-        self._each, self._keep = each, keep
+        self.adds_up = not (each or keep or rebase or guard.needs_each_update)
+        self._each, self._keep, self._rebase = each, keep, rebase
         self._filter = UpdateFilter(guard, before, trained) if guard.needs_each_update else None
         # Without a mean, numbers may be of any size; the sum bounds how far they grow.
         self._summed = [
@@ -81,12 +87,22 @@ class UpdateAccumulator:
         for update in updates:
             self.updates[update.client] = replace(update, reason=reason)
 
+    def expect(self, client: int, share: float, examples: int) -> None:
+        """Add a participant that was not known when the round began."""
+        self.shares[client], self.examples[client] = share, examples
+
+    def describe(self, client: int, **fields: Any) -> None:
+        """Replace fields of a participant's outcome."""
+        self.updates[client] = replace(self.updates[client], **fields)
+
     def add(self, update: ClientUpdate, weights: Tensors, extra: Tensors) -> None:
         """Add one client's model. If the guard needs each update, `apply_filter` decides later.
 
         Raises:
             TrainingError: a number is too large for the sum; nothing was added.
         """
+        if self._rebase:
+            weights = self._rebase(update.client, weights)
         if self._filter:
             self._filter.hold(update.client, weights, extra)
         else:

@@ -17,6 +17,10 @@ class ClientUpdate:
         seconds: the duration of its training.
         losses: the mean of each loss term, unweighted.
         given_up: whether it does not count because too few others did, and nothing was wrong here.
+        left_out: whether it was not trained, or came too late, as its simulated device has it.
+        staleness: server steps between the weights that it started from and those that it changed;
+            None in a round that waits for its clients.
+        simulated_seconds: the duration of its attempt on the virtual clock; None without one.
     """
 
     client: int
@@ -27,6 +31,9 @@ class ClientUpdate:
     seconds: float = 0.0
     losses: Mapping[str, float] = field(default_factory=dict)
     given_up: bool = False
+    left_out: bool = False
+    staleness: int | None = None
+    simulated_seconds: float | None = None
 
     @property
     def accepted(self) -> bool:

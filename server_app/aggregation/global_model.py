@@ -1,13 +1,13 @@
 """The global model: its weights, and what changes them from round to round."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.aggregation.accumulator import Rebase, UpdateAccumulator
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
@@ -41,7 +41,6 @@ class GlobalModel:
             late, and `restore` fills in those of sites that are not back yet.
 
     Attributes:
-        version: the round whose update made the current weights; 0 for the initial ones.
         last_accepted: by client, the round of its last accepted update; 0 for none.
         notes: what was left out of the file that the run starts from.
         min_updates: the number of accepted updates that a round needs to change the weights.
@@ -64,7 +63,6 @@ class GlobalModel:
         self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)
-        self.version = 0
         self.last_accepted = [0] * experiment.num_clients
         self._guard = experiment.update_guard()
         self._needs_each_update = strategy.needs_each_update
@@ -94,12 +92,15 @@ class GlobalModel:
         """What the method's server update sends to every client; empty if there is none."""
         return self._server_update.broadcast() if self._server_update else {}
 
-    def accumulator(self, sampled: Sequence[int], keep: bool) -> UpdateAccumulator:
+    def accumulator(
+        self, sampled: Sequence[int], keep: bool, rebase: Rebase | None = None
+    ) -> UpdateAccumulator:
         """Return an empty accumulator for a round of these clients.
 
         Args:
-            sampled: the clients.
+            sampled: the clients; others are added with `UpdateAccumulator.expect`.
             keep: whether it keeps each client's model.
+            rebase: see `UpdateAccumulator`.
         """
         return UpdateAccumulator(
             self.weights,
@@ -112,7 +113,17 @@ class GlobalModel:
             each=self._needs_each_update,
             mean=not self._needs_each_update or self._server_update is not None,
             keep=keep,
+            rebase=rebase,
         )
+
+    def shares_of_any(self, updates: int) -> Callable[[int], float]:
+        """Return what gives each client's share in a mean of any `updates` clients.
+
+        The largest client has one part of `updates`, and others have in proportion. So the shares
+        of so many clients are at most 1 together.
+        """
+        whole = (max(map(self._weight, self._sizes)) or 1.0) * updates
+        return lambda client: self._weight(self._sizes[client]) / whole
 
     @property
     def bytes_per_round(self) -> int:
@@ -154,7 +165,6 @@ class GlobalModel:
             for name, tensor in to_tensors(kinds[SERVER_UPDATE]).items():
                 self._server_update.state[name].copy_(tensor)
         self.last_accepted = list(state.last_accepted)
-        self.version = max(self.last_accepted)
         self._sizes_before = list(state.train_sizes)
         pairs = zip(self._sizes, state.train_sizes, strict=True)
         self._sizes[:] = [now or before for now, before in pairs]
@@ -189,6 +199,6 @@ class GlobalModel:
                     "or NaN; the checkpoint holds the model of the round before"
                 )
         self.weights, self._sizes_before = dict(after), list(self._sizes)
-        self.version = server_round
-        for client in accepted:
-            self.last_accepted[client] = server_round
+        for client in accepted:  # a client keeps its state under the round of its request
+            behind = accumulator.updates[client].staleness or 0
+            self.last_accepted[client] = server_round - behind

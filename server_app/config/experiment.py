@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from server_app.config.central_privacy import check_central_privacy
+from server_app.config.compatibility.buffered import check_buffered
+from server_app.config.compatibility.central_privacy import check_central_privacy
 from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
@@ -20,6 +21,8 @@ if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from server_app.aggregation.guards.base import Guard
     from server_app.aggregation.strategies.base import StrategySettings
     from server_app.rounds.after.base import AfterTraining
+    from server_app.rounds.clock.base import Clock
+    from server_app.rounds.participation.base import Participation
     from task.models.base import ModelSettings
 
 
@@ -64,6 +67,8 @@ class Experiment(LocalConfig):
     strategy: Settings
     guard: Settings
     after: Settings
+    clock: Settings
+    participation: Settings
     federation: FederationConfig
 
     @model_validator(mode="after")
@@ -104,11 +109,15 @@ class Experiment(LocalConfig):
             raise ConfigError("privacy.reproducible", True, allowed)
         if self.secure.masked:
             self._check_masked()
+        self.clients_clock().check(self)
+        self.participation_policy().check(self)
+        if strategy.buffered:
+            check_buffered(self)
         self.after_training().check(self)
         return self
 
     def _check_masked(self) -> None:
-        from server_app.config.masking import check_masked  # noqa: PLC0415
+        from server_app.config.compatibility.masking import check_masked  # noqa: PLC0415
 
         check_masked(self)
 
@@ -146,6 +155,11 @@ class Experiment(LocalConfig):
 
         return participant_count(self.num_clients, self.rho)
 
+    @property
+    def timed(self) -> bool:
+        """Whether clients start and end at times of their own, which the record has."""
+        return self.clients_clock().virtual or self.aggregation().buffered
+
     def aggregation(self) -> "StrategySettings":
         """Return the aggregation strategy."""
         from server_app.aggregation.strategies.base import StrategySettings  # noqa: PLC0415
@@ -164,6 +178,18 @@ class Experiment(LocalConfig):
         from server_app.rounds.after.base import AfterTraining  # noqa: PLC0415
 
         return self._component("after", "server_app.rounds.after", AfterTraining)
+
+    def clients_clock(self) -> "Clock":
+        """Return the clock that counts the clients' seconds."""
+        from server_app.rounds.clock.base import Clock  # noqa: PLC0415
+
+        return self._component("clock", "server_app.rounds.clock", Clock)
+
+    def participation_policy(self) -> "Participation":
+        """Return the policy that says who takes part in a round."""
+        from server_app.rounds.participation.base import Participation  # noqa: PLC0415
+
+        return self._component("participation", "server_app.rounds.participation", Participation)
 
     def _known(self, clients: int) -> int:
         """Return from how many participants threshold and colluders follow; sites know all."""

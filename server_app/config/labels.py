@@ -17,8 +17,9 @@ LABELS = {
         "bulyan": "Bulyan", "dp_adaptive": "DP, adaptive clipping",
         "dp_client_fixed": "DP, clipping by clients", "dp_fixed": "DP, fixed clipping",
         "fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedavg": "FedAvg",
-        "fedavgm": "FedAvgM", "fedmedian": "FedMedian", "fedtrimmedavg": "FedTrimmedAvg",
-        "fedyogi": "FedYogi", "krum": "Krum", "multikrum": "Multi-Krum",
+        "fedavgm": "FedAvgM", "fedbuff": "FedBuff", "fedmedian": "FedMedian",
+        "fedtrimmedavg": "FedTrimmedAvg", "fedyogi": "FedYogi", "krum": "Krum",
+        "multikrum": "Multi-Krum",
     },
     "data": {
         "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "emnist": "EMNIST",

@@ -12,7 +12,10 @@ from server_app.config.vocabulary.keys import settings_in_conf
 from task.config import Strict
 
 # The groups that decide a result. A table need not name their usual values.
-GROUPS = ("method", "model", "partition", "augmentation", "strategy", "guard", "after", "optim")
+GROUPS = (
+    "method", "model", "partition", "augmentation", "strategy", "guard", "after", "clock",
+    "participation", "optim",
+)  # fmt: skip
 
 Settings = Mapping[str, str | int | float | bool | None]
 Further = Literal[

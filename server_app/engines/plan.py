@@ -58,6 +58,9 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
     yield f"training  {experiment.method['name']}, model {experiment.model['name']}"
     yield f"rounds    {experiment.rounds}, {clients}, {experiment.local_epochs} local epochs"
     yield f"strategy  {experiment.strategy['name']}, guard {experiment.guard['name']}"
+    if experiment.clients_clock().virtual or experiment.participation["name"] != "uniform":
+        policy = experiment.participation["name"]
+        yield f"clients   clock {experiment.clock['name']}, participation {policy}"
     if experiment.after_training().changes_model:
         yield f"after     {experiment.after['name']}"
     yield f"engine    {experiment.engine} on {choose_device(experiment.device)}"

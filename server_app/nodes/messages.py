@@ -1,6 +1,5 @@
 """Sending requests over a Flower grid, and waiting for the replies."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,19 +9,15 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from server_app.nodes.collection import collect
-from server_app.rounds.errors import WorkerLostError
+from server_app.nodes.error_replies import check_worker_alive, last_line
 from task.fingerprint import fingerprint_for
-from task.plain_text import one_line
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 from task.protocol.messages import Kind, Reply, Request
 from task.protocol.packed import DATA, HEADER, JSON, Packed, pieces_of, place_of
 from task.protocol.signature import verify
 
-RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
-CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
 LIFETIME = 2.0  # of a message, in timeouts: a site that returns later finds no outdated work
-LAST_CHARACTERS = 20_000  # of an error reply's reason, which may be of any length
 MIN_PAUSE, MAX_PAUSE = 0.01, 0.02  # seconds between two looks for replies
 SITES_MAX_PAUSE = 0.2  # each look is a request that costs the SuperLink 10 ms
 
@@ -144,23 +139,40 @@ class Exchange(Generic[Asked, Answer]):
         pause = MIN_PAUSE
         while self._waiting:
             before = len(self._waiting)
-            for message_id, message in self._pulled():
-                arrived = time.monotonic()
-                if message_id not in self._waiting:
-                    continue
-                self._waiting.discard(message_id)
-                if arrived < self._deadline:
-                    place = self.unanswered.pop(message_id)
-                    yield place, self._read(message, self._letters[place])
-                elif not message.has_error():
-                    self.too_late.append(self.unanswered[message_id])
-                # The server's own work since then does not count against the clients.
-                self._deadline += time.monotonic() - arrived
-            if time.monotonic() >= self._deadline:
+            yield from self.poll()
+            if self.over:
                 break
             if len(self._waiting) == before:
                 time.sleep(pause)
                 pause = min(pause * 1.2, MAX_PAUSE if self._simulated else SITES_MAX_PAUSE)
+        yield from self.failures()
+
+    @property
+    def over(self) -> bool:
+        """Whether no reply is waited for any more."""
+        return not self._waiting or time.monotonic() >= self._deadline
+
+    def poll(self) -> Iterator[tuple[int, Answer | Failure]]:
+        """Yield the place and the reply of each request whose reply has come since the last call.
+
+        Raises:
+            WorkerLostError: a simulated worker has died.
+        """
+        for message_id, message in self._pulled():
+            arrived = time.monotonic()
+            if message_id not in self._waiting:
+                continue
+            self._waiting.discard(message_id)
+            if arrived < self._deadline:
+                place = self.unanswered.pop(message_id)
+                yield place, self._read(message, self._letters[place])
+            elif not message.has_error():
+                self.too_late.append(self.unanswered[message_id])
+            # The server's own work since then does not count against the clients.
+            self._deadline += time.monotonic() - arrived
+
+    def failures(self) -> Iterator[tuple[int, Failure]]:
+        """Yield the place of each request without an answer, once the exchange is over."""
         for place in self.unanswered.values():
             yield place, Failure("no answer before the round's timeout")
 
@@ -224,22 +236,3 @@ def read_reply(
     reply = kind.reply.unpack(packed)
     reply.check_answers(letter.request)
     return reply
-
-
-def check_worker_alive(reply: Message) -> None:
-    """Notice that Ray has lost a worker: every further message to it would fail.
-
-    Raises:
-        WorkerLostError: it has.
-    """
-    reason = reply.error.reason or "" if reply.has_error() else ""
-    if found := RAY_ERROR.match(reason):
-        raise WorkerLostError(f"a worker's process has ended ({found[1]})")
-
-
-def last_line(reason: str) -> str:
-    """Return the message of an error reply; Ray puts it below a traceback."""
-    lines = [line for line in reason[-LAST_CHARACTERS:].splitlines() if line.strip()]
-    if not lines:
-        return "no reason given"
-    return one_line(lines[-1].removeprefix(CLIENT_APP_ERROR).rstrip("'>"))

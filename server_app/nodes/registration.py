@@ -8,8 +8,9 @@ from typing import NamedTuple, Self
 
 from flwr.app import Message
 
+from server_app.nodes.error_replies import last_line
 from server_app.nodes.identity import Identity
-from server_app.nodes.messages import Letter, RunIdentity, last_line, read_reply
+from server_app.nodes.messages import Letter, RunIdentity, read_reply
 from task.config import Device
 from task.extensions import run_by_clients
 from task.fingerprint import code_directories

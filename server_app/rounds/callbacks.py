@@ -7,6 +7,7 @@ from typing import Any
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
 from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import Checkpoint, save_checkpoint
 from server_app.runs.recorder import Recorder
@@ -74,7 +75,7 @@ class ShowRounds(Callback):
     def after_round(self, result: RoundResult) -> None:
         """Print the round."""
         for update in result.updates:
-            if not update.accepted:
+            if not (update.accepted or update.left_out):
                 name = update.site if self._names_sites else f"client {update.client}"
                 logger.warning("round %d, %s: %s", result.round, name, update.reason)
         logger.info(round_line(result.round, result.rounds, result.scores, len(result.updates)))
@@ -150,16 +151,22 @@ class SaveCheckpoints(Callback):
         recorder: the run's.
         model: the global model.
         failure_policy: counts the rounds without an update.
+        pace: gathers the updates.
     """
 
     def __init__(
-        self, recorder: Recorder, model: GlobalModel, failure_policy: FailurePolicy
+        self, recorder: Recorder, model: GlobalModel, failure_policy: FailurePolicy, pace: Pace
     ) -> None:
         self._recorder, self._model, self._failure_policy = recorder, model, failure_policy
+        self._pace = pace
 
     def after_round(self, result: RoundResult) -> None:
         """Write the state after this round."""
         checkpoint = Checkpoint(
-            result.round, result.seconds, self._model.state(), self._failure_policy.state()
+            result.round,
+            result.seconds,
+            self._model.state(),
+            self._failure_policy.state(),
+            self._pace.state(),
         )
         save_checkpoint(self._recorder.directory, checkpoint)

@@ -66,7 +66,6 @@ class RoundContext:
             "fingerprint": self.run.fingerprint,
             "round": server_round,
             "attempt": attempt,
-            "model_version": self.model.version,
             "seconds": self.experiment.federation.round_timeout,
         }
 

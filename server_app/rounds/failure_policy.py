@@ -44,11 +44,10 @@ class FailurePolicy(Callback):
             self._empty_rounds = 0
             return
         self._empty_rounds += 1
-        self._failed |= {update.client for update in failed if not update.given_up}
+        counted = (each for each in failed if not (each.given_up or each.left_out))
+        self._failed |= {update.client for update in counted}
         if len(self._failed) == self._num_clients or self._empty_rounds == EMPTY_ROUNDS:
             times = "" if self._empty_rounds == 1 else f", {self._empty_rounds} rounds in a row"
             what = f"only {accepted} of {self._min_updates}" if accepted else "no"
-            raise RunFailedError(
-                f"round {result.round}: {what} clients succeeded{times}; the last reason: "
-                f"{failed[-1].reason}"
-            )
+            why = f"; the last reason: {failed[-1].reason}" if failed else ""
+            raise RunFailedError(f"round {result.round}: {what} clients succeeded{times}{why}")

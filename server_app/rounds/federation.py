@@ -25,6 +25,7 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
+from server_app.rounds.pace.choice import pace_of
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
@@ -93,6 +94,12 @@ class Federation:
             self.recorder.update(secure=described(self.experiment))
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
+        seconds_before = self.checkpoint.seconds if self.checkpoint else 0.0
+        context = RoundContext(
+            self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
+            LateReplies(self.grid, self._note), self._note, seconds_before,
+        )  # fmt: skip
+        pace = pace_of(context, self.recorder.directory)
         last_models = LastModels(self.recorder.directory)
         callbacks: list[Callback] = [
             RecordRounds(self.recorder),
@@ -107,31 +114,27 @@ class Federation:
                 self._record_nodes_and_data,
             ),
             last_models,
-            SaveCheckpoints(self.recorder, model, policy),
+            SaveCheckpoints(self.recorder, model, policy, pace),
         ]
-        seconds_before = 0.0
         if self.checkpoint:
             model.restore(self.checkpoint.model)
             policy.restore(self.checkpoint.failure_policy)
-            seconds_before = self.checkpoint.seconds
+            pace.restore(self.checkpoint.pace)
         else:
             for note in model.notes:
                 self._note("", note)
             untrained = self._worker.test(model.weights)
             self.recorder.round(0, {"test": untrained.means}, recall=untrained.recall)
             self.loggers.round(0, {"test": untrained.means})
-        context = RoundContext(
-            self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
-            LateReplies(self.grid, self._note), self._note, seconds_before,
-        )  # fmt: skip
         for server_round in range(self._round + 1, self.experiment.rounds + 1):
             self._round = server_round
-            result = run_round(context, server_round)
+            result = run_round(pace, server_round)
             for callback in callbacks:
                 callback.after_round(result)
         if self._stage.changes_model:
             run_stage(context, self._stage, self.recorder, last_models)
         context.late_replies.drop_arrived()
+        pace.finish()
         # After the last checkpoint, because a resumed run needs the clients' states.
         self._delete_client_states()
 

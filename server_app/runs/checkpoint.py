@@ -30,12 +30,14 @@ class Checkpoint:
         seconds: the duration of the rounds so far.
         model: the state of the global model (`GlobalModel.state`).
         failure_policy: the state of the failure policy (`FailurePolicy.state`).
+        pace: the state of the clock and the clients in flight (`Pace.state`).
     """
 
     round: int
     seconds: float
     model: "ModelState"
     failure_policy: dict[str, Any]
+    pace: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
             "last_accepted": checkpoint.model.last_accepted,
             "train_sizes": checkpoint.model.train_sizes,
             "failure_policy": checkpoint.failure_policy,
+            "pace": checkpoint.pace,
         }
     )
     place = directory / DIRECTORY
@@ -109,7 +112,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise ValueError("its checksum is wrong")
     facts = json.loads(metadata[FACTS])
     model = ModelState(arrays, facts["last_accepted"], facts["train_sizes"])
-    return Checkpoint(facts["round"], facts["seconds"], model, facts["failure_policy"])
+    policy, pace = facts["failure_policy"], facts["pace"]
+    return Checkpoint(facts["round"], facts["seconds"], model, policy, pace)
 
 
 def checkpoints(directory: Path) -> list[Path]:

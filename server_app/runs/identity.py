@@ -56,6 +56,8 @@ GROUPS = {
     "strategy": "server_app.aggregation.strategies",
     "guard": "server_app.aggregation.guards",
     "after": "server_app.rounds.after",
+    "clock": "server_app.rounds.clock",
+    "participation": "server_app.rounds.participation",
 }
 
 

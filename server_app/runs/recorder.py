@@ -29,6 +29,7 @@ from server_app.runs.records.tables import (
     EVENTS,
     ROUND_COLUMNS,
     ROUNDS,
+    TIMED_COLUMNS,
     append_rows,
     drop_later_rounds,
 )
@@ -83,6 +84,7 @@ class Recorder:
         terms = experiment.local_method().reported_terms()
         self._round = max(kept, 0)
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
+        self._timed = TIMED_COLUMNS if experiment.timed else ()
         self.summary = self._resumed(kept) if experiment.resume else self._new(experiment)
         self.update()
 
@@ -106,7 +108,7 @@ class Recorder:
         return {
             ROUNDS: ROUND_COLUMNS,
             CLASSES: CLASS_COLUMNS,
-            CLIENTS: [*CLIENT_COLUMNS, *self._client_losses],
+            CLIENTS: [*CLIENT_COLUMNS, *self._timed, *self._client_losses],
         }
 
     def _new(self, experiment: Experiment) -> dict[str, Any]:
@@ -152,7 +154,9 @@ class Recorder:
             recall: by class number, images in the test set and recall.
         """
         self._round = server_round
-        rows = [client_row(server_round, update, self._client_losses) for update in updates]
+        rows = [
+            client_row(server_round, update, self._timed, self._client_losses) for update in updates
+        ]
         self._write_rows(CLIENTS, rows)
         self._write_rows(
             CLASSES,
@@ -211,12 +215,22 @@ class Recorder:
         append_rows(self.directory / name, rows)
 
 
-def client_row(server_round: int, update: ClientUpdate, losses: Sequence[str]) -> list[Any]:
-    """Return one participant's row of ``clients.csv``; losses that it did not report are empty."""
-    status = "ok" if update.accepted else "failed"
+def client_row(
+    server_round: int, update: ClientUpdate, timed: Sequence[str], losses: Sequence[str]
+) -> list[Any]:
+    """Return one participant's row of ``clients.csv``; what it did not report is empty.
+
+    Args:
+        server_round: the round.
+        update: its outcome.
+        timed: those of `TIMED_COLUMNS` that the table has.
+        losses: the columns of losses.
+    """
+    status = "ok" if update.accepted else "left out" if update.left_out else "failed"
     head = [server_round, update.client, update.site, status, update.reason]
     counts = [update.examples, round(update.seconds, 3), update.device]
-    return head + counts + [update.losses.get(name, "") for name in losses]
+    times = [getattr(update, name) for name in timed]
+    return head + counts + times + [update.losses.get(name, "") for name in losses]
 
 
 def installed_versions() -> dict[str, str]:

@@ -30,7 +30,6 @@ class Request(Message):
         fingerprint: a hash of the code that the server runs.
         round: the server's round, from 1; 0 before the first.
         attempt: which attempt at this round it belongs to, from 1.
-        model_version: the round whose update made the weights; 0 for the initial ones.
         seconds: how long the server waits for the reply; 0 for any time.
         nonce: random, and different in each request; only the reply to it has the same.
     """
@@ -40,7 +39,6 @@ class Request(Message):
     fingerprint: Fingerprint
     round: RoundNumber = 0
     attempt: Annotated[int, Field(ge=1, le=10**6)] = 1
-    model_version: RoundNumber = 0
     seconds: Seconds = 0.0
     nonce: Nonce = Field(default_factory=lambda: secrets.token_hex(NONCE_BYTES))
 

@@ -30,7 +30,7 @@ WEIGHTS = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
 def train_request(**changes: Any) -> TrainRequest:
     fields: dict[str, Any] = {
         "run": "run", "experiment": "{}", "fingerprint": fingerprint(), "round": 3, "attempt": 2,
-        "model_version": 2, "clients": [1, 4], "accepted": [0, 2], "shares": [0.1, 1 / 3],
+        "clients": [1, 4], "accepted": [0, 2], "shares": [0.1, 1 / 3],
         "weights": PackedTensors.of(WEIGHTS), **changes,
     }  # fmt: skip
     return TrainRequest(**fields)

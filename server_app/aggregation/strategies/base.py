@@ -28,12 +28,14 @@ class StrategySettings(ABC):
         moves_to_mean: whether it moves the global model to a mean of the clients' models, which
             methods with a server update need.
         state_attributes: the attributes of the Flower strategy that carry over to the next round.
+        buffered: whether it takes updates as they arrive (`BufferedSettings`).
         private: whether it is differentially private; nothing else in a model may then depend on
             the data, such as batch norm's statistics.
     """
 
     needs_each_update: ClassVar[bool] = True
     moves_to_mean: ClassVar[bool] = False
+    buffered: ClassVar[bool] = False
     private: ClassVar[bool] = False
     state_attributes: ClassVar[tuple[str, ...]] = ()
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}

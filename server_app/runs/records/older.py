@@ -27,6 +27,8 @@ def add_later_settings(config: dict[str, Any]) -> None:
         optim.setdefault("keep_momentum", False)
     config.setdefault("last_batch", "merge")
     config.setdefault("after", {"name": "none"})
+    config.setdefault("clock", {"name": "real"})
+    config.setdefault("participation", {"name": "uniform"})
     partition = config.get("partition")
     if isinstance(partition, dict) and partition.get("name") in DEALT:
         partition.setdefault("deal", "even")

@@ -20,6 +20,7 @@ CLASS_COLUMNS = ("round", "class", "examples", "recall")
 CLIENT_COLUMNS = (
     "round", "client", "site", "status", "reason", "examples", "seconds", "device",
 )  # fmt: skip
+TIMED_COLUMNS = ("staleness", "simulated_seconds")  # with clock=virtual or strategy=fedbuff
 CLIENT_LOSSES = ("ce", "l_he", "l_v")  # in every clients.csv; a method's other terms follow
 EVENT_COLUMNS = ("time", "round", "site", "event")
 

@@ -1,0 +1,1 @@
+"""Which settings of different groups do not fit together?"""

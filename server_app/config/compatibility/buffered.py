@@ -1,0 +1,53 @@
+"""Which settings do not fit a strategy that takes updates as they arrive."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from task.errors import ConfigError
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+def check_buffered(experiment: "Experiment") -> None:
+    """Refuse what needs the updates of one round together, or an order that nothing repeats.
+
+    Raises:
+        ConfigError: there is such a setting; the text names what to choose instead.
+    """
+    for key, value, allowed in problems(experiment):
+        raise ConfigError(key, value, allowed)
+
+
+def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
+    """Yield each setting that does not fit: its key, its value, and what is allowed."""
+    name = experiment.strategy["name"]
+    mixes = f"strategy={name} adds updates of different rounds"
+    if not (experiment.clients_clock().virtual or experiment.partitioner().sites):
+        yield (
+            "strategy",
+            name,
+            (
+                "takes updates in the order in which they arrive, which no simulation repeats without "
+                "simulated devices; add clock=virtual"
+            ),
+        )
+    if experiment.participation_policy().waits:
+        allowed = f"strategy={name} waits for no client; add participation=available"
+        yield "participation", experiment.participation["name"], allowed
+    if experiment.secure.masked:
+        yield "secure", "masked", f"{mixes}, and masks need clients of one; add secure=none"
+    if experiment.privacy.per_client:
+        allowed = f"{mixes}, and the noise counts on all of one; add privacy=none"
+        yield "privacy.unit", "client", allowed
+    members = experiment.local_method().members()
+    for method, member in zip(experiment.methods(), members, strict=True):
+        if member.server_update or member.scales_step:
+            allowed = f"method={method} computes with all updates of one; add strategy=fedavg"
+            yield "strategy", name, f"adds updates of different rounds, and {allowed}"
+    if experiment.after_training().needs_models:
+        allowed = f"needs models of one round, and {mixes}; add after=none"
+        yield "after", experiment.after["name"], allowed
+    if (every := experiment.watch.models_every) is not None:
+        allowed = f"keeps models of one round, and {mixes}; use null"
+        yield "watch.models_every", every, allowed

@@ -1,0 +1,31 @@
+"""Replies that say only that a worker failed."""
+
+import re
+
+from flwr.app import Message
+
+from server_app.rounds.errors import WorkerLostError
+from task.plain_text import one_line
+
+RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
+CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
+LAST_CHARACTERS = 20_000  # of an error reply's reason, which may be of any length
+
+
+def check_worker_alive(reply: Message) -> None:
+    """Notice that Ray has lost a worker: every further message to it would fail.
+
+    Raises:
+        WorkerLostError: it has.
+    """
+    reason = reply.error.reason or "" if reply.has_error() else ""
+    if found := RAY_ERROR.match(reason):
+        raise WorkerLostError(f"a worker's process has ended ({found[1]})")
+
+
+def last_line(reason: str) -> str:
+    """Return the message of an error reply; Ray puts it below a traceback."""
+    lines = [line for line in reason[-LAST_CHARACTERS:].splitlines() if line.strip()]
+    if not lines:
+        return "no reason given"
+    return one_line(lines[-1].removeprefix(CLIENT_APP_ERROR).rstrip("'>"))

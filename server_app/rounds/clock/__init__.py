@@ -1,0 +1,1 @@
+"""Does a run count real seconds, or those of simulated devices?"""

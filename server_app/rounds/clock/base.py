@@ -1,0 +1,48 @@
+"""The base class of clocks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from server_app.rounds.devices.devices import Devices
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+@dataclass
+class Clock(ABC):
+    """The settings of a clock.
+
+    A subclass is a dataclass whose fields are the settings of its YAML file.
+
+    Attributes:
+        virtual: whether the clients have simulated devices, whose seconds are counted.
+    """
+
+    virtual: ClassVar[bool] = False
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    @abstractmethod
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse settings that do not fit this clock.
+
+        Raises:
+            ConfigError: there is one; the text names what to choose instead.
+        """
+
+    @abstractmethod
+    def devices(
+        self, experiment: "Experiment", images: Sequence[int], reply_bytes: int
+    ) -> Devices | None:
+        """Return the devices of a run's clients; None if they are not simulated.
+
+        Args:
+            experiment: what is run.
+            images: by client, the number of its training images.
+            reply_bytes: the size of one client's reply.
+
+        Raises:
+            ConfigError: a file that describes them cannot be used.
+        """

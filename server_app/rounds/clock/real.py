@@ -1,0 +1,24 @@
+"""The time that training takes on this machine, or at the sites."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from server_app.rounds.clock.base import Clock
+from server_app.rounds.devices.devices import Devices
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+@dataclass
+class RealClock(Clock):
+    """Real seconds; no device is simulated."""
+
+    def check(self, experiment: "Experiment") -> None:
+        """Accept all settings; those that need simulated devices refuse this clock."""
+
+    def devices(
+        self, experiment: "Experiment", images: Sequence[int], reply_bytes: int
+    ) -> Devices | None:
+        return None

@@ -1,0 +1,1 @@
+"""How fast is each device of a simulated population, and when is it available?"""

@@ -1,0 +1,114 @@
+"""When the devices of a run are available, and when their updates arrive, on a simulated clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server_app.rounds.devices.profiles import DAY, HOUR, Profiles, Values
+from task.seeding import numpy_generator
+
+UNAVAILABLE = "not available at this hour"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A client's attempt at training, as its device lets it end.
+
+    Attributes:
+        client: the client.
+        ends: when its update arrives, or when the server knows that none will; seconds since the
+            run began.
+        seconds: how long it took.
+        reason: why no update arrives; empty if one does.
+    """
+
+    client: int
+    ends: float
+    seconds: float
+    reason: str = ""
+
+    @property
+    def arrives(self) -> bool:
+        """Whether an update arrives."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run's clients.
+
+    An attempt takes the time to receive the model, to train on every image in every epoch, and to
+    send the model. It depends on the seed, the client and the round alone.
+
+    Attributes:
+        profiles: what they can do.
+        images: by client, the number of its training images.
+        passes: over them, each as long as one of FedAvg.
+        reply_bytes: what a client receives, and what it sends.
+        variation: standard deviation of the logarithm of an attempt's time.
+        seed: the experiment's.
+    """
+
+    profiles: Profiles
+    images: Sequence[int]
+    passes: float
+    reply_bytes: int
+    variation: float
+    seed: int
+
+    def available(self, now: float) -> NDArray[np.bool_]:
+        """Return whether each client's device is available, [K]."""
+        return self._since_begin(now) < self.profiles.available_seconds
+
+    def next_available(self, now: float) -> float:
+        """Return the first time from `now` on at which a device is available."""
+        since = self._since_begin(now)
+        waits = np.where(since < self.profiles.available_seconds, 0.0, DAY - since)
+        return now + float(waits.min())
+
+    def usual_seconds(self, client: int) -> float:
+        """Return the duration of a client's attempt without its variation."""
+        profiles = self.profiles
+        training = profiles.seconds_per_image[client] * int(self.images[client]) * self.passes
+        return float(training + 2 * self.reply_bytes / profiles.bytes_per_second[client])
+
+    def usual_seconds_of_all(self) -> Values:
+        """Return `usual_seconds` of every client, [K]."""
+        images = np.asarray(self.images, dtype=np.float64)
+        training = self.profiles.seconds_per_image * images * self.passes
+        seconds: Values = training + 2 * self.reply_bytes / self.profiles.bytes_per_second
+        return seconds
+
+    def attempt(self, client: int, server_round: int, now: float) -> Attempt:
+        """Return how a client's attempt ends that begins now.
+
+        Args:
+            client: the client.
+            server_round: the round of the request; a client is asked once in a round.
+            now: seconds since the run began.
+        """
+        since = float(self._since_begin(now)[client])
+        left = float(self.profiles.available_seconds[client])
+        if since >= left:
+            return Attempt(client, now, 0.0, UNAVAILABLE)
+        left = np.inf if left >= DAY else left - since
+        generator = numpy_generator(self.seed, "attempt", server_round, client)
+        factor, lost, share = generator.standard_normal(), generator.random(), generator.random()
+        seconds = self.usual_seconds(client) * float(np.exp(self.variation * factor))
+        if lost < self.profiles.dropout[client]:
+            seconds *= share
+            if seconds <= left:
+                reason = f"dropped out after {seconds:.1f} simulated seconds"
+                return Attempt(client, now + seconds, seconds, reason)
+        if seconds > left:
+            hour = (now + left) % DAY / HOUR
+            reason = f"not available any more from hour {hour:.1f} of the day"
+            return Attempt(client, now + left, left, reason)
+        return Attempt(client, now + seconds, seconds)
+
+    def _since_begin(self, now: float) -> Values:
+        """Return the seconds since each device last became available, below `DAY`, [K]."""
+        since: Values = (now - self.profiles.available_from) % DAY
+        return np.where(self.profiles.available_seconds >= DAY, 0.0, since)

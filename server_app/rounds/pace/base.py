@@ -1,0 +1,73 @@
+"""The base class of the two ways to gather a round's updates."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.rounds.context import RoundContext
+from server_app.rounds.participation.base import Clients
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The updates of one round.
+
+    Attributes:
+        accumulator: the updates.
+        clients: the round's clients, in the order of the record.
+        metrics: of the round: the mean losses if those are part of a masked sum, and the
+            simulated seconds since the run began.
+    """
+
+    accumulator: UpdateAccumulator
+    clients: Sequence[int]
+    metrics: Mapping[str, float]
+
+
+class Pace(ABC):
+    """Gathers the updates of each round.
+
+    Args:
+        context: the run.
+    """
+
+    def __init__(self, context: RoundContext) -> None:
+        self.context = context
+        experiment = context.experiment
+        self.clock = experiment.clients_clock()
+        self.policy = experiment.participation_policy()
+        devices = self.clock.devices(experiment, context.sizes.train, context.model.reply_bytes)
+        self.clients = Clients(
+            experiment.num_clients, experiment.participants, experiment.seed, devices
+        )
+        self.now = 0.0  # simulated seconds since the run began
+
+    @abstractmethod
+    def gather(self, server_round: int, keep: bool) -> Gathered:
+        """Return the updates of a round.
+
+        Args:
+            server_round: the round, from 1.
+            keep: whether each client's model is kept.
+
+        Raises:
+            RunFailedError: too few clients succeeded.
+            WorkerLostError: a simulated worker has died.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next round needs, for a checkpoint."""
+        return {"now": self.now} if self.clock.virtual else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.now = float(state.get("now", 0.0))
+
+    def finish(self) -> None:  # noqa: B027  (most keep nothing)
+        """Delete what was kept for the next round."""
+
+    def time(self) -> dict[str, float]:
+        """Return the metric of the simulated seconds, if they are counted."""
+        return {"simulated_seconds": round(self.now, 3)} if self.clock.virtual else {}

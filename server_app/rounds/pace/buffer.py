@@ -1,0 +1,103 @@
+"""The updates of one server step, which started from weights of different rounds."""
+
+from server_app.aggregation.client_update import ClientUpdate
+from server_app.aggregation.strategies.families.buffered import BufferedSettings
+from server_app.aggregation.training_replies import add_reply
+from server_app.rounds.context import RoundContext
+from server_app.rounds.pace.arrivals import Arrival, Flight
+from server_app.rounds.pace.received_weights import ReceivedWeights
+from task.methods.base import Tensors
+from task.protocol.tensors import PackedTensors
+
+
+class Buffer:
+    """Adds the updates of a server step.
+
+    Args:
+        context: the run.
+        strategy: its settings.
+        received: the weights that clients started from.
+        server_round: the round.
+
+    Attributes:
+        accumulator: the updates so far.
+    """
+
+    def __init__(
+        self,
+        context: RoundContext,
+        strategy: BufferedSettings,
+        received: ReceivedWeights,
+        server_round: int,
+    ) -> None:
+        self._context, self._strategy, self._received = context, strategy, received
+        self._round = server_round
+        self._share_of = context.model.shares_of_any(strategy.buffer_size)
+        self._starts: dict[int, Tensors] = {server_round: context.model.weights}
+        self._flights: dict[int, Flight] = {}  # by client
+        self.accumulator = context.model.accumulator([], keep=False, rebase=self._rebased)
+
+    @property
+    def missing(self) -> int:
+        """How many updates the server step still needs."""
+        return self._strategy.buffer_size - len(self.accumulator.accepted)
+
+    def start(self, server_round: int) -> Tensors:
+        """Return the weights from which the clients of a round started.
+
+        Raises:
+            RunFailedError: they cannot be read.
+        """
+        if server_round not in self._starts:
+            self._starts[server_round] = self._received.load(server_round)
+        return self._starts[server_round]
+
+    def packed_start(self, server_round: int) -> PackedTensors:
+        """Return `start` as it is sent."""
+        if server_round == self._round:
+            return self._context.model.packed_weights
+        return PackedTensors.of(self.start(server_round))
+
+    def too_old(self, flight: Flight) -> str:
+        """Return why a client's update does not count; empty if it is not too old."""
+        most, behind = self._strategy.max_staleness, self._staleness(flight)
+        if most is None or behind <= most:
+            return ""
+        return f"too old: {behind} server steps behind, and strategy.max_staleness is {most}"
+
+    def add(self, arrival: Arrival) -> None:
+        """Add a worker's updates, or record which clients are left out or failed."""
+        accumulator, sizes = self.accumulator, self._context.sizes.train
+        for flight in arrival.flights:
+            client = flight.client
+            self._flights[client] = flight
+            accumulator.expect(client, self._share_of(client), sizes[client])
+            if flight.lost:
+                accumulator.refuse([ClientUpdate(client, "", left_out=True)], flight.lost)
+        if arrival.unit and arrival.reply:
+            add_reply(arrival.unit, arrival.reply, accumulator, summed=False)
+        for flight in arrival.flights:
+            accumulator.describe(
+                flight.client,
+                staleness=self._staleness(flight),
+                simulated_seconds=None if flight.seconds is None else round(flight.seconds, 3),
+            )
+
+    def _staleness(self, flight: Flight) -> int:
+        return self._round - flight.round
+
+    def _rebased(self, client: int, weights: Tensors) -> Tensors:
+        """Return the global weights plus the client's discounted change of its own start."""
+        flight = self._flights[client]
+        factor, now = self._strategy.step(self._staleness(flight)), self.accumulator.before
+        start = self.start(flight.round)
+        if factor == 1 and flight.round == self._round:
+            return weights
+        return {
+            name: (now[name].double() + factor * (value.double() - start[name].double())).to(
+                value.dtype
+            )
+            if value.is_floating_point()
+            else value
+            for name, value in weights.items()
+        }

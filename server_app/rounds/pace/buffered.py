@@ -1,0 +1,128 @@
+"""A round that uses the first updates that arrive, and waits for no client."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from server_app.aggregation.strategies.families.buffered import BufferedSettings
+from server_app.nodes.assignment import WorkUnit, assign_clients
+from server_app.nodes.messages import Exchange
+from server_app.rounds.context import RoundContext
+from server_app.rounds.errors import RunFailedError
+from server_app.rounds.pace.arrivals import Arrival, Arrivals, Flight
+from server_app.rounds.pace.base import Gathered, Pace
+from server_app.rounds.pace.buffer import Buffer
+from server_app.rounds.pace.received_weights import ReceivedWeights
+from server_app.rounds.pace.site_arrivals import SiteArrivals
+from server_app.rounds.pace.training import clients_per_message, train_letters
+from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
+from server_app.rounds.sampling import quorum_count
+from task.protocol.messages import TRAIN, TrainReply, TrainRequest
+
+
+class Buffered(Pace):
+    """Fills a buffer with the updates that arrive.
+
+    Args:
+        context: the run.
+        strategy: its settings.
+        directory: the run's.
+    """
+
+    def __init__(self, context: RoundContext, strategy: BufferedSettings, directory: Path) -> None:
+        super().__init__(context)
+        self._strategy, self._received = strategy, ReceivedWeights(directory)
+        self._flying_before: set[int] = set()
+        self._buffer = self._new_buffer(0)
+        self._arrivals: Arrivals
+        if self.clients.devices is None:
+            self._arrivals = SiteArrivals(context, self._ask)
+        else:
+            self._arrivals = VirtualArrivals(
+                self.clients, self.policy, self.clients.devices, self._train
+            )
+
+    def gather(self, server_round: int, keep: bool) -> Gathered:
+        """Return a round's updates; settings that keep models are refused before the run."""
+        self._received.keep(server_round, self.context.model.weights)
+        buffer = self._buffer = self._new_buffer(server_round)
+        updates, heard = buffer.accumulator.updates, -1
+        while buffer.missing and heard < len(updates):
+            heard = len(updates)
+            for arrival in self._arrivals.take(server_round, buffer.missing, updates):
+                buffer.add(arrival)
+        for scaled in buffer.accumulator.apply_filter():
+            what = f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}"
+            self.context.note("", what)
+        self._check_quorum(server_round, len(buffer.accumulator.accepted))
+        self._drop_received()
+        self.now = self._arrivals.now
+        stale = [update.staleness for update in updates.values() if update.accepted]
+        staleness = {"staleness": sum(filter(None, stale)) / len(stale)} if stale else {}
+        return Gathered(buffer.accumulator, sorted(updates), {**staleness, **self.time()})
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), **self._arrivals.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self._arrivals.restore(state)
+
+    def finish(self) -> None:
+        self._received.delete()
+
+    def _new_buffer(self, server_round: int) -> Buffer:
+        return Buffer(self.context, self._strategy, self._received, server_round)
+
+    def _drop_received(self) -> None:
+        """Delete weights that no client in flight started from, now or at the last checkpoint."""
+        flying = self._arrivals.rounds()
+        self._received.drop_others(flying | self._flying_before)
+        self._flying_before = flying
+
+    def _check_quorum(self, server_round: int, accepted: int) -> None:
+        size = self._strategy.buffer_size
+        wanted = quorum_count(self.context.experiment.federation.quorum, size)
+        if accepted < wanted:
+            raise RunFailedError(
+                f"round {server_round}: {accepted} of {size} updates of the buffer, and the quorum "
+                f"is {wanted} (federation.quorum): no other client can be asked"
+            )
+
+    def _ask(
+        self, server_round: int, units: Sequence[WorkUnit]
+    ) -> Exchange[TrainRequest, TrainReply]:
+        """Send the requests of a round to sites."""
+        packed = self.context.model.packed_weights
+        letters = train_letters(
+            self.context, server_round, 1, units, self._buffer.accumulator, packed
+        )
+        return self.context.exchange(TRAIN, letters)
+
+    def _train(self, server_round: int, flights: Sequence[Flight]) -> Iterator[Arrival]:
+        """Train clients, each from the weights of its own round, and yield their updates."""
+        aged = [replace(flight, lost=self._buffer.too_old(flight)) for flight in flights]
+        yield Arrival([flight for flight in aged if flight.lost])
+        by_client = {flight.client: flight for flight in aged if not flight.lost}
+        if not by_client:
+            return
+        context, sizes = self.context, self.context.sizes.train
+        nodes = context.nodes.wait_for_clients(list(by_client), 1)
+        per_message = clients_per_message(context, adds_up=False)
+        by_round: dict[int, list[WorkUnit]] = {}
+        for unit in assign_clients(list(by_client), sizes, nodes, per_message):
+            of_round: dict[int, list[int]] = {}
+            for client in unit.clients:
+                of_round.setdefault(by_client[client].round, []).append(client)
+            for number, clients in of_round.items():
+                by_round.setdefault(number, []).append(WorkUnit(unit.node, clients))
+        letters, asked = [], []
+        for number, units in by_round.items():
+            packed, into = self._buffer.packed_start(number), self._buffer.accumulator
+            letters += train_letters(context, number, 1, units, into, packed)
+            asked += units
+        exchange = context.exchange(TRAIN, letters)
+        for place, reply in exchange.arrivals():
+            unit = asked[place]
+            yield Arrival([by_client[client] for client in unit.clients], unit, reply)

@@ -1,0 +1,60 @@
+"""The global weights that clients in flight have received, as files of the run."""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from server_app.aggregation.weights import as_bytes, from_tensors, to_tensors
+from server_app.rounds.errors import RunFailedError
+from task.files import write_whole
+from task.methods.base import Tensors
+
+DIRECTORY = "in_flight"
+
+
+class ReceivedWeights:
+    """By round, the weights from which its clients started.
+
+    They are on disk, so that memory does not grow with the staleness of updates, and a resumed run
+    finds them.
+
+    Args:
+        directory: the run's.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / DIRECTORY
+
+    def keep(self, server_round: int, weights: Tensors) -> None:
+        """Keep the weights from which the clients of a round start."""
+        self._directory.mkdir(exist_ok=True)
+        write_whole(self._path(server_round), as_bytes(from_tensors(weights)))
+
+    def load(self, server_round: int) -> Tensors:
+        """Return the weights from which the clients of a round started.
+
+        Raises:
+            RunFailedError: they are missing or damaged.
+        """
+        path = self._path(server_round)
+        try:
+            return to_tensors(load(path.read_bytes()))
+        except (OSError, SafetensorError) as error:
+            raise RunFailedError(f"{path} cannot be read: {error}; start the run again") from None
+
+    def drop_others(self, needed: Collection[int]) -> None:
+        """Delete the weights of all rounds but these."""
+        kept = {self._path(server_round) for server_round in needed}
+        for path in self._directory.glob("round-*.safetensors"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete all."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _path(self, server_round: int) -> Path:
+        return self._directory / f"round-{server_round:06}.safetensors"

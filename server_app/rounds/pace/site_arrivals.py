@@ -1,0 +1,112 @@
+"""Updates in the order in which they arrive from sites."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
+from server_app.nodes.messages import SITES_MAX_PAUSE, Exchange
+from server_app.rounds.context import RoundContext
+from server_app.rounds.pace.arrivals import Arrival, Arrivals, Flight
+from server_app.rounds.participation.base import draw
+from task.seeding import numpy_generator
+
+LOOK_SECONDS = 1.0  # between two looks for sites that can start
+
+Ask = Callable[[int, Sequence[WorkUnit]], Exchange[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Open:
+    """Requests of one round, some of them without an answer so far.
+
+    Attributes:
+        exchange: the requests.
+        units: which sites were asked.
+        round: the round.
+    """
+
+    exchange: Exchange[Any, Any]
+    units: Sequence[WorkUnit]
+    round: int
+
+
+class SiteArrivals(Arrivals):
+    """The sites in flight.
+
+    An update that arrives after a server step belongs to the next one. A site that does not answer
+    before the round's timeout has failed, and is asked again.
+
+    Args:
+        context: the run.
+        ask: sends a round's training requests.
+    """
+
+    def __init__(self, context: RoundContext, ask: Ask) -> None:
+        self._context, self._ask = context, ask
+        self._open: list[Open] = []
+        self._flying: dict[int, Flight] = {}  # by client
+        self._arrived: list[Arrival] = []  # each of one client
+        self._looked = 0.0
+
+    def take(self, server_round: int, wanted: int, heard: Collection[int]) -> Iterator[Arrival]:
+        self._start(server_round, heard)
+        while not self._arrived:
+            if not self._open:
+                idle = self._idle(heard)
+                nodes = self._context.nodes.wait_for_clients(idle, 1) if idle else []
+                if not served_clients(idle, nodes):
+                    return
+                self._start(server_round, heard)
+            self._poll()
+            if not self._arrived:
+                time.sleep(SITES_MAX_PAUSE)
+                if time.monotonic() - self._looked > LOOK_SECONDS:
+                    self._start(server_round, heard)
+        taken, self._arrived = self._arrived[:wanted], self._arrived[wanted:]
+        yield from taken
+
+    def rounds(self) -> set[int]:
+        return {flight.round for flight in (*self._flying.values(), *self._waiting())}
+
+    def _waiting(self) -> list[Flight]:
+        """Return the clients whose updates have arrived, and belong to a later server step."""
+        return [flight for arrival in self._arrived for flight in arrival.flights]
+
+    def _idle(self, heard: Collection[int]) -> list[int]:
+        """Return the clients that neither train nor have an update that waits."""
+        busy = {*heard, *self._flying, *(flight.client for flight in self._waiting())}
+        everyone = range(self._context.experiment.num_clients)
+        return [client for client in everyone if client not in busy]
+
+    def _start(self, server_round: int, heard: Collection[int]) -> None:
+        """Ask idle sites that are connected, until as many train as a round has participants."""
+        self._looked = time.monotonic()
+        experiment = self._context.experiment
+        missing = experiment.participants - len(self._flying)
+        if missing <= 0 or not (idle := self._idle(heard)):
+            return
+        nodes = self._context.nodes.connected()
+        self._context.sizes.update(nodes)
+        here = served_clients(idle, nodes)
+        generator = numpy_generator(experiment.seed, "participation", server_round)
+        clients = [here[place] for place in draw(generator, len(here), missing)]
+        units = assign_clients(clients, self._context.sizes.train, nodes, 1)
+        if units:
+            self._open.append(Open(self._ask(server_round, units), units, server_round))
+            self._flying |= {client: Flight(client, server_round) for client in clients}
+
+    def _poll(self) -> None:
+        """Take the updates that have arrived, and the failures of requests whose time is up."""
+        for each in list(self._open):
+            found = list(each.exchange.poll())
+            if each.exchange.over:
+                found += each.exchange.failures()
+                self._open.remove(each)
+                what = f"model of round {each.round}"
+                self._context.late_replies.expect(each.exchange, each.units, what)
+            for place, reply in found:
+                unit = each.units[place]
+                flights = [self._flying.pop(client) for client in unit.clients]
+                self._arrived.append(Arrival(flights, unit, reply))

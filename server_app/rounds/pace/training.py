@@ -1,0 +1,88 @@
+"""Training requests, and the accumulator of their replies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.aggregation.client_update import ClientUpdate
+from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.messages import Letter
+from server_app.nodes.registration import NodeInfo
+from server_app.rounds.context import RoundContext
+from task.protocol.messages import TRAIN, TrainRequest
+from task.protocol.tensors import PackedTensors
+
+MEGABYTE = 1_000_000
+ABSENT = "absent: its SuperNode is not connected, or was refused (see events.csv)"
+
+
+def empty_accumulator(
+    context: RoundContext,
+    sampled: Sequence[int],
+    keep: bool,
+    before: UpdateAccumulator | None = None,
+) -> UpdateAccumulator:
+    """Return an accumulator for the sampled clients whose number of images is known.
+
+    Args:
+        context: the run.
+        sampled: the round's clients.
+        keep: whether each client's model is kept.
+        before: the earlier attempt's accumulator, if there was one. Its reasons stay, and none of
+            its updates counts.
+    """
+    sites, sizes = context.sites, context.sizes.train
+    known = [client for client in sampled if not sites or sizes[client]]
+    accumulator = context.model.accumulator(known, keep)
+    absent = [ClientUpdate(client, sites[client] if sites else "") for client in sampled]
+    accumulator.refuse(absent, ABSENT)
+    if before is not None:
+        refused = {c: update for c, update in before.updates.items() if not update.accepted}
+        accumulator.updates.update(refused)
+    return accumulator
+
+
+def clients_per_message(context: RoundContext, adds_up: bool) -> int:
+    """Return how many clients may share a reply; any number if only their sum is sent."""
+    if adds_up:
+        return context.experiment.num_clients
+    limit = context.experiment.federation.message_megabytes * MEGABYTE
+    return max(1, int(limit // context.model.reply_bytes))
+
+
+def sends_sum(adds_up: bool, node: NodeInfo) -> bool:
+    """Return whether a worker adds up its clients. A site's model is checked by itself."""
+    return adds_up and not node.site
+
+
+def train_letters(
+    context: RoundContext,
+    server_round: int,
+    attempt: int,
+    units: Sequence[WorkUnit],
+    accumulator: UpdateAccumulator,
+    weights: PackedTensors,
+) -> list[Letter[TrainRequest]]:
+    """Return the request for each work unit.
+
+    Args:
+        context: the run.
+        server_round: the round whose generators the clients draw from.
+        attempt: the attempt at it.
+        units: whom to ask.
+        accumulator: takes the replies.
+        weights: what the clients start from.
+    """
+    strategy, broadcast = context.experiment.aggregation(), PackedTensors.of(accumulator.broadcast)
+
+    def fields(unit: WorkUnit) -> dict[str, Any]:
+        summed = sends_sum(accumulator.adds_up, unit.node)
+        return {
+            "accepted": context.accepted(unit.clients),
+            "shares": [accumulator.shares[client] for client in unit.clients] if summed else [],
+            "max_norm": strategy.client_clipping_norm(),
+            "weights": weights,
+            "broadcast": broadcast,
+        }
+
+    return context.letters(TRAIN, units, server_round, fields, attempt)

@@ -1,0 +1,170 @@
+"""The base class of the policies that say who takes part in a round."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server_app.rounds.devices.devices import Attempt, Devices
+from task.errors import ConfigError
+from task.seeding import numpy_generator
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients of a run, as a policy sees them.
+
+    Attributes:
+        number: how many there are.
+        participants: how many of them a round wants.
+        seed: the experiment's.
+        devices: their simulated devices; None with ``clock=real``.
+    """
+
+    number: int
+    participants: int
+    seed: int
+    devices: Devices | None
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of a round.
+
+    Attributes:
+        sampled: every client that is asked, ascending.
+        begins: when they are asked, in simulated seconds since the run began.
+        ends: when the round ends.
+        seconds: by client, the simulated seconds of its attempt; empty with ``clock=real``.
+        left_out: by client, why its update does not count; the others are trained.
+    """
+
+    sampled: Sequence[int]
+    begins: float = 0.0
+    ends: float = 0.0
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    left_out: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def trained(self) -> list[int]:
+        """The clients that are trained, ascending."""
+        return [client for client in self.sampled if client not in self.left_out]
+
+
+@dataclass
+class Participation(ABC):
+    """The settings of one policy.
+
+    A subclass is a dataclass whose fields are the settings of its YAML file.
+
+    Attributes:
+        needs_devices: whether it needs ``clock=virtual``.
+        waits: whether it is about a round that waits for its clients, which ``strategy=fedbuff``
+            does not have.
+        uniform: whether every client is as likely as any other, as differential privacy assumes.
+    """
+
+    needs_devices: ClassVar[bool] = True
+    waits: ClassVar[bool] = False
+    uniform: ClassVar[bool] = False
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse settings that do not fit this policy.
+
+        Raises:
+            ConfigError: there is one; the text names what to choose instead.
+        """
+        name = experiment.participation["name"]
+        if self.needs_devices and not experiment.clients_clock().virtual:
+            allowed = "needs simulated devices: add clock=virtual, or participation=uniform"
+            raise ConfigError("participation", name, allowed)
+        if experiment.privacy.private and not self.uniform:
+            allowed = (
+                f"privacy.unit={experiment.privacy.unit} counts on clients that are sampled alike; "
+                "add participation=uniform"
+            )
+            raise ConfigError("participation", name, allowed)
+        if experiment.aggregation().private and not self.uniform:
+            allowed = (
+                f"strategy={experiment.strategy['name']} counts on clients that are sampled alike; "
+                "add participation=uniform"
+            )
+            raise ConfigError("participation", name, allowed)
+
+    @abstractmethod
+    def candidates(
+        self, clients: Clients, server_round: int, now: float
+    ) -> NDArray[np.int64] | None:
+        """Return the clients that may be asked now, ascending; None for all.
+
+        Args:
+            clients: all of them.
+            server_round: the round, from 1.
+            now: simulated seconds since the run began.
+        """
+
+    def starts(self, clients: Clients, now: float) -> float:
+        """Return when a round can start that would start now."""
+        return now
+
+    def wanted(self, clients: Clients) -> int:
+        """Return how many clients a round asks."""
+        return clients.participants
+
+    def cohort(self, clients: Clients, server_round: int, now: float) -> Cohort:
+        """Return the clients of a round that begins now or, if nobody can start, later."""
+        now = self.starts(clients, now)
+        candidates = self.candidates(clients, server_round, now)
+        generator = numpy_generator(clients.seed, "participation", server_round)
+        sampled = draw(generator, clients.number, self.wanted(clients), candidates)
+        if clients.devices is None:
+            return Cohort(sampled)
+        attempts = [clients.devices.attempt(client, server_round, now) for client in sampled]
+        ends, left_out = self.cut(clients, attempts, now)
+        seconds = {each.client: min(each.seconds, ends - now) for each in attempts}
+        return Cohort(sampled, now, ends, seconds, left_out)
+
+    def cut(
+        self, clients: Clients, attempts: Sequence[Attempt], now: float
+    ) -> tuple[float, dict[int, str]]:
+        """Return when a round ends, and why which clients are left out: those without an update.
+
+        Args:
+            clients: all of them.
+            attempts: those of the round's clients.
+            now: when they began.
+        """
+        ends = max((each.ends for each in attempts), default=now)
+        return ends, {each.client: each.reason for each in attempts if not each.arrives}
+
+
+def draw(
+    generator: np.random.Generator,
+    number: int,
+    count: int,
+    candidates: NDArray[np.int64] | None = None,
+    busy: Collection[int] = (),
+) -> list[int]:
+    """Draw clients without replacement; ascending, and fewer if there are not enough.
+
+    Args:
+        generator: makes the draw.
+        number: of all clients.
+        count: how many are drawn.
+        candidates: those that may be drawn; None for all.
+        busy: those of them that may not.
+    """
+    if busy:
+        candidates = np.arange(number) if candidates is None else candidates
+        candidates = np.setdiff1d(candidates, list(busy), assume_unique=True)
+    if candidates is None:
+        return sorted(generator.choice(number, size=min(count, number), replace=False).tolist())
+    size = min(count, len(candidates))
+    return sorted(generator.choice(candidates, size=size, replace=False).tolist())

@@ -1,0 +1,56 @@
+"""Each round asks clients whose devices take about as long as each other.
+
+Chai et al., "TiFL: A Tier-based Federated Learning System", HPDC 2020, with the paper's uniform
+choice of the tier. Its adaptive choice is left out.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server_app.rounds.participation.base import Clients, Participation
+from task.errors import ConfigError, refuse
+from task.seeding import numpy_generator
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+@dataclass
+class TieredParticipation(Participation):
+    """Clients are ordered by the usual seconds of their attempts, and cut into equal tiers.
+
+    A round draws a tier, all with the same chance, and its participants from the tier.
+
+    Attributes:
+        tiers: the number of tiers, at least 1.
+    """
+
+    waits: ClassVar = True
+
+    tiers: int
+
+    def __post_init__(self) -> None:
+        if self.tiers < 1:
+            refuse(self, "tiers", "must be at least 1")
+
+    def check(self, experiment: "Experiment") -> None:
+        super().check(experiment)
+        smallest = experiment.num_clients // self.tiers
+        if smallest < experiment.participants:
+            allowed = (
+                f"leaves {smallest} of {experiment.num_clients} clients in a tier, and a round "
+                f"wants {experiment.participants}; lower it or rho"
+            )
+            raise ConfigError("participation.tiers", self.tiers, allowed)
+
+    def candidates(
+        self, clients: Clients, server_round: int, now: float
+    ) -> NDArray[np.int64] | None:
+        assert clients.devices is not None
+        seconds = clients.devices.usual_seconds_of_all()
+        tiers = np.array_split(np.argsort(seconds, kind="stable"), self.tiers)
+        generator = numpy_generator(clients.seed, "tier", server_round)
+        return np.sort(tiers[int(generator.integers(self.tiers))])
