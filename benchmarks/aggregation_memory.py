@@ -152,7 +152,7 @@ def main(words: Sequence[str]) -> None:
     every = [
         name
         for name in choices()["strategy"]
-        if compose_experiment([f"strategy={name}", "model.norm=group"])
+        if compose_experiment([f"strategy={name}", "model.norm=group", "clock=virtual"])
         .aggregation()
         .needs_each_update
     ]

@@ -20,7 +20,7 @@ from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
-from tests.conftest import SMALL, model_for, norm_for
+from tests.conftest import SMALL, model_for, needs_of
 
 METHODS = choices()["method"]
 STRATEGIES = choices()["strategy"]
@@ -29,7 +29,7 @@ STRATEGIES = choices()["strategy"]
 def overrides(method: str, strategy: str) -> list[str]:
     """Return the small experiment of the tests, with as many clients as Bulyan needs."""
     words = [*SMALL, "num_clients=7", f"method={method}", f"strategy={strategy}"]
-    return [*words, *model_for(method), *norm_for(strategy)]
+    return [*words, *model_for(method), *needs_of(strategy)]
 
 
 def result(pair: Sequence[str]) -> str:

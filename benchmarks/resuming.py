@@ -19,7 +19,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
-from tests.conftest import SMALL, model_for, norm_for
+from tests.conftest import SMALL, model_for, needs_of
 from tests.interruption import ended_in
 
 ROUNDS = 4
@@ -46,7 +46,7 @@ def pair(method: str, strategy: str) -> tuple[str, bool]:
         words = [
             *SMALL, f"method={method}", f"strategy={strategy}", f"rounds={ROUNDS}", "num_clients=8",
             "rho=0.9", "watch.tensorboard=false", f"output_dir={place}", *model_for(method),
-            *norm_for(strategy),
+            *needs_of(strategy),
         ]  # fmt: skip
         whole = trained([*words, "run_id=whole"])
         ends = [resumed(words, place, end) for end in range(1, ROUNDS + 1)]

@@ -76,6 +76,13 @@ def norm_for(strategy: str) -> list[str]:
     return ["model.norm=group"] if kind.private else []
 
 
+def needs_of(strategy: str) -> list[str]:
+    """Return overrides that a strategy needs."""
+    kind = component_class("server_app.aggregation.strategies", strategy, StrategySettings)
+    waits = ["clock=virtual", "strategy.buffer_size=2"] if kind.buffered else []
+    return [*norm_for(strategy), *waits]
+
+
 def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
     """Return overrides that make some clients fail in some rounds (parts/methods/faulty.py)."""
     return [

@@ -30,7 +30,7 @@ class Checkpoint:
         seconds: the duration of the rounds so far.
         model: the state of the global model (`GlobalModel.state`).
         failure_policy: the state of the failure policy (`FailurePolicy.state`).
-        pace: the state of the clock and the clients in flight (`Pace.state`).
+        pace: the state of the clock and the running jobs (`Pace.state`).
     """
 
     round: int

@@ -14,7 +14,9 @@ from server_app.runs.records.tables import LEAST_IMAGES
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 
-NOT_LOSSES = ("clients", "failed", "learning_rate", "seconds")
+NOT_LOSSES = (
+    "clients", "failed", "learning_rate", "left_out", "seconds", "simulated_seconds", "staleness",
+)  # fmt: skip
 
 logger = logging.getLogger("univarfl")
 chosen_handler: ContextVar[logging.Handler | None] = ContextVar("chosen_handler", default=None)
@@ -101,6 +103,8 @@ def round_line(
     parts += [f"{name} {value:.4f}" for name, value in train.items() if name not in NOT_LOSSES]
     parts.append(f"clients {train['clients']:.0f}/{sampled}")
     parts.append(f"{train['seconds']:.1f} s")
+    if "simulated_seconds" in train:
+        parts.append(f"{train['simulated_seconds']:,.1f} simulated s")
     return "  ".join(parts)
 
 

@@ -28,8 +28,8 @@ def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
             "strategy",
             name,
             (
-                "takes updates in the order in which they arrive, which no simulation repeats without "
-                "simulated devices; add clock=virtual"
+                "takes updates in the order in which they arrive, which a simulation repeats only "
+                "with simulated devices; add clock=virtual"
             ),
         )
     if experiment.participation_policy().waits:

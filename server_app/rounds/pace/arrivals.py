@@ -11,7 +11,7 @@ from task.protocol.messages import TrainReply
 
 
 @dataclass(frozen=True)
-class Flight:
+class Job:
     """A client that trains.
 
     Attributes:
@@ -34,12 +34,12 @@ class Arrival:
     """A worker's reply, or clients of which none will come.
 
     Attributes:
-        flights: the clients.
+        jobs: the clients.
         unit: what the worker was asked; None if the clients are left out.
         reply: the worker's answer, likewise.
     """
 
-    flights: Sequence[Flight]
+    jobs: Sequence[Job]
     unit: WorkUnit | None = None
     reply: TrainReply | Failure | None = None
 
@@ -65,10 +65,10 @@ class Arrivals(ABC):
 
     @abstractmethod
     def rounds(self) -> set[int]:
-        """Return the rounds in which the clients in flight were asked."""
+        """Return the rounds in which the clients that train were asked."""
 
     def state(self) -> Mapping[str, Any]:
-        """Return what a resumed run needs to have the same clients in flight."""
+        """Return what a resumed run needs to continue the same jobs."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027  (sites are asked again)

@@ -4,7 +4,7 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.strategies.families.buffered import BufferedSettings
 from server_app.aggregation.training_replies import add_reply
 from server_app.rounds.context import RoundContext
-from server_app.rounds.pace.arrivals import Arrival, Flight
+from server_app.rounds.pace.arrivals import Arrival, Job
 from server_app.rounds.pace.received_weights import ReceivedWeights
 from task.methods.base import Tensors
 from task.protocol.tensors import PackedTensors
@@ -34,7 +34,7 @@ class Buffer:
         self._round = server_round
         self._share_of = context.model.shares_of_any(strategy.buffer_size)
         self._starts: dict[int, Tensors] = {server_round: context.model.weights}
-        self._flights: dict[int, Flight] = {}  # by client
+        self._jobs: dict[int, Job] = {}  # by client
         self.accumulator = context.model.accumulator([], keep=False, rebase=self._rebased)
 
     @property
@@ -58,9 +58,9 @@ class Buffer:
             return self._context.model.packed_weights
         return PackedTensors.of(self.start(server_round))
 
-    def too_old(self, flight: Flight) -> str:
+    def too_old(self, job: Job) -> str:
         """Return why a client's update does not count; empty if it is not too old."""
-        most, behind = self._strategy.max_staleness, self._staleness(flight)
+        most, behind = self._strategy.max_staleness, self._staleness(job)
         if most is None or behind <= most:
             return ""
         return f"too old: {behind} server steps behind, and strategy.max_staleness is {most}"
@@ -68,36 +68,45 @@ class Buffer:
     def add(self, arrival: Arrival) -> None:
         """Add a worker's updates, or record which clients are left out or failed."""
         accumulator, sizes = self.accumulator, self._context.sizes.train
-        for flight in arrival.flights:
-            client = flight.client
-            self._flights[client] = flight
+        for job in arrival.jobs:
+            client = job.client
+            self._jobs[client] = job
             accumulator.expect(client, self._share_of(client), sizes[client])
-            if flight.lost:
-                accumulator.refuse([ClientUpdate(client, "", left_out=True)], flight.lost)
+            if job.lost:
+                accumulator.refuse([ClientUpdate(client, "", left_out=True)], job.lost)
         if arrival.unit and arrival.reply:
             add_reply(arrival.unit, arrival.reply, accumulator, summed=False)
-        for flight in arrival.flights:
+        for job in arrival.jobs:
             accumulator.describe(
-                flight.client,
-                staleness=self._staleness(flight),
-                simulated_seconds=None if flight.seconds is None else round(flight.seconds, 3),
+                job.client,
+                staleness=self._staleness(job),
+                simulated_seconds=None if job.seconds is None else round(job.seconds, 3),
             )
 
-    def _staleness(self, flight: Flight) -> int:
-        return self._round - flight.round
+    def _staleness(self, job: Job) -> int:
+        return self._round - job.round
 
     def _rebased(self, client: int, weights: Tensors) -> Tensors:
         """Return the global weights plus the client's discounted change of its own start."""
-        flight = self._flights[client]
-        factor, now = self._strategy.step(self._staleness(flight)), self.accumulator.before
-        start = self.start(flight.round)
-        if factor == 1 and flight.round == self._round:
+        job = self._jobs[client]
+        factor = self._strategy.step(self._staleness(job))
+        if factor == 1 and job.round == self._round:
             return weights
-        return {
-            name: (now[name].double() + factor * (value.double() - start[name].double())).to(
-                value.dtype
-            )
-            if value.is_floating_point()
-            else value
-            for name, value in weights.items()
-        }
+        return rebased(weights, self.start(job.round), self.accumulator.before, factor)
+
+
+def rebased(weights: Tensors, start: Tensors, now: Tensors, factor: float) -> Tensors:
+    """Return ``now + factor * (weights - start)``, rounded once; integers stay as they are.
+
+    Args:
+        weights: a client's trained model.
+        start: the weights that it started from.
+        now: the global weights.
+        factor: of its change.
+    """
+    moved = dict(weights)
+    for name, value in weights.items():
+        if value.is_floating_point():
+            change = value.double() - start[name].double()
+            moved[name] = (now[name].double() + factor * change).to(value.dtype)
+    return moved

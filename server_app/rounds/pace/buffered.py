@@ -10,7 +10,7 @@ from server_app.nodes.assignment import WorkUnit, assign_clients
 from server_app.nodes.messages import Exchange
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.pace.arrivals import Arrival, Arrivals, Flight
+from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
 from server_app.rounds.pace.base import Gathered, Pace
 from server_app.rounds.pace.buffer import Buffer
 from server_app.rounds.pace.received_weights import ReceivedWeights
@@ -33,7 +33,7 @@ class Buffered(Pace):
     def __init__(self, context: RoundContext, strategy: BufferedSettings, directory: Path) -> None:
         super().__init__(context)
         self._strategy, self._received = strategy, ReceivedWeights(directory)
-        self._flying_before: set[int] = set()
+        self._running_before: set[int] = set()
         self._buffer = self._new_buffer(0)
         self._arrivals: Arrivals
         if self.clients.devices is None:
@@ -76,10 +76,10 @@ class Buffered(Pace):
         return Buffer(self.context, self._strategy, self._received, server_round)
 
     def _drop_received(self) -> None:
-        """Delete weights that no client in flight started from, now or at the last checkpoint."""
-        flying = self._arrivals.rounds()
-        self._received.drop_others(flying | self._flying_before)
-        self._flying_before = flying
+        """Delete weights that no running job started from, now or at the last checkpoint."""
+        running = self._arrivals.rounds()
+        self._received.drop_others(running | self._running_before)
+        self._running_before = running
 
     def _check_quorum(self, server_round: int, accepted: int) -> None:
         size = self._strategy.buffer_size
@@ -100,11 +100,11 @@ class Buffered(Pace):
         )
         return self.context.exchange(TRAIN, letters)
 
-    def _train(self, server_round: int, flights: Sequence[Flight]) -> Iterator[Arrival]:
+    def _train(self, server_round: int, jobs: Sequence[Job]) -> Iterator[Arrival]:
         """Train clients, each from the weights of its own round, and yield their updates."""
-        aged = [replace(flight, lost=self._buffer.too_old(flight)) for flight in flights]
-        yield Arrival([flight for flight in aged if flight.lost])
-        by_client = {flight.client: flight for flight in aged if not flight.lost}
+        aged = [replace(job, lost=self._buffer.too_old(job)) for job in jobs]
+        yield Arrival([job for job in aged if job.lost])
+        by_client = {job.client: job for job in aged if not job.lost}
         if not by_client:
             return
         context, sizes = self.context, self.context.sizes.train

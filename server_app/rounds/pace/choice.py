@@ -14,7 +14,7 @@ def pace_of(context: RoundContext, directory: Path) -> Pace:
 
     Args:
         context: the run.
-        directory: its directory, for the weights that clients in flight started from.
+        directory: its directory, for the weights that running jobs started from.
     """
     strategy = context.experiment.aggregation()
     if isinstance(strategy, BufferedSettings):

@@ -1,4 +1,4 @@
-"""The global weights that clients in flight have received, as files of the run."""
+"""The global weights that running jobs started from, as files of the run."""
 
 import shutil
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from server_app.rounds.errors import RunFailedError
 from task.files import write_whole
 from task.methods.base import Tensors
 
-DIRECTORY = "in_flight"
+DIRECTORY = "running_jobs"
 
 
 class ReceivedWeights:

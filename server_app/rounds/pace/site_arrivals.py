@@ -8,7 +8,7 @@ from typing import Any
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import SITES_MAX_PAUSE, Exchange
 from server_app.rounds.context import RoundContext
-from server_app.rounds.pace.arrivals import Arrival, Arrivals, Flight
+from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
 from server_app.rounds.participation.base import draw
 from task.seeding import numpy_generator
 
@@ -33,7 +33,7 @@ class Open:
 
 
 class SiteArrivals(Arrivals):
-    """The sites in flight.
+    """The jobs of sites.
 
     An update that arrives after a server step belongs to the next one. A site that does not answer
     before the round's timeout has failed, and is asked again.
@@ -46,7 +46,7 @@ class SiteArrivals(Arrivals):
     def __init__(self, context: RoundContext, ask: Ask) -> None:
         self._context, self._ask = context, ask
         self._open: list[Open] = []
-        self._flying: dict[int, Flight] = {}  # by client
+        self._running: dict[int, Job] = {}  # by client
         self._arrived: list[Arrival] = []  # each of one client
         self._looked = 0.0
 
@@ -68,15 +68,15 @@ class SiteArrivals(Arrivals):
         yield from taken
 
     def rounds(self) -> set[int]:
-        return {flight.round for flight in (*self._flying.values(), *self._waiting())}
+        return {job.round for job in (*self._running.values(), *self._waiting())}
 
-    def _waiting(self) -> list[Flight]:
+    def _waiting(self) -> list[Job]:
         """Return the clients whose updates have arrived, and belong to a later server step."""
-        return [flight for arrival in self._arrived for flight in arrival.flights]
+        return [job for arrival in self._arrived for job in arrival.jobs]
 
     def _idle(self, heard: Collection[int]) -> list[int]:
         """Return the clients that neither train nor have an update that waits."""
-        busy = {*heard, *self._flying, *(flight.client for flight in self._waiting())}
+        busy = {*heard, *self._running, *(job.client for job in self._waiting())}
         everyone = range(self._context.experiment.num_clients)
         return [client for client in everyone if client not in busy]
 
@@ -84,7 +84,7 @@ class SiteArrivals(Arrivals):
         """Ask idle sites that are connected, until as many train as a round has participants."""
         self._looked = time.monotonic()
         experiment = self._context.experiment
-        missing = experiment.participants - len(self._flying)
+        missing = experiment.participants - len(self._running)
         if missing <= 0 or not (idle := self._idle(heard)):
             return
         nodes = self._context.nodes.connected()
@@ -95,7 +95,7 @@ class SiteArrivals(Arrivals):
         units = assign_clients(clients, self._context.sizes.train, nodes, 1)
         if units:
             self._open.append(Open(self._ask(server_round, units), units, server_round))
-            self._flying |= {client: Flight(client, server_round) for client in clients}
+            self._running |= {client: Job(client, server_round) for client in clients}
 
     def _poll(self) -> None:
         """Take the updates that have arrived, and the failures of requests whose time is up."""
@@ -108,5 +108,5 @@ class SiteArrivals(Arrivals):
                 self._context.late_replies.expect(each.exchange, each.units, what)
             for place, reply in found:
                 unit = each.units[place]
-                flights = [self._flying.pop(client) for client in unit.clients]
-                self._arrived.append(Arrival(flights, unit, reply))
+                jobs = [self._running.pop(client) for client in unit.clients]
+                self._arrived.append(Arrival(jobs, unit, reply))

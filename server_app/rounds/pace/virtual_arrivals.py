@@ -10,15 +10,15 @@ from dataclasses import asdict
 from typing import Any
 
 from server_app.rounds.devices.devices import Devices
-from server_app.rounds.pace.arrivals import Arrival, Arrivals, Flight
+from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
 from server_app.rounds.participation.base import Clients, Participation, draw
 from task.seeding import numpy_generator
 
-Train = Callable[[int, Sequence[Flight]], Iterator[Arrival]]
+Train = Callable[[int, Sequence[Job]], Iterator[Arrival]]
 
 
 class VirtualArrivals(Arrivals):
-    """The clients in flight on simulated devices.
+    """The jobs on simulated devices.
 
     At one instant, arrivals come first, then a server step, then clients that start.
 
@@ -34,50 +34,50 @@ class VirtualArrivals(Arrivals):
     ) -> None:
         self._clients, self._policy, self._devices = clients, policy, devices
         self._train = train
-        self._flying: list[Flight] = []
+        self._running: list[Job] = []
         self._generators: tuple[int, Any] = (0, None)
 
     def take(self, server_round: int, wanted: int, heard: Collection[int]) -> Iterator[Arrival]:
-        arrived: list[Flight] = []
-        left_out: list[Flight] = []
+        arrived: list[Job] = []
+        left_out: list[Job] = []
         while len(arrived) < wanted:
-            known = {*heard, *(flight.client for flight in [*arrived, *left_out])}
+            known = {*heard, *(job.client for job in [*arrived, *left_out])}
             self._start(server_round, known)
-            if not self._flying:
+            if not self._running:
                 break
-            self.now = min(flight.ends for flight in self._flying)
-            for flight in [each for each in self._flying if each.ends <= self.now]:
-                if not flight.lost and len(arrived) == wanted:
+            self.now = min(job.ends for job in self._running)
+            for job in [each for each in self._running if each.ends <= self.now]:
+                if not job.lost and len(arrived) == wanted:
                     continue  # it is the first of the next server step
-                self._flying.remove(flight)
-                (left_out if flight.lost else arrived).append(flight)
+                self._running.remove(job)
+                (left_out if job.lost else arrived).append(job)
         yield Arrival(left_out)
         yield from self._train(server_round, arrived)
 
     def rounds(self) -> set[int]:
-        return {flight.round for flight in self._flying}
+        return {job.round for job in self._running}
 
     def state(self) -> Mapping[str, Any]:
-        return {"now": self.now, "flying": [asdict(flight) for flight in self._flying]}
+        return {"now": self.now, "running": [asdict(job) for job in self._running]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.now = float(state["now"])
-        self._flying = [Flight(**fields) for fields in state["flying"]]
+        self._running = [Job(**fields) for fields in state["running"]]
 
     def _start(self, server_round: int, heard: Collection[int]) -> None:
-        """Have clients start, until as many are in flight as a round has participants."""
-        missing = self._clients.participants - len(self._flying)
-        busy = {*heard, *(flight.client for flight in self._flying)}
+        """Have clients start, until as many train as a round has participants."""
+        missing = self._clients.participants - len(self._running)
+        busy = {*heard, *(job.client for job in self._running)}
         if missing <= 0 or len(busy) >= self._clients.number:
             return
-        if not self._flying:
+        if not self._running:
             self.now = self._policy.starts(self._clients, self.now)
         candidates = self._policy.candidates(self._clients, server_round, self.now)
         generator = self._generator(server_round)
         for client in draw(generator, self._clients.number, missing, candidates, busy):
             attempt = self._devices.attempt(client, server_round, self.now)
-            self._flying.append(
-                Flight(client, server_round, attempt.ends, attempt.seconds, attempt.reason)
+            self._running.append(
+                Job(client, server_round, attempt.ends, attempt.seconds, attempt.reason)
             )
 
     def _generator(self, server_round: int) -> Any:

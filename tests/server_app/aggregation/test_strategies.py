@@ -24,7 +24,7 @@ from server_app.config.experiment import Experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.errors import ConfigError
 from task.exact_sum import normalise_weights
-from tests.conftest import model_for, norm_for
+from tests.conftest import model_for, needs_of, norm_for
 from tests.server_app.aggregation.updates import update
 
 STRATEGIES = choices()["strategy"]
@@ -61,7 +61,7 @@ class Wide(nn.Module):
 
 @cache
 def settings(strategy: str, *overrides: str) -> StrategySettings:
-    words = [f"strategy={strategy}", f"num_clients={CLIENTS}", *norm_for(strategy), *overrides]
+    words = [f"strategy={strategy}", f"num_clients={CLIENTS}", *needs_of(strategy), *overrides]
     return compose_experiment(words).aggregation()
 
 
@@ -353,6 +353,7 @@ class TestPrivate:
 SERVER_UPDATES = {"feddyn", "fedexp", "fednova", "scaffold"}
 SCALE_THE_STEP = {"fedexp", "fednova"}
 KEEP_STEPS = {"fedadagrad", "fedadam", "fedavgm", "fedyogi"}
+BUFFERED = {"fedbuff"}
 NOT_MEANS = {"fedmedian", "krum", "multikrum", "bulyan", *PRIVATE}
 
 
@@ -366,11 +367,16 @@ def composed(*words: str) -> dict[str, Any]:
 def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None:
     for strategy in STRATEGIES:
         found = dict(composed(f"method={method}", *model_for(method)))
-        found["strategy"] = composed(f"strategy={strategy}")["strategy"]
+        needed = composed(f"strategy={strategy}", *needs_of(strategy))
+        found |= {group: needed[group] for group in ("strategy", "clock")}
         if norm_for(strategy):
             found["model"] = {**found["model"], "norm": "group"}
         if method in SERVER_UPDATES and strategy in NOT_MEANS:
             why = f"strategy={strategy}: method={method} corrects"
+            with pytest.raises(ValidationError, match=why):
+                Experiment.model_validate(found)
+        elif method in SERVER_UPDATES | SCALE_THE_STEP and strategy in BUFFERED:
+            why = f"strategy={strategy}: adds updates of different rounds, and method={method}"
             with pytest.raises(ValidationError, match=why):
                 Experiment.model_validate(found)
         elif method == "fedbn" and norm_for(strategy):

@@ -18,6 +18,28 @@ SETTINGS = {
         "strategy.delta=0.2": "must be below 1 / num_clients, here 1 / 10",
     },
     "strategy=dp_client_fixed model.norm=group": {"strategy.clipping_norm=0": "must be above 0"},
+    "strategy=fedbuff clock=virtual": {
+        "strategy.buffer_size=0": "must be at least 1",
+        "strategy.server_lr=0": "must be above 0",
+        "strategy.staleness_exponent=-1": "must be at least 0",
+        "strategy.max_staleness=-1": "must be at least 0, or null for any",
+    },
+    "clock=virtual": {
+        "clock.seconds_per_image=-1": "must be at least 0",
+        "clock.step_cost=0": "must be above 0",
+        "clock.speed_sigma=11": "must be from 0 to 10",
+        "clock.megabits=0": "must be above 0",
+        "clock.bandwidth_sigma=-1": "must be from 0 to 10",
+        "clock.variation=-1": "must be from 0 to 10",
+        "clock.available_hours=25": "must be above 0 and at most 24",
+        "clock.available_spread=-1": "must be at least 0",
+        "clock.dropout=1": "must be from 0 to below 1",
+    },
+    "clock=virtual participation=deadline": {
+        "participation.over_selection=0.5": "must be at least 1",
+        "participation.deadline=0": "must be above 0",
+    },
+    "clock=virtual participation=tiers": {"participation.tiers=0": "must be at least 1"},
     "strategy=krum": {"strategy.num_malicious=-1": "must be at least 0"},
     "strategy=multikrum": {
         "strategy.selected=0": "must be at least 1, or null for all but num_malicious"

@@ -8,7 +8,7 @@ import pytest
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
-from tests.conftest import model_for, norm_for
+from tests.conftest import model_for, needs_of
 
 METHODS = ", ".join(choices()["method"])
 MODELS = ", ".join(choices()["model"])
@@ -35,7 +35,7 @@ def needs(word: str) -> list[str]:
     group, _, name = word.partition("=")
     if group == "method":
         return model_for(name)
-    return norm_for(name) if group == "strategy" else NEEDS.get(word, [])
+    return needs_of(name) if group == "strategy" else NEEDS.get(word, [])
 
 
 def test_methods_combine_in_any_order_under_one_name() -> None:
