@@ -43,6 +43,7 @@ from server_app.report.write import markdown
 from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.reader import Run, read_runs
+from server_app.runs.records.tables import CLIENTS
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.schedule import Sweep
 from tests.processes import UNIVARFL
@@ -134,13 +135,20 @@ def save(name: str, runs: Iterable[Run]) -> None:
             record["config"] = {**found.config, "data": data, "output_dir": None}
             texts = {each: (found.directory / each).read_bytes() for each in TEXTS[1:]}
             texts[TEXTS[0]] = json.dumps(record).encode()
-            tables = [found.directory / CLIENT_SCORES, *(found.directory / DIRECTORY).glob("*.csv")]
+            optional = [CLIENT_SCORES, CLIENTS] if keeps_clients(name) else [CLIENT_SCORES]
+            tables = [found.directory / each for each in optional]
+            tables += (found.directory / DIRECTORY).glob("*.csv")
             for table in sorted(path for path in tables if path.exists()):
                 texts[str(table.relative_to(found.directory))] = table.read_bytes()
             for path, content in texts.items():
                 entry = tarfile.TarInfo(f"{found.directory.name}/{path}")
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content))
+
+
+def keeps_clients(name: str) -> bool:
+    """Return whether records are saved with ``clients.csv``; those of the benchmark are not."""
+    return name in STUDIES and STUDIES[name].keeps_clients
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from statistics import mean
 
 import pandas as pd
 
+from benchmarks.time_to_accuracy import by_pace
 from server_app.config.composition import compose_experiment
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
@@ -59,6 +60,10 @@ CAUSES = (
 UNCHANGED = "no change"
 CHANCE_SEEDS = "rho=0.1,1.0 seed=0,1,2"
 FIVE_SEEDS = "seed=0,1,2,3,4"
+HEAVY = (
+    "num_clients=50 rho=0.2 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock.dropout=0.05 "
+    f"method=fedavg,univarfl {FIVE_SEEDS}"
+)
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -226,6 +231,7 @@ class Study:
         needs: the environment variable with the data set's directory, if one is needed.
         tables: makes the tables.
         pictures: the pictures of a report that are kept, by the starts of their names.
+        keeps_clients: whether the tables need ``clients.csv``.
     """
 
     sweeps: tuple[str, ...]
@@ -233,6 +239,7 @@ class Study:
     needs: str = ""
     tables: Callable[[Summary], list[pd.DataFrame]] = accuracies
     pictures: tuple[str, ...] = ()
+    keeps_clients: bool = False
 
 
 STUDIES = {  # with the time of each on two cores
@@ -304,6 +311,15 @@ STUDIES = {  # with the time of each on two cores
     "after": Study(
         (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl after=ccvr,feddf {FIVE_SEEDS}",),
         tables=after_training,
+    ),
+    # Twenty minutes.
+    "pace": Study(
+        (
+            f"{HEAVY} rounds=60 participation=uniform,deadline",
+            f"{HEAVY} rounds=120 strategy=fedbuff",
+        ),
+        tables=by_pace,
+        keeps_clients=True,
     ),
     # An hour.
     "clients": Study(

@@ -59,7 +59,5 @@ def test_one_that_is_away_is_not_waited_for(run: Run) -> None:
 
 def test_too_few_sites_end_the_run(run: Run) -> None:
     away: Absent = lambda name, at: name != "east" and at >= 2  # noqa: E731
-    with pytest.raises(
-        (RunError, RuntimeError), match="1 of 3 updates of the buffer"
-    ):
+    with pytest.raises((RunError, RuntimeError), match="1 of 3 updates of the buffer"):
         run("strategy=fedbuff", "strategy.buffer_size=3", "federation.join_timeout=1", away=away)

@@ -1,0 +1,109 @@
+"""Tables of runs on a virtual clock: time to an accuracy, and who takes part."""
+
+from collections import Counter
+from itertools import groupby
+
+import pandas as pd
+
+from server_app.config.labels import label_of
+from server_app.report.statistics import difference, mean_and_sd
+from server_app.report.summary import Summary, first_at
+from server_app.runs.records.reader import Run
+from server_app.runs.records.tables import CLIENTS
+
+TARGET = 0.85
+WAITS = "uniform"  # the policy that waits for every client
+
+
+def by_pace(summary: Summary) -> list[pd.DataFrame]:
+    """Return time to accuracy, and the participation of fast and slow clients.
+
+    The first table has the test accuracy in %, the simulated seconds and the megabytes sent until
+    the target, and the seconds relative to rounds that wait for everybody, with the same seeds.
+    The second has the share of all updates that came from the slowest and the fastest fifth of the
+    clients, the number of clients that never counted, and the mean staleness.
+    """
+    ordered = sorted(summary.runs, key=lambda run: (run.config["method"]["name"], pace(run)))
+    groups = groupby(ordered, key=lambda run: (run.config["method"]["name"], pace(run)))
+    found = {key: list(runs) for key, runs in groups}
+    times, shares = [], []
+    for (method, name), runs in found.items():
+        head = {"method": label_of("method", method), "rounds": name}
+        usual = {run.config["seed"]: seconds_to(run) for run in found[method, WAITS]}
+        own = {run.config["seed"]: seconds_to(run) for run in runs}
+        pairs = pd.Series({
+            seed: 100 * seconds / usual[seed] - 100
+            for seed, seconds in own.items()
+            if seconds is not None and usual.get(seed) is not None and name != WAITS
+        })  # fmt: skip
+        reached = pd.Series([value for value in own.values() if value is not None], dtype=float)
+        megabytes = pd.Series([sent for run in runs if (sent := megabytes_to(run)) is not None])
+        accuracy = pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
+        times.append({
+            **head,
+            "accuracy": mean_and_sd(accuracy),
+            "simulated seconds, all rounds": mean_and_sd(pd.Series([last(run) for run in runs]), ".0f"),
+            f"seconds to {100 * TARGET:.0f} %": mean_and_sd(reached, ".0f") if len(reached) else "never",
+            "reached by": f"{len(reached)} of {len(runs)}",
+            "MB sent until then": mean_and_sd(megabytes, ".0f") if len(megabytes) else "",
+            "change of the time, %": difference(pairs, "+.0f") if len(pairs) > 1 else "",
+        })  # fmt: skip
+        shares.append({**head, **participation(runs)})
+    return [pd.DataFrame(times), pd.DataFrame(shares)]
+
+
+def pace(run: Run) -> str:
+    """Return the strategy if it waits for no client, else the policy of participation."""
+    strategy: str = run.config["strategy"]["name"]
+    policy: str = run.config["participation"]["name"]
+    return label_of("strategy", strategy) if strategy == "fedbuff" else policy
+
+
+def seconds_at(run: Run, at: int) -> float:
+    """Return the simulated seconds at the end of a round."""
+    return run.series["train", "simulated_seconds"][at]
+
+
+def seconds_to(run: Run) -> float | None:
+    """Return the simulated seconds until the target; None if it was not reached."""
+    at = first_at(run, TARGET)
+    return None if at is None else seconds_at(run, max(at, 1))
+
+
+def last(run: Run) -> float:
+    """Return the simulated seconds of all rounds."""
+    return seconds_at(run, run.config["rounds"])
+
+
+def megabytes_to(run: Run) -> float | None:
+    """Return the megabytes that clients sent until the target; None if it was not reached."""
+    at = first_at(run, TARGET)
+    if at is None:
+        return None
+    updates = sum(count for number, count in run.series["train", "clients"].items() if number <= at)
+    return updates * float(run.record["reply_bytes"]) / 1e6
+
+
+def participation(runs: list[Run]) -> dict[str, object]:
+    """Return who counted, as means over the runs.
+
+    Clients are ordered by the mean of the seconds of their attempts, images included.
+    """
+    slow, fast, never, stale = [], [], [], []
+    for run in runs:
+        table = pd.read_csv(run.directory / CLIENTS)
+        counted = table[table["status"] == "ok"]
+        tried = table[table["simulated_seconds"] > 0].groupby("client")["simulated_seconds"].mean()
+        order = list(tried.sort_values().index)
+        fifth = max(1, len(order) // 5)
+        counts = Counter(counted["client"])
+        fast.append(100 * sum(counts[client] for client in order[:fifth]) / len(counted))
+        slow.append(100 * sum(counts[client] for client in order[-fifth:]) / len(counted))
+        never.append(run.config["num_clients"] - len(counts))
+        stale.append(counted["staleness"].fillna(0).mean())
+    return {
+        "updates of the fastest fifth, %": mean_and_sd(pd.Series(fast)),
+        "of the slowest fifth, %": mean_and_sd(pd.Series(slow)),
+        "clients that never counted": mean_and_sd(pd.Series(never)),
+        "mean staleness": mean_and_sd(pd.Series(stale)),
+    }
