@@ -29,27 +29,29 @@ def by_pace(summary: Summary) -> list[pd.DataFrame]:
     times, shares = [], []
     for (method, name), runs in found.items():
         head = {"method": label_of("method", method), "rounds": name}
-        usual = {run.config["seed"]: seconds_to(run) for run in found[method, WAITS]}
-        own = {run.config["seed"]: seconds_to(run) for run in runs}
-        pairs = pd.Series({
-            seed: 100 * seconds / usual[seed] - 100
-            for seed, seconds in own.items()
-            if seconds is not None and usual.get(seed) is not None and name != WAITS
-        })  # fmt: skip
-        reached = pd.Series([value for value in own.values() if value is not None], dtype=float)
-        megabytes = pd.Series([sent for run in runs if (sent := megabytes_to(run)) is not None])
-        accuracy = pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
-        times.append({
-            **head,
-            "accuracy": mean_and_sd(accuracy),
-            "simulated seconds, all rounds": mean_and_sd(pd.Series([last(run) for run in runs]), ".0f"),
-            f"seconds to {100 * TARGET:.0f} %": mean_and_sd(reached, ".0f") if len(reached) else "never",
-            "reached by": f"{len(reached)} of {len(runs)}",
-            "MB sent until then": mean_and_sd(megabytes, ".0f") if len(megabytes) else "",
-            "change of the time, %": difference(pairs, "+.0f") if len(pairs) > 1 else "",
-        })  # fmt: skip
+        times.append({**head, **speed(runs, found[method, WAITS])})
         shares.append({**head, **participation(runs)})
     return [pd.DataFrame(times), pd.DataFrame(shares)]
+
+
+def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
+    """Return accuracy, time to the target, and the change of the time against rounds that wait."""
+    own, usual = (
+        pd.Series({run.config["seed"]: seconds_to(run) for run in some}, dtype=float).dropna()
+        for some in (runs, waiting)
+    )
+    change = (100 * own / usual - 100).dropna()
+    sent = pd.Series([megabytes_to(run) for run in runs], dtype=float).dropna()
+    whole = pd.Series([last(run) for run in runs])
+    accuracy = pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
+    return {
+        "accuracy": mean_and_sd(accuracy),
+        "simulated seconds": mean_and_sd(whole, ".0f"),
+        f"seconds to {100 * TARGET:.0f} %": mean_and_sd(own, ".0f") if len(own) else "never",
+        "reached by": f"{len(own)} of {len(runs)}",
+        "MB sent until then": mean_and_sd(sent, ".0f") if len(sent) else "",
+        "change of the time, %": difference(change, "+.0f") if change.any() else "",
+    }
 
 
 def pace(run: Run) -> str:

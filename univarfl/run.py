@@ -89,8 +89,9 @@ class Run:
     def clients(self) -> "pd.DataFrame":
         """One row for each client that was sampled in a round.
 
-        Columns: ``round``, ``client``, ``site``, ``status`` ("ok" or "failed"), ``reason``,
-        ``examples``, ``seconds``, ``device``, and the mean of each loss term.
+        Columns: ``round``, ``client``, ``site``, ``status`` ("ok", "failed" or "left out"),
+        ``reason``, ``examples``, ``seconds``, ``device``, with simulated devices or FedBuff
+        ``staleness`` and ``simulated_seconds``, and the mean of each loss term.
 
         Raises:
             ConfigError: ``clients.csv`` cannot be read.

@@ -49,6 +49,8 @@ FILES = {
     "curves.png": "Accuracy and loss over the rounds.",
     "run.log": "Everything that was printed, and the tracebacks that were not.",
     "flower.log": "Flower's own output, if Flower itself ended the run.",
+    "running_jobs/": "With `strategy=fedbuff`: the weights that running clients started from; "
+    "deleted when the run is completed.",
     "checkpoint/": "The last two rounds of an unfinished run; deleted when it is completed.",
 }
 COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
@@ -60,7 +62,8 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "`data.validation_share` of each participant's images; after the last round, of every "
             "client's. `test`: the test set.",
             "metric": "For `train`: `ce`, the method's terms, `seconds`, and `learning_rate` "
-            "if it has a schedule. For `test`: "
+            "if it has a schedule; with `clock=virtual` also `simulated_seconds` since the run "
+            "began, and with `strategy=fedbuff` the mean `staleness`. For `test`: "
             "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`; after "
             "the last round also `auroc` and `average_precision`, means over the classes for "
             "which they are defined.",
@@ -73,11 +76,14 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "round": "Number of the round.",
             "client": "Number of the client, from 0.",
             "site": "Name of the site; empty in simulation.",
-            "status": "`ok` if the update counts, otherwise `failed`.",
+            "status": "`ok` if the update counts, `left out` if its simulated device did not send "
+            "it in time, otherwise `failed`.",
             "reason": "Why it does not count.",
             "examples": "Number of training images.",
             "seconds": "Seconds of local training.",
-            "device": "Kind of device.",
+            "device": "Kind of device. With `clock=virtual` or `strategy=fedbuff` two columns "
+            "follow: `staleness`, the server steps since the weights that the client started from, "
+            "and `simulated_seconds` of its attempt.",
             "ce": "Mean cross-entropy.",
             "l_he": "UniVarFL's energy; empty for other methods.",
             "l_v": "Variance term of UniVarFL or FedUV; empty for other methods. The terms of "

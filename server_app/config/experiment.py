@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from server_app.config.compatibility.buffered import check_buffered
 from server_app.config.compatibility.central_privacy import check_central_privacy
+from server_app.config.compatibility.server_steps import check_server_steps
 from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
 from task.config import LocalConfig, Settings, Strict
@@ -75,30 +76,12 @@ class Experiment(LocalConfig):
     def _check_server_settings(self) -> "Experiment":
         """Refuse a strategy, guard or watch setting that does not fit the other settings."""
         self._check_kept_models()
-        guard, strategy, name = self.update_guard(), self.aggregation(), self.strategy["name"]
+        strategy = self.aggregation()
         try:
             strategy.check_participants(self.participants, self.num_clients)
         except ConfigError as error:
             raise error.under("strategy") from None
-        for member, method in zip(self.local_method().members(), self.methods(), strict=True):
-            if member.server_update and not strategy.moves_to_mean:
-                allowed = (
-                    f"method={method} corrects the mean of the clients' models, and this strategy "
-                    "computes no mean; choose strategy=fedavg or another mean"
-                )
-                raise ConfigError("strategy", name, allowed)
-            if member.scales_step and strategy.state_attributes:
-                allowed = (
-                    f"method={method} changes the length of the server's step, and this strategy "
-                    "keeps momentum or moments of earlier steps; choose strategy=fedavg"
-                )
-                raise ConfigError("strategy", name, allowed)
-            if member.server_update and guard.clips:
-                allowed = (
-                    f"method={method} needs the whole update of each client, and this guard would "
-                    "use a part of it; choose guard=drop"
-                )
-                raise ConfigError("guard", self.guard["name"], allowed)
+        check_server_steps(self)
         if strategy.private:
             check_central_privacy(self)
         elif self.privacy.reproducible and not self.privacy.private:

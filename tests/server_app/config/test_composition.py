@@ -17,6 +17,9 @@ STRATEGIES = ", ".join(choices()["strategy"])
 SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
 NEEDS = {
     "data=hub": ["data.repo=OWNER/NAME"],
+    "participation=available": ["clock=virtual"],
+    "participation=deadline": ["clock=virtual"],
+    "participation=tiers": ["clock=virtual", "rho=0.2"],
     "partition=sites": SITES,
     "privacy=client": ["secure=masked", "model.norm=group"],
     "privacy=example": ["method=fedavg", "model.norm=group"],

@@ -1,0 +1,39 @@
+"""Which methods that change the server's step do not fit a strategy or a guard."""
+
+from typing import TYPE_CHECKING
+
+from task.errors import ConfigError
+
+if TYPE_CHECKING:
+    from server_app.config.experiment import Experiment
+
+
+def check_server_steps(experiment: "Experiment") -> None:
+    """Refuse a strategy or guard that a method's server update does not fit.
+
+    Raises:
+        ConfigError: there is one; the text names what to choose instead.
+    """
+    guard, strategy = experiment.update_guard(), experiment.aggregation()
+    name = experiment.strategy["name"]
+    for member, method in zip(
+        experiment.local_method().members(), experiment.methods(), strict=True
+    ):
+        if member.server_update and not strategy.moves_to_mean:
+            allowed = (
+                f"method={method} corrects the mean of the clients' models, and this strategy "
+                "computes no mean; choose strategy=fedavg or another mean"
+            )
+            raise ConfigError("strategy", name, allowed)
+        if member.scales_step and strategy.state_attributes:
+            allowed = (
+                f"method={method} changes the length of the server's step, and this strategy "
+                "keeps momentum or moments of earlier steps; choose strategy=fedavg"
+            )
+            raise ConfigError("strategy", name, allowed)
+        if member.server_update and guard.clips:
+            allowed = (
+                f"method={method} needs the whole update of each client, and this guard would "
+                "use a part of it; choose guard=drop"
+            )
+            raise ConfigError("guard", experiment.guard["name"], allowed)
