@@ -13,6 +13,7 @@ from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
 
 SEEDS = 25
 QUICK_SEEDS = {1, 5, 7}  # of the shortest schedules
+TIMED_SEEDS = 6
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,16 @@ def test_a_run_completes_or_stops_with_a_clear_reason_and_no_bad_reply_counts(
     assert wrong == [], description
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(TIMED_SEEDS))
+def test_a_run_on_simulated_devices_does_so_too(place: Path, seed: int) -> None:
+    disk = small_disks_allowed()
+    description, wrong = tried(seed, place / "images", place, disk, timed=True)
+    assert wrong == [], description
+
+
 def test_a_schedule_follows_from_its_seed() -> None:
     assert draw(3) == draw(3)
+    assert draw(3, timed=True) == draw(3, timed=True) != draw(3)
     assert not draw(4).faults
     assert draw(5).faults

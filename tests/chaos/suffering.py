@@ -26,7 +26,7 @@ from server_app.runs.checkpoint import checkpoints, read_checkpoint
 from server_app.runs.records.record import read_record
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError, RunError
-from tests.chaos.schedule import ROUNDS, Interruption, Schedule
+from tests.chaos.schedule import ROUNDS, SIMULATED, Interruption, Schedule
 from tests.chaos.tampering import ChaoticGrid
 
 INTERRUPTED, FAILED, REFUSED = 130, 1, 2
@@ -184,13 +184,16 @@ class Sufferer:
 
     def _rows_wrong(self, completed: bool) -> list[str]:
         found = []
-        clients = {(int(r["round"]), int(r["client"])): r for r in self._table("clients.csv")}
+        clients = {  # by the round of the request, which may be earlier than that of the update
+            (int(r["round"]) - int(r.get("staleness") or 0), int(r["client"])): r
+            for r in self._table("clients.csv")
+        }
         if len(clients) < len(self._table("clients.csv")):
             found.append("a client has two rows in a round")
         rounds = Counter((r["round"], r["split"], r["metric"]) for r in self._table("rounds.csv"))
         if max(rounds.values(), default=1) > 1:
             found.append(f"a metric has two rows in a round: {rounds.most_common(1)}")
-        if completed and {int(key[0]) for key in rounds} != set(range(ROUNDS + 1)):
+        if completed and {int(key[0]) for key in rounds} - {0} != set(range(1, ROUNDS + 1)):
             found.append("a round has no rows")
         for server_round, client in self._bad():
             row = clients.get((server_round, client))
@@ -215,4 +218,5 @@ class Sufferer:
         """Return the schedule in one line."""
         events = [f"{one.kind}@{one.round}" for one in self.schedule.interruptions]
         events += [f"{one.kind}@{one.round}/{one.client}" for one in self.schedule.faults]
-        return f"{self.schedule.seed}: {shlex.join(self.schedule.words[-6:])}: {' '.join(events)}"
+        words = shlex.join(self.schedule.words[len(SIMULATED) :])
+        return f"{self.schedule.seed}: {words}: {' '.join(events)}"

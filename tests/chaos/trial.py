@@ -31,16 +31,27 @@ def images_in(place: Path) -> Path:
     return making.tree(place / "images", ["cat", "dog", "fox"], 24)
 
 
-def tried(seed: int, images: Path, place: Path, disk: bool) -> tuple[str, list[str]]:
-    """Run a schedule; return a description of it and of everything that is wrong."""
-    schedule = draw(seed)
-    run = Sufferer(schedule, images, place / f"{seed}", disk)
+def tried(
+    seed: int, images: Path, place: Path, disk: bool, timed: bool = False
+) -> tuple[str, list[str]]:
+    """Run a schedule; return a description of it and of everything that is wrong.
+
+    Args:
+        seed: of the schedule.
+        images: the data set's directory.
+        place: holds the runs.
+        disk: whether disks may become full.
+        timed: whether the clients have simulated devices.
+    """
+    schedule = draw(seed, timed)
+    name = f"timed-{seed}" if timed else f"{seed}"
+    run = Sufferer(schedule, images, place / name, disk)
     wrong = run.suffer()
     there = (run.directory / "run.json").exists()
     ended = f"{run.status() or 'not begun'} {run.sha256()[:8] if there else ''}"
     if not schedule.faults and there:
         whole = Sufferer(
-            replace(schedule, interruptions=()), images, place / f"{seed}-whole", False
+            replace(schedule, interruptions=()), images, place / f"{name}-whole", False
         )
         wrong += whole.suffer()
         if run.sha256() != whole.sha256():
