@@ -58,7 +58,7 @@ def make(root: Path, count: int = IMAGES) -> list[str]:
     generator = np.random.default_rng(0)
     for index in range(count):
         path = root / f"class_{index % CLASSES}" / f"{index:05}.png"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
     return ["data=folder", f"data.root={root}", *EXPERIMENT]
 

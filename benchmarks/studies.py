@@ -60,10 +60,10 @@ CAUSES = (
 UNCHANGED = "no change"
 CHANCE_SEEDS = "rho=0.1,1.0 seed=0,1,2"
 FIVE_SEEDS = "seed=0,1,2,3,4"
-HEAVY = (
-    "num_clients=50 rho=0.2 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock.dropout=0.05 "
-    f"method=fedavg,univarfl {FIVE_SEEDS}"
-)
+HEAVY = "num_clients=50 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock.dropout=0.05"
+TENTHS = f"{HEAVY} rho=0.2 method=fedavg,univarfl {FIVE_SEEDS}"
+MANY_AT_A_TIME = f"{HEAVY} rho=0.4 method=fedavg seed=0,1,2"
+BUFFERS = {1: "rounds=600 evaluate_every=5", 5: "rounds=120", 10: "rounds=60", 20: "rounds=30"}
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -315,8 +315,20 @@ STUDIES = {  # with the time of each on two cores
     # Twenty minutes.
     "pace": Study(
         (
-            f"{HEAVY} rounds=60 participation=uniform,deadline",
-            f"{HEAVY} rounds=120 strategy=fedbuff",
+            f"{TENTHS} rounds=60 participation=uniform,deadline",
+            f"{TENTHS} rounds=120 strategy=fedbuff",
+        ),
+        tables=by_pace,
+        keeps_clients=True,
+    ),
+    # A quarter of an hour.
+    "buffer": Study(
+        (
+            f"{MANY_AT_A_TIME} rounds=30",
+            *(
+                f"{MANY_AT_A_TIME} {words} strategy=fedbuff strategy.buffer_size={size}"
+                for size, words in BUFFERS.items()
+            ),
         ),
         tables=by_pace,
         keeps_clients=True,

@@ -55,10 +55,11 @@ def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
 
 
 def pace(run: Run) -> str:
-    """Return the strategy if it waits for no client, else the policy of participation."""
-    strategy: str = run.config["strategy"]["name"]
-    policy: str = run.config["participation"]["name"]
-    return label_of("strategy", strategy) if strategy == "fedbuff" else policy
+    """Return strategy and buffer size if it waits for no client, else who takes part."""
+    strategy, policy = run.config["strategy"], run.config["participation"]
+    if strategy["name"] == "fedbuff":
+        return f"FedBuff, {strategy['buffer_size']:2} updates"
+    return str(policy["name"])
 
 
 def seconds_at(run: Run, at: int) -> float:

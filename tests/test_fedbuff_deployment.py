@@ -26,7 +26,8 @@ def test_a_slow_site_is_behind_and_nobody_waits_for_it(tmp_path: Path) -> None:
             machines.join(site)
         log = machines.run(
             "method=fedavg", "data=folder", "data.classes=[cat,dog]", "data.image_size=32",
-            f"rounds={ROUNDS}", "local_epochs=5", "batch_size=8", f"evaluate_every={ROUNDS}", "partition=sites",
+            f"rounds={ROUNDS}", "local_epochs=5", "batch_size=8", f"evaluate_every={ROUNDS}",
+            "partition=sites",
             f"partition.names=[{','.join(data)}]", "strategy=fedbuff", "strategy.buffer_size=2",
         )  # fmt: skip
         assert machines.ended() == 0, log.read_text()
