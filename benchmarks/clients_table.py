@@ -3,11 +3,10 @@
     uv run python -m benchmarks.clients_table [ROWS]    (20 seconds)
 
 Writes the table of 1,000 clients in each round with the recorder that runs use, by default 500,000
-rows, and rewrites it as a completed run does. Prints bytes, the seconds to read it as
-``univarfl.load_run(...).clients`` (median of five), and the peak memory of this process.
+rows, and rewrites it as a completed run does. Prints the size and the seconds to read it as
+``univarfl.load_run(...).clients`` (median of five).
 """
 
-import resource
 import statistics
 import sys
 import tempfile
@@ -47,11 +46,6 @@ def updates(generator: np.random.Generator) -> list[ClientUpdate]:
     return found
 
 
-def peak_memory() -> float:
-    """Return the peak of this process's resident memory, in megabytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
-
-
 def main(rows: int) -> None:
     """Write, rewrite and read the table, and print what that took."""
     generator = np.random.default_rng(0)
@@ -62,13 +56,10 @@ def main(rows: int) -> None:
             recorder.round(at, {}, updates(generator))
         print("| file | MB | s to read |\n|---|---|---|")
         show(recorder.directory, CLIENTS)
-        before = peak_memory()
         rewritten = seconds_of(recorder.compact_clients)
-        after = peak_memory()
         recorder.complete()
         show(recorder.directory, PARQUET)
-        print(f"\nrewriting took {rewritten:.1f} s; peak memory {before:.0f} MB before it, "
-              f"{after:.0f} MB after it")  # fmt: skip
+        print(f"\nrewriting took {rewritten:.1f} s")
 
 
 def show(directory: Path, name: str) -> None:

@@ -14,7 +14,14 @@ from tests.conftest import Train
 
 COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.package)]
 OF_SOME_RECORDS = {"after", "personal", "privacy", "resumed", "resumed_from", "restartable"}
-OF_SOME_RUNS = {"analysis/", "checkpoint/", "flower.log", "models/", "tensorboard/"}
+OF_SOME_RUNS = {
+    "clients.parquet",
+    "analysis/",
+    "checkpoint/",
+    "flower.log",
+    "models/",
+    "tensorboard/",
+}
 
 
 def incomplete(found: list[Setting]) -> list[str]:
