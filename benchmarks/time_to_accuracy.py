@@ -8,8 +8,8 @@ import pandas as pd
 from server_app.config.labels import label_of
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import Summary, first_at
+from server_app.runs.records.clients.reading import read_clients
 from server_app.runs.records.reader import Run
-from server_app.runs.records.tables import CLIENTS
 
 TARGET = 0.85
 WAITS = "uniform"  # the policy that waits for every client
@@ -94,7 +94,7 @@ def participation(runs: list[Run]) -> dict[str, object]:
     """
     slow, fast, never, stale = [], [], [], []
     for run in runs:
-        table = pd.read_csv(run.directory / CLIENTS)
+        table = read_clients(run.directory)
         counted = table[table["status"] == "ok"]
         tried = table[table["simulated_seconds"] > 0].groupby("client")["simulated_seconds"].mean()
         order = list(tried.sort_values().index)

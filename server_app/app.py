@@ -73,6 +73,7 @@ def run_federation(
         ):
             Federation(grid, experiment, recorder, loggers, checkpoint).run()
         draw_curves(recorder.directory)
+        recorder.compact_clients()
     except (ConfigError, DataError, DeviceError, RegistrationError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
         recorder.fail(str(error), restartable=isinstance(error, WorkerLostError))

@@ -15,7 +15,8 @@ from tests.conftest import Train
 COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.package)]
 OF_SOME_RECORDS = {"after", "personal", "privacy", "resumed", "resumed_from", "restartable"}
 OF_SOME_RUNS = {
-    "analysis/", "checkpoint/", "flower.log", "models/", "running_jobs/", "tensorboard/",
+    "analysis/", "clients.parquet", "checkpoint/", "flower.log", "models/", "running_jobs/",
+    "tensorboard/",
 }  # fmt: skip
 
 

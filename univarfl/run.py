@@ -12,11 +12,11 @@ import univarfl.application  # noqa: F401
 from server_app.runs.lookup import find_run
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, TRUE_CLASS
 from server_app.runs.records.client_scores import CLIENT_SCORES
-from server_app.runs.records.csv_files import read_frame
+from server_app.runs.records.clients.reading import read_clients
 from server_app.runs.records.reader import read_run_json
 from server_app.runs.records.record import RUN_JSON
-from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError
-from task.errors import ConfigError, system_reason
+from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError, read_table
+from task.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,9 +92,10 @@ class Run:
         Columns: ``round``, ``client``, ``site``, ``status`` ("ok", "failed" or "left out"),
         ``reason``, ``examples``, ``seconds``, ``device``, with simulated devices or FedBuff
         ``staleness`` and ``simulated_seconds``, and the mean of each loss term.
+        The frame of ``clients.parquet`` (a completed run with more than 10,000 rows) is the same.
 
         Raises:
-            ConfigError: ``clients.csv`` cannot be read.
+            ConfigError: the file cannot be read.
         """
         return self._table(CLIENTS)
 
@@ -225,12 +226,9 @@ class Run:
     def _table(self, name: str) -> "pd.DataFrame":
         path = self.directory / name
         try:
-            return read_frame(path)
-        except OSError as error:
-            reason = f"{name} cannot be read: {system_reason(error)}"
-        except ValueError as error:
-            reason = f"{name} is not CSV: {str(error).splitlines()[0]}"
-        raise ConfigError("run", self.directory, reason) from None
+            return read_clients(self.directory) if name == CLIENTS else read_table(path)
+        except RecordError as error:
+            raise ConfigError("run", self.directory, str(error)) from None
 
     def __repr__(self) -> str:
         accuracy = f", accuracy {self.accuracy:.3f}" if self.accuracy is not None else ""

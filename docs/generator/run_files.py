@@ -27,7 +27,11 @@ FILES = {
     'finished only if it has `"status": "completed"`, which is written last.',
     "rounds.csv": "Losses and scores of each round.",
     "clients.csv": "Who trained in which round, on how many images and what device, and who "
-    "failed why.",
+    "failed why. A run writes it; a completed run with more than 10,000 rows keeps "
+    "`clients.parquet` instead.",
+    "clients.parquet": "The same table, of a completed run with more than 10,000 rows. Read it "
+    "with `univarfl.load_run(RUN).clients` or `pandas.read_parquet`. Its texts have no `'` in "
+    "front. If a record has both files, `clients.csv` counts.",
     "classes.csv": "Recall of each class on the test set; `run.json` names the classes.",
     "class_metrics.csv": "Metrics of each class against the rest on the test set, of the final "
     "model. Not in runs without test images.",

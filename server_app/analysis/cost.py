@@ -6,9 +6,10 @@ import pandas as pd
 
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.analysis.base import Measure
-from server_app.runs.records.csv_files import read_frame
+from server_app.runs.records.clients.reading import read_clients
+from server_app.runs.records.tables import RecordError
 from task.analysis.cost import training_cost
-from task.errors import DataError, system_reason
+from task.errors import DataError
 
 MILLION = 1e6
 
@@ -54,12 +55,12 @@ def mean_client_seconds(analysed: AnalysedRun) -> float:
     """Return the mean duration of a client's local training, in seconds.
 
     Raises:
-        DataError: ``clients.csv`` cannot be read.
+        DataError: the table of the clients cannot be read.
     """
     try:
-        clients = read_frame(analysed.run.directory / "clients.csv")
-        return float(pd.to_numeric(clients[clients["status"] == "ok"]["seconds"]).mean())
-    except OSError as error:
-        raise DataError(f"clients.csv: {system_reason(error)}") from None
-    except (KeyError, TypeError, ValueError):
-        raise DataError("clients.csv is damaged") from None
+        clients = read_clients(analysed.run.directory)
+        return float(clients[clients["status"] == "ok"]["seconds"].mean())
+    except RecordError as error:
+        raise DataError(str(error)) from None
+    except KeyError as error:
+        raise DataError(f"the table of the clients lacks the column {error}") from None

@@ -18,6 +18,8 @@ from server_app.config.experiment import Experiment
 from server_app.runs.checkpoint import forget_checkpoints
 from server_app.runs.identity import code_of, data_version
 from server_app.runs.lock import hold
+from server_app.runs.records.clients.compaction import compact
+from server_app.runs.records.clients.reading import PARQUET
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
@@ -92,6 +94,7 @@ class Recorder:
         """Remove the rounds after `kept`, and return the entries for ``run.json``."""
         for name, columns in self._tables().items():
             drop_later_rounds(self.directory / name, columns, kept)
+        (self.directory / PARQUET).unlink(missing_ok=True)  # it ended just before completion
         self.event(max(kept, 0), "", f"the run was resumed after round {max(kept, 0)}")
         record = read_record(self.directory)
         changes = {
@@ -183,9 +186,19 @@ class Recorder:
         write_whole(path, content)
         self.update(model_sha256=hashlib.sha256(content).hexdigest())
 
+    def compact_clients(self) -> None:
+        """Write the table of the clients as Parquet too if it is long; ``complete`` keeps one."""
+        try:
+            compact(self.directory)
+        except (OSError, ValueError) as error:
+            logger.warning("%s stays as it is: %s", CLIENTS, describe_error(error))
+
     def complete(self) -> None:
         """Mark the run as completed and delete its checkpoints; nothing is recorded afterwards."""
         self.update(status="completed", ended=timestamp())
+        if (self.directory / PARQUET).exists():
+            with contextlib.suppress(OSError):
+                (self.directory / CLIENTS).unlink()
         forget_checkpoints(self.directory)
         self._release()
 

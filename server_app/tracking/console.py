@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
-from server_app.runs.records.tables import LEAST_IMAGES
+from server_app.runs.records.clients.reading import PARQUET
+from server_app.runs.records.tables import CLIENTS, LEAST_IMAGES
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 
@@ -117,12 +118,13 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
         if "accuracy" in scores
     ]
     shared = ", the part that the clients share" if "personal" in summary else ""
+    clients = PARQUET if (directory / PARQUET).exists() else CLIENTS
     privacy = [privacy_line(summary["privacy"])] if "privacy" in summary else []
     return [
         f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
         *clients_line(summary.get("client_scores", {})),
         *privacy,
-        f"record  {directory / 'run.json'}  rounds.csv  clients.csv",
+        f"record  {directory / 'run.json'}  rounds.csv  {clients}",
         f"model   {directory / 'model.safetensors'}{shared}",
         f"curves  {directory / 'curves.png'}",
     ]

@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from server_app.runs.records.bounded import (
     read_bounded,
     read_end,
 )
+from server_app.runs.records.clients.reading import file_of, last_rows
 from server_app.runs.records.csv_files import restore_cell
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import (
@@ -36,6 +37,7 @@ from server_app.runs.records.tables import (
 from task.errors import system_reason
 
 MOST_SERIES, MOST_EVENTS, LONGEST = 64, 200, 500
+MOST_CLIENT_ROWS = 100_000
 LARGEST_ROUND = 10_000_000
 MEGABYTE = 1_000_000
 
@@ -52,7 +54,7 @@ def details_of(directory: Path, status: str) -> dict[str, Any]:
     problems: list[str] = []
     record = record_of(directory, problems)
     series = series_of(directory, problems)
-    clients = list(rows_of(directory / CLIENTS, CLIENT_COLUMNS, problems))
+    clients = clients_of(directory, problems)
     events = list(rows_of(directory / EVENTS, EVENT_COLUMNS, problems))[-MOST_EVENTS:]
     return {
         "name": directory.name,
@@ -144,6 +146,26 @@ def rows_of(path: Path, columns: Sequence[str], problems: list[str]) -> Iterator
                 yield [str(restore_cell(cell)) for cell in row]
     except csv.Error:
         problems.append(f"{path.name} is damaged")
+
+
+def clients_of(directory: Path, problems: list[str]) -> Sequence[Sequence[str]]:
+    """Return the rows of the table of the clients, of a long one the last `MOST_CLIENT_ROWS`."""
+    path = file_of(directory)
+    rows: deque[list[str]] = deque(maxlen=MOST_CLIENT_ROWS)
+    count = 0
+    if path.name == CLIENTS:
+        for row in rows_of(path, CLIENT_COLUMNS, problems):
+            rows.append(row)
+            count += 1
+    else:
+        try:
+            last, count = last_rows(path, MOST_CLIENT_ROWS)
+            rows.extend(last)
+        except RecordError as error:
+            problems.append(str(error))
+    if count > MOST_CLIENT_ROWS:
+        problems.append(f"{path.name} is long; its last {MOST_CLIENT_ROWS:,} rows are counted")
+    return rows
 
 
 def finite(value: float) -> float | None:

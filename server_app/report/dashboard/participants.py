@@ -8,7 +8,8 @@ from typing import Any
 
 from server_app.runs.records.tables import CLIENT_COLUMNS
 
-MOST_CLIENTS, MOST_SITES, MOST_FAILURES, LONGEST = 5000, 1000, 200, 500
+MOST_ROWS, MOST_FAILURES, LONGEST = 1000, 200, 500
+TABLES = {"clients": "client", "sites": "site"}
 PLACE = {name: place for place, name in enumerate(CLIENT_COLUMNS)}
 
 
@@ -42,17 +43,20 @@ class Share:
         return [self.done, self.failed, self.images, mean, self.last]
 
 
-def participants_of(rows: Iterable[Sequence[str]]) -> dict[str, list[list[Any]]]:
-    """Return the rows of the tables of clients, sites and failures."""
-    clients: dict[str, Share] = {}
-    sites: dict[str, Share] = {}
+def participants_of(rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the rows of the tables of clients, sites and failures.
+
+    Of more than `MOST_ROWS` clients or sites, those with the lowest numbers or the first names have
+    a row. ``counts`` is the number of all clients and of all sites.
+    """
+    names = {key: listed(row[PLACE[of]] for row in rows) for key, of in TABLES.items()}
+    clients, sites = ({name: Share() for name in names[key][:MOST_ROWS]} for key in TABLES)
     failures: list[list[Any]] = []
     for row in rows:
         client, site = row[PLACE["client"]][:LONGEST], row[PLACE["site"]][:LONGEST]
-        if client in clients or len(clients) < MOST_CLIENTS:
-            clients.setdefault(client, Share()).add(row)
-        if site and (site in sites or len(sites) < MOST_SITES):
-            sites.setdefault(site, Share()).add(row)
+        for share in (clients.get(client), sites.get(site)):
+            if share is not None:
+                share.add(row)
         if row[PLACE["status"]] != "ok":
             reason = row[PLACE["reason"]][:LONGEST]
             failures.append([row[PLACE["round"]][:LONGEST], client, site, reason])
@@ -63,7 +67,14 @@ def participants_of(rows: Iterable[Sequence[str]]) -> dict[str, list[list[Any]]]
         ],
         "sites": [[name, len(share.clients), *share.counts()] for name, share in sites.items()],
         "failures": failures[-MOST_FAILURES:],
+        "counts": {key: len(found) for key, found in names.items()},
     }
+
+
+def listed(names: Iterable[str]) -> list[str]:
+    """Return the different names that are not empty, as first seen; too many by length and name."""
+    found = list(dict.fromkeys(name[:LONGEST] for name in names if name))
+    return found if len(found) <= MOST_ROWS else sorted(found, key=lambda name: (len(name), name))
 
 
 def number(text: str) -> float:

@@ -211,13 +211,17 @@
       place.replaceChildren();
       drawnTables.clear();
     }
-    for (const [key, title, headings] of TABLES) drawTable(place, key, title, headings, run[key]);
+    for (const [key, title, headings] of TABLES) {
+      const count = run.counts[key] || 0;
+      const part = count > run[key].length ? ` (the first ${run[key].length} of ${count})` : "";
+      drawTable(place, key, title + part, headings, run[key]);
+    }
     const settings = Object.entries(run.settings);
     drawTable(place, "settings", "Settings that decide the result", ["setting", "value"], settings);
   }
 
   function drawTable(place, key, title, headings, values) {
-    const text = JSON.stringify(values);
+    const text = JSON.stringify([title, values]);
     const known = drawnTables.get(key);
     if (known?.text === text) return;
     const section = known?.section || document.createElement("section");

@@ -6,7 +6,7 @@ a ``'`` before such text; the readers here remove it, so names stay the same.
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -77,8 +77,12 @@ def frame_as_csv(frame: "pd.DataFrame") -> bytes:
     return text.encode()
 
 
-def read_frame(path: Path) -> "pd.DataFrame":
+def read_frame(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
     """Return a table; only empty cells are missing values, as a class may be called "NA".
+
+    Args:
+        path: the file.
+        text: columns that are text, even if every cell is a number.
 
     Raises:
         OSError, ValueError: the file cannot be read, or is not CSV.
@@ -86,5 +90,13 @@ def read_frame(path: Path) -> "pd.DataFrame":
     # Imported here because a run, which writes CSV files too, does not need pandas.
     import pandas as pd  # noqa: PLC0415
 
-    frame = pd.read_csv(path, keep_default_na=False, na_values=[""])
-    return frame.map(restore_cell).rename(columns=restore_cell)
+    types = dict.fromkeys(text, "str")
+    return restore(pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types))
+
+
+def restore(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table as it was before `escape_formula`."""
+    for name in frame.select_dtypes(exclude="number").columns:
+        found = frame[name]
+        frame[name] = found.map(restore_cell, na_action="ignore").astype(found.dtype)
+    return frame.rename(columns=restore_cell)

@@ -1,17 +1,21 @@
 """The CSV tables of a run's record: their columns, how rows are added, and the reader."""
 
 import csv
+import itertools
 import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from server_app.runs.records.bounded import LARGEST_TABLE, read_end
-from server_app.runs.records.csv_files import read_rows, rows_as_csv
+from server_app.runs.records.csv_files import read_frame, read_rows, rows_as_csv, write_rows
 from task.errors import system_reason
-from task.files import write_whole
+from task.files import draft_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROUNDS, CLASSES, CLIENTS, EVENTS = "rounds.csv", "classes.csv", "clients.csv", "events.csv"
 ANALYSIS = "analysis"  # the directory of the tables of ``univarfl analyse``
@@ -21,6 +25,8 @@ CLIENT_COLUMNS = (
     "round", "client", "site", "status", "reason", "examples", "seconds", "device",
 )  # fmt: skip
 TIMED_COLUMNS = ("staleness", "simulated_seconds")  # with clock=virtual or strategy=fedbuff
+CLIENT_TEXT = ("site", "status", "reason", "device")
+CLIENT_COUNTS = ("round", "client", "examples")  # whole numbers; the other columns are numbers
 CLIENT_LOSSES = ("ce", "l_he", "l_v")  # in every clients.csv; a method's other terms follow
 EVENT_COLUMNS = ("time", "round", "site", "event")
 
@@ -65,6 +71,24 @@ def rows_under(path: Path, columns: Sequence[str]) -> list[list[str]]:
     return rows
 
 
+def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
+    """Return a CSV file as a data frame.
+
+    Args:
+        path: the file.
+        text: columns that are text, even if every cell is a number.
+
+    Raises:
+        RecordError: the file cannot be read, or is not CSV.
+    """
+    try:
+        return read_frame(path, text)
+    except OSError as error:
+        raise RecordError(f"{path.name}: {system_reason(error)}") from None
+    except ValueError as error:
+        raise RecordError(f"{path.name} is not CSV: {str(error).splitlines()[0]}") from None
+
+
 def append_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
     """Add rows to a table and flush them to disk.
 
@@ -82,9 +106,11 @@ def append_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
 
 def drop_later_rounds(path: Path, columns: Sequence[str], last: int) -> None:
     """Remove a table's rows of rounds after `last`, and rows that are cut short."""
-    rows = [row for row in read_rows(path) if len(row) == len(columns)]
-    kept = [row for row in rows[1:] if int(row[0]) <= last]
-    write_whole(path, rows_as_csv([columns, *kept]))
+    rows = read_rows(path)
+    next(rows, None)
+    kept = (row for row in rows if len(row) == len(columns) and int(row[0]) <= last)
+    with draft_of(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+        write_rows(file, itertools.chain([columns], kept))
 
 
 def count_rounds(directory: Path) -> int:

@@ -1,0 +1,1 @@
+"""How is the table of the clients of every round kept short, and read?"""

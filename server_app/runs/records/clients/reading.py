@@ -1,0 +1,172 @@
+"""The reader of ``clients.csv`` or ``clients.parquet``, whichever a record has."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from server_app.runs.records.bounded import open_regular
+from server_app.runs.records.tables import (
+    CLIENT_COLUMNS,
+    CLIENT_COUNTS,
+    CLIENT_TEXT,
+    CLIENTS,
+    RecordError,
+    read_table,
+)
+from task.errors import system_reason
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# pandas and pyarrow are imported where they are needed: the command starts without them.
+
+PARQUET = "clients.parquet"
+# Of a ``clients.parquet`` that is read: rows, and bytes before and after its texts are repeated.
+MOST_ROWS, MOST_BYTES, MOST_TEXT = 50_000_000, 8 << 30, 2 << 30
+
+
+def file_of(directory: Path) -> Path:
+    """Return the path of a run's table; that of ``clients.csv`` if there is none."""
+    table, compact = directory / CLIENTS, directory / PARQUET
+    return compact if compact.exists() and not table.exists() else table
+
+
+def read_clients(directory: Path) -> "pd.DataFrame":
+    """Return the table of a run's clients; the same frame from either file.
+
+    Raises:
+        RecordError: there is no such file, or it is damaged.
+    """
+    path = file_of(directory)
+    if path.name == PARQUET:
+        with opened(path) as table:
+            frame: pd.DataFrame = decoded(table.read()).to_pandas()
+        return frame
+    frame = read_table(path, CLIENT_TEXT)
+    try:
+        return with_numbers(frame)
+    except ValueError as error:
+        raise RecordError(f"{path.name} is damaged: {error}") from None
+
+
+def last_rows(path: Path, most: int) -> tuple[list[list[str]], int]:
+    """Return the last rows of ``clients.parquet`` as the text of `CLIENT_COLUMNS`, and their count.
+
+    Args:
+        path: the file.
+        most: the largest number of rows to return.
+
+    Returns:
+        The rows, a column that the file lacks being empty; and the number of rows in the file.
+
+    Raises:
+        RecordError: the file is missing or damaged.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    with opened(path) as table:
+        count = table.metadata.num_rows
+        groups, found = table.num_row_groups, 0
+        while groups and found < most:
+            groups -= 1
+            found += table.metadata.row_group(groups).num_rows
+        names = [name for name in CLIENT_COLUMNS if name in table.schema_arrow.names]
+        last = table.read_row_groups(range(groups, table.num_row_groups), columns=names)
+        last = decoded(last.slice(max(0, last.num_rows - most)))
+    none = [""] * last.num_rows
+    cells = {name: last[name].cast(pa.string()).fill_null("").to_pylist() for name in names}
+    columns = (cells.get(name, none) for name in CLIENT_COLUMNS)
+    return [list(row) for row in zip(*columns, strict=True)], count
+
+
+def with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table in which all columns but those of text are numbers.
+
+    Raises:
+        ValueError: a cell is not a number.
+    """
+    import pandas as pd  # noqa: PLC0415
+
+    for name in frame.columns.difference(CLIENT_TEXT):
+        found = frame[name]
+        if not pd.api.types.is_numeric_dtype(found):
+            found = found.replace("nan", math.nan)  # pandas takes the text of a NaN for text
+        try:
+            numbers = pd.to_numeric(found)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"column {name}: {error}") from None
+        frame[name] = numbers if name in CLIENT_COUNTS else numbers.astype(float)
+    return frame
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Open ``clients.parquet``, with checks, as a `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+        RecordError: it is missing or damaged, or the block finds damage.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        with open_regular(path) as file:
+            yield checked(file)
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # pyarrow's have no number
+            raise RecordError(f"{path.name}: {system_reason(error)}") from None
+        reason, *_ = str(error).splitlines() or [type(error).__name__]
+        raise RecordError(f"{path.name} is damaged: {reason}") from None
+
+
+def checked(file: BinaryIO) -> Any:
+    """Return the `pyarrow.parquet.ParquetFile` in a file, if it can be a table of clients.
+
+    Raises:
+        OSError, ValueError, ArrowException: it is damaged, too large, or has other columns.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    names = parquet.read_schema(file).names
+    if lacking := [name for name in CLIENT_TEXT if name not in names]:
+        raise ValueError(f"it has no column {lacking[0]}")
+    table = parquet.ParquetFile(file, read_dictionary=CLIENT_TEXT)
+    facts = table.metadata
+    size = sum(facts.row_group(place).total_byte_size for place in range(facts.num_row_groups))
+    if facts.num_rows > MOST_ROWS or size > MOST_BYTES:
+        raise ValueError(f"it has {facts.num_rows} rows and {size} bytes, which is too large")
+    for field in table.schema_arrow:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if kind != type_of(field.name):
+            raise ValueError(f"its column {field.name} holds values of the type {kind}")
+    return table
+
+
+def decoded(table: Any) -> Any:
+    """Return an Arrow table with its texts, which the file holds once each, in every row.
+
+    Raises:
+        ValueError: they are too large.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
+
+    size = 0
+    for name in set(CLIENT_TEXT) & set(table.column_names):
+        for part in table[name].chunks:
+            lengths = compute.take(compute.binary_length(part.dictionary), part.indices)
+            size += compute.sum(lengths).as_py() or 0
+    if size > MOST_TEXT:
+        raise ValueError(f"its text has {size} bytes, which is too large")
+    return table.cast(pa.schema([(name, type_of(name)) for name in table.column_names]))
+
+
+def type_of(column: str) -> Any:
+    """Return the Arrow type of a column."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if column in CLIENT_TEXT:
+        return pa.string()
+    return pa.int64() if column in CLIENT_COUNTS else pa.float64()
