@@ -107,6 +107,7 @@ class Sufferer:
             process.join(SECONDS)
             if process.exitcode is None:
                 process.kill()
+                process.join()
                 return -2
             if self.disk:
                 subprocess.run(["mount", "-o", f"remount,size={ROOMY}", self.runs], check=True)
