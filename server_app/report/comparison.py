@@ -17,6 +17,8 @@ from server_app.report.breakdown.by_client import spreads
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import accuracy_plot
 from server_app.report.readings import LAST, READINGS, readings
+from server_app.report.spent.amounts import has_simulated_time
+from server_app.report.spent.targets import compared
 from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.trained import completed_run
@@ -86,6 +88,12 @@ class Comparison:
         p = float(stats.ttest_1samp(pairs, 0.0).pvalue)
         certain = "significant" if p < 1 - CONFIDENCE else "not significant"
         return f"{mean}, {CONFIDENCE:.0%} {interval(pairs)}; paired t-test p = {p:.3f}, {certain}"
+
+    def times(self) -> list[str]:
+        """Return lines on the simulated time until a target; none without a virtual clock."""
+        timed = all(map(has_simulated_time, [*self.first, *self.second]))
+        same = len(set(self.splits)) == 1
+        return list(compared(self.first, self.second)) if timed and same else []
 
     @property
     def splits(self) -> tuple[str, str]:

@@ -19,6 +19,9 @@ from server_app.report.charts.base import Chart
 from server_app.report.charts.of_runs import charts
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.privacy import privacy_table, studies_without_protection
+from server_app.report.spent.charts import spent_charts
+from server_app.report.spent.targets import TITLE as TO_A_TARGET
+from server_app.report.spent.targets import targets_table
 from server_app.report.summary import Summary
 from server_app.runs.records.csv_files import frame_as_csv
 from server_app.runs.records.reader import read_runs
@@ -80,7 +83,7 @@ def report(
         baseline = label
     analysed = analyses_of(summary, baseline)
     by_class, by_client = ByClass(summary), ByClient(summary)
-    every = [*charts(summary), *by_client.charts(), *analysed.charts]
+    every = [*charts(summary), *spent_charts(summary), *by_client.charts(), *analysed.charts]
     left_out = [*analysed.problems, *by_class.problems, *by_client.problems]
     for problem in left_out:
         logger.warning("left out: %s", problem)
@@ -133,6 +136,7 @@ def tables_of(
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),
         "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),
+        TO_A_TARGET: targets_table(summary, targets),
         "Privacy": privacy_table(summary),
         "Runs": summary.runs_as_shown(),
     }

@@ -22,6 +22,8 @@ from server_app.report.charts.as_json import sections_of
 from server_app.report.charts.base import Chart
 from server_app.report.page.headline import headlines
 from server_app.report.readings import READINGS
+from server_app.report.spent import charts as spent_charts
+from server_app.report.spent import targets
 from server_app.report.statistics import CONFIDENCE
 from server_app.report.summary import BASELINE, Summary
 from server_app.runs.records.reader import Run
@@ -63,7 +65,8 @@ NOTES = {
     "the model gave (column), summed over the seeds.",
     AT_CLIENTS: "The final model at each client, on images that the client held out and on which "
     f"nobody trained. Clients with fewer than {LEAST_IMAGES} of them do not count. Every client "
-    "counts the same. The worst tenth is the mean of the worst 10 % of the clients, at least one. "
+    "counts the same. Of more than 1,000 clients, a sample is scored. The worst tenth is the mean "
+    "of the worst 10 % of the clients, at least one. "
     "In the table: mean ± standard deviation over seeds, and paired differences in percentage "
     f"points with Student's {CONFIDENCE:.0%} interval.",
     "Paired differences": "Accuracy minus that of the baseline with the same seeds, in percentage "
@@ -72,6 +75,8 @@ NOTES = {
     "includes 0.",
     "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
     f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
+    targets.TITLE: targets.NOTE,
+    **spent_charts.NOTES,
     after_training.TITLE: after_training.NOTE,
     "Privacy": "Epsilon bounds how much one person's data can change what is published; smaller is "
     "better, and above 10 it promises little. Each run.json says what epsilon does not cover.",

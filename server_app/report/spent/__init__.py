@@ -1,0 +1,1 @@
+"""How much simulated time, and how many bytes, did the runs need for their accuracy?"""
