@@ -1,5 +1,6 @@
 """Methods whose clients keep a part of the model: what is sent, kept, scored and refused."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,12 @@ from server_app.report.write import comparability
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
+from task.combination import conflict
 from task.errors import ConfigError
+from task.methods.fedavg import FedAvg
+from task.methods.fedper import classifier_entries
 from task.methods.fedrep import FedRep
+from task.methods.scaffold import Scaffold
 from task.training.evaluation import Score
 from task.training.personal import PERSONAL
 from task.training.worker import Worker
@@ -237,6 +242,21 @@ def test_fedsol_perturbs_the_layers_that_fedrep_trains() -> None:
 def test_what_does_not_go_together_is_refused(words: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         compose_experiment(words.split())
+
+
+def test_who_overrides_the_hook_personalises_without_a_word() -> None:
+    class Own(FedAvg):
+        def personal(self, model: nn.Module) -> Collection[str]:
+            return classifier_entries(model)
+
+    class Heir(Own):
+        pass
+
+    assert not FedAvg.personalises
+    assert Own.personalises
+    assert Heir.personalises
+    reason = "own keeps a part of the model with the client, and scaffold"
+    assert reason in conflict({"own": Own, "scaffold": Scaffold})
 
 
 def test_combinations_that_make_sense_are_allowed() -> None:
