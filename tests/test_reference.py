@@ -13,8 +13,10 @@ from task import registry
 from tests.conftest import Train
 
 COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.package)]
-OF_SOME_RECORDS = {"after", "personal", "privacy", "resumed", "resumed_from", "restartable"}
-OF_SOME_RUNS = {"analysis/", "checkpoint/", "flower.log", "models/", "tensorboard/"}
+OF_SOME_RECORDS = {
+    "after", "client_parts", "personal", "privacy", "resumed", "resumed_from", "restartable",
+}  # fmt: skip
+OF_SOME_RUNS = {"analysis/", "checkpoint/", "clients/", "flower.log", "models/", "tensorboard/"}
 
 
 def incomplete(found: list[Setting]) -> list[str]:

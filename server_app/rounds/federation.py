@@ -25,6 +25,7 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
+from server_app.rounds.personal.collecting import save_client_parts
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
@@ -129,6 +130,7 @@ class Federation:
             result = run_round(context, server_round)
             for callback in callbacks:
                 callback.after_round(result)
+        save_client_parts(context, self.recorder)
         if self._stage.changes_model:
             run_stage(context, self._stage, self.recorder, last_models)
         context.late_replies.drop_arrived()

@@ -19,7 +19,6 @@ from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import to_run_config
 from server_app.engines.train import train_experiment
-from server_app.inference.model import trained_model
 from server_app.report.summary import Summary
 from server_app.report.write import comparability
 from server_app.runs.records.client_scores import read_client_scores
@@ -32,7 +31,7 @@ from task.methods.fedper import classifier_entries
 from task.methods.fedrep import FedRep
 from task.methods.scaffold import Scaffold
 from task.training.evaluation import Score
-from task.training.personal import PERSONAL
+from task.training.personal.part import PERSONAL
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, model_for, rows, sha256
 from tests.site_grid import SiteGrid
@@ -152,11 +151,6 @@ def test_who_has_not_trained_is_not_scored(run: Path) -> None:
     trained = {int(row["client"]) for row in rows(run, "clients.csv")}
     assert {score.client for score in read_client_scores(run)} == trained
     assert len(trained) < 4
-
-
-def test_the_shared_part_is_no_model_to_use(run: Path) -> None:
-    with pytest.raises(ConfigError, match="no whole model: each client of method=fedbn keeps"):
-        trained_model(run, "cpu")
 
 
 @pytest.mark.parametrize("method", PERSONALISING)
@@ -292,3 +286,4 @@ def test_the_part_stays_at_the_site(method: str, tmp_path: Path) -> None:
         assert set(kept[str(tmp_path / f"{name}.mem")]) == {PERSONAL + each for each in own}
         assert not list((tmp_path / f"{name}.mem").rglob("*.safetensors"))
     assert not set(own) & load_file(tmp_path / "runs/run/model.safetensors").keys()
+    assert not (tmp_path / "runs/run/clients").exists()

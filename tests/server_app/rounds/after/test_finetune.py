@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from client_app import finetuning
+from client_app.after import finetuning
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.report.after_training import after_training_table
@@ -15,7 +15,7 @@ from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
-from task.protocol.finetuning import FinetuneRequest
+from task.protocol.after.finetuning import FinetuneRequest
 from task.protocol.tensors import PackedTensors
 from task.training.after.finetuning import Finetuner
 from task.training.evaluation import Score

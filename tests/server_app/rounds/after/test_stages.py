@@ -13,7 +13,7 @@ import torch
 from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
-from client_app import statistics
+from client_app.after import statistics
 from client_app.app import app as client_app
 from client_app.session import Session
 from server_app.app import app as server_app
@@ -33,8 +33,8 @@ from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint_for
+from task.protocol.after.statistics import COUNTS, MEANS
 from task.protocol.messages import StatisticsRequest
-from task.protocol.statistics import COUNTS, MEANS
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS
 from task.training.worker import Worker
@@ -328,7 +328,7 @@ def test_a_client_refuses_what_no_stage_asks_for(
     session = Session(StatisticsRequest(**{**fields, **changes}), {IN_PROCESS: True})
     reply = statistics.statistics_of_clients(session)
     assert reason in reply.rows[0]["reason"]
-    assert reply.statistics == {}
+    assert reply.sent == {}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from client_app.work_unit import personal_state, score_row
 from task.errors import SiteError
-from task.protocol.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
+from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
 from task.training.after.finetuning import Finetuner
 
 logger = logging.getLogger("univarfl.client")
