@@ -159,7 +159,8 @@ RECORD = {
     "it, and who took part. With `after=finetune` the scores are those over the clients, as in "
     "`client_scores`.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
-    "seconds": "Seconds that the rounds took.",
+    "seconds": "Seconds of `connect` (until all SuperNodes were ready), of the `rounds`, of the "
+    "stage `after` training if there is one, and in `total`.",
     "ended": "Time in UTC.",
     "model_sha256": "Hash of `model.safetensors`.",
     "resumed": "When the run was resumed.",

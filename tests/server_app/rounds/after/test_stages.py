@@ -28,6 +28,7 @@ from server_app.rounds.after.ccvr import Ccvr
 from server_app.runs.checkpoint import DIRECTORY
 from server_app.runs.identity import code_of, component_modules, settings_hash
 from server_app.runs.last_models import FILE
+from server_app.runs.listing import accuracy_of
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
@@ -61,6 +62,13 @@ class TestRecord:
         assert found["after"] == record["results"]["test"] != found["before"]
         assert {"accuracy", "macro_f1", "auroc"} <= set(found["after"])
         assert found["seconds"] > 0
+        spent = record["seconds"]
+        assert spent["after"] == found["seconds"]
+        parts = spent["connect"] + spent["rounds"] + spent["after"]
+        assert spent["total"] == pytest.approx(parts, abs=0.002)
+        label = {"ccvr": "after CCVR", "feddf": "after FedDF"}[found["name"]]
+        assert accuracy_of(record).endswith(f" ({label})")
+        assert "(" not in accuracy_of(before)
         assert sha256(changed) != sha256(plain)
         assert record["status"] == "completed"
         assert not (changed / DIRECTORY).exists()
