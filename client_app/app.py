@@ -32,6 +32,7 @@ app.query()(handler("query"))
 app.train()(handler("train"))
 app.evaluate()(handler("evaluate"))
 app.query("forget")(handler("forget"))
+app.query("personal")(handler("personal"))
 app.query("statistics")(handler("statistics"))
 app.train("finetune")(handler("finetune"))
 # The stages of a masked round, in their order.

@@ -6,15 +6,16 @@ from typing import TypeVar
 
 from flwr.app import Context, Message
 
+from client_app.after.finetuning import finetune_clients
+from client_app.after.personal import parts_of_clients
+from client_app.after.statistics import statistics_of_clients
 from client_app.client_state import ClientState
-from client_app.finetuning import finetune_clients
 from client_app.masked import stages
 from client_app.masked.report import report, score
 from client_app.messages import read_request, write_reply
 from client_app.node import simulated
 from client_app.registration import register
 from client_app.session import Session
-from client_app.statistics import statistics_of_clients
 from client_app.watchdog import process_ended_after
 from client_app.work_unit import evaluate_clients, train_clients
 from task.protocol.messages import (
@@ -23,6 +24,7 @@ from task.protocol.messages import (
     FINETUNE,
     FORGET,
     KEYS,
+    PERSONAL,
     REGISTER,
     REPORT,
     SCORE,
@@ -76,6 +78,11 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """Score the global weights on the validation images of each client that the message names."""
     return answer(EVALUATE, message, context, evaluate_clients, in_time=True)
+
+
+def personal(message: Message, context: Context) -> Message:
+    """Send the part of the model of each client that the message names; a site refuses."""
+    return answer(PERSONAL, message, context, parts_of_clients, in_time=True)
 
 
 def statistics(message: Message, context: Context) -> Message:

@@ -21,6 +21,7 @@ from tests.conftest import SMALL, Train, rows, sha256
 from tests.documents import example
 from tests.processes import family_of, names
 from tests.server_app.engines.test_grid import EXPECTED, PROBE
+from tests.server_app.rounds.personal.saved import scored_again
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]
@@ -142,6 +143,8 @@ def test_client_state_follows_the_clients_between_rays_workers(
     here = train(*words)
     assert sha256(directory) == sha256(here)
     assert read_client_scores(directory) == read_client_scores(here)
+    if "fedbn" in method:
+        assert scored_again(directory) == read_client_scores(directory)
     assert list(runs.with_name("memory").iterdir()) == []
 
 

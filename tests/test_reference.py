@@ -13,10 +13,12 @@ from task import registry
 from tests.conftest import Train
 
 COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.package)]
-OF_SOME_RECORDS = {"after", "personal", "privacy", "resumed", "resumed_from", "restartable"}
+OF_SOME_RECORDS = {
+    "after", "client_parts", "personal", "privacy", "resumed", "resumed_from", "restartable",
+}  # fmt: skip
 OF_SOME_RUNS = {
-    "analysis/", "clients.parquet", "checkpoint/", "flower.log", "models/", "running_jobs/",
-    "tensorboard/",
+    "analysis/", "checkpoint/", "clients/", "clients.parquet", "flower.log", "models/",
+    "running_jobs/", "tensorboard/",
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ class TestOneSite:
     def test_settings_that_its_owner_forbids_are_refused(self, places: Path) -> None:
         site = Site(name="north", directory=str(places / "north"), max_norm=1.0, max_epochs=2)
         for word, message in (
-            ("local_epochs=3", "site north trains at most 2 local epochs a round"),
+            ("local_epochs=3", "site north trains at most 2 local epochs at a time"),
             (
                 "method=scaffold",
                 r"site north clips its updates \(its max-norm\), but clients of method=scaffold",

@@ -27,7 +27,9 @@ from univarfl.settings_kept import settings_kept
 Row = tuple[Any, NDArray[np.float32]]
 
 
-def predict(directory: Path, images: Any, device: Literal["auto", "cpu", "cuda"]) -> pd.DataFrame:
+def predict(
+    directory: Path, images: Any, device: Literal["auto", "cpu", "cuda"], client: int | None
+) -> pd.DataFrame:
     """Return the predictions of a run's model; see `univarfl.Run.predict`."""
     if isinstance(images, str | Path):
         images = [images]
@@ -35,7 +37,7 @@ def predict(directory: Path, images: Any, device: Literal["auto", "cpu", "cuda"]
     if are_paths and not images:
         raise ConfigError("images", images, "names no image")
     with settings_kept():
-        model = trained_model(directory, device)
+        model = trained_model(directory, device, client)
         rows = list(
             of_files(model.classifier, [str(from_home(path)) for path in images])
             if are_paths

@@ -16,6 +16,7 @@ from server_app.runs.records.clients.reading import read_clients
 from server_app.runs.records.reader import read_run_json
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError, read_table
+from task.config import Device
 from task.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from task.inference.classifier import Classifier
 
+Images = str | Path | Sequence[str | Path] | Any
 SPLITS = ("test", "validation")  # accuracy is that of the test set, if there is one
 
 
@@ -119,8 +121,7 @@ class Run:
         """One row for each class: how the final model tells it from the rest on the test set.
 
         Columns: ``class``, ``images``, ``sensitivity``, ``specificity``, ``auroc`` and
-        ``average_precision``. A metric is NaN if it is undefined: there are no images of the class,
-        or none of others.
+        ``average_precision``. A metric is NaN without images of the class, or of others.
 
         Raises:
             ConfigError: there is no ``class_metrics.csv``: the run is not completed, has no test
@@ -148,8 +149,8 @@ class Run:
         """
         return self._table(EVENTS)
 
-    def model(self, device: Literal["auto", "cpu", "cuda"] = "cpu") -> "Classifier":
-        """Return the final global model, in evaluation mode, as a `torch.nn.Module`.
+    def model(self, device: Device = "cpu", client: int | None = None) -> "Classifier":
+        """Return the final model, in evaluation mode, as a `torch.nn.Module`.
 
         It maps images [n, h, w, C], uint8, of any height and width, to class probabilities [n, D],
         float32. Its ``network`` is the trained network itself, which maps normalised images
@@ -157,21 +158,20 @@ class Run:
 
         Args:
             device: where it is; "auto" means a GPU if there is one.
+            client: the client whose own model to return, if each one keeps a part of it.
 
         Raises:
-            ConfigError: the run is not completed, or its model does not fit this version.
+            ConfigError: there is no such model, or it does not fit this version.
             DeviceError: there is no GPU.
         """
         from server_app.inference.model import trained_model  # noqa: PLC0415
         from univarfl.settings_kept import settings_kept  # noqa: PLC0415
 
         with settings_kept():
-            return trained_model(self.directory, device).classifier
+            return trained_model(self.directory, device, client).classifier
 
     def predict(
-        self,
-        images: "str | Path | Sequence[str | Path] | Any",
-        device: Literal["auto", "cpu", "cuda"] = "auto",
+        self, images: Images, device: Device = "auto", client: int | None = None
     ) -> "pd.DataFrame":
         """Return the class and the probabilities of images, one row for each.
 
@@ -179,6 +179,7 @@ class Run:
             images: one or several paths of files, directories, globs or ``.txt`` lists of paths; or
                 an array of images, uint8, [n, h, w] (greyscale) or [n, h, w, C] with C 1, 3 or 4.
             device: where to compute; "auto" means a GPU if there is one.
+            client: the client whose own model predicts, if each one keeps a part of it.
 
         Returns:
             Columns ``image`` (the path, or the index in the array), ``class``, and the probability
@@ -191,7 +192,7 @@ class Run:
         """
         from univarfl.prediction import predict  # noqa: PLC0415
 
-        return predict(self.directory, images, device)
+        return predict(self.directory, images, device, client)
 
     def report(self, to: str | Path | None = None) -> Path:
         """Write the report of this run, and return its page, ``index.html``.

@@ -44,6 +44,8 @@ FILES = {
     "model.safetensors": "The global model after the last round, not after the best one; without "
     "the layers that stay with each client. With `after=ccvr` or `feddf`, the model after that "
     "stage.",
+    "clients/": "In a simulation whose clients keep a part of the model: the part of each client "
+    "that has trained, `clients/3.safetensors`.",
     "models/": "With `watch.models_every`: the models of the kept rounds. "
     "`models/round-000002.safetensors` has the model that round 2's participants received "
     "(`received/`), each trained model (`client-3/`) and the global model after it "
@@ -161,11 +163,14 @@ RECORD = {
     "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients "
     "with 20 held-out images or more; `too_few_images` counts the others.",
     "personal": "The layers that stay with each client, if there are any.",
+    "client_parts": "In a simulation whose clients keep a part of the model: how many of their "
+    "parts are in `clients/`.",
     "after": "With a stage after training: its name and seconds, test scores `before` and `after` "
     "it, and who took part. With `after=finetune` the scores are those over the clients, as in "
     "`client_scores`.",
     "privacy": "Privacy spent, with a strategy of differential privacy.",
-    "seconds": "Seconds that the rounds took.",
+    "seconds": "Seconds of `connect` (until all SuperNodes were ready), of the `rounds`, of the "
+    "stage `after` training if there is one, and in `total`.",
     "ended": "Time in UTC.",
     "model_sha256": "Hash of `model.safetensors`.",
     "resumed": "When the run was resumed.",

@@ -19,6 +19,7 @@ from task.exact_sum import normalise_weights
 from task.methods.base import Contribution, Tensors
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
+from task.training.transfer import DIVERGED
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
@@ -195,8 +196,8 @@ class GlobalModel:
         for name, value in after.items():
             if not value.isfinite().all():
                 raise RunFailedError(
-                    f"round {server_round}: strategy={self._strategy_name} made {name} infinite "
-                    "or NaN; the checkpoint holds the model of the round before"
+                    f"round {server_round}: {DIVERGED}: strategy={self._strategy_name} made {name} "
+                    "infinite or NaN; the checkpoint holds the model of the round before"
                 )
         self.weights, self._sizes_before = dict(after), list(self._sizes)
         for client in accepted:  # a client keeps its state under the round of its request

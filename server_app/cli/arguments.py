@@ -42,6 +42,15 @@ RunDirectory = Annotated[
         callback=find,
     ),
 ]
+Client = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        help="The client whose own model to use, if each one keeps a part (method=fedbn).",
+        show_default=False,
+    ),
+]
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]
 
 

@@ -1,12 +1,13 @@
 """``univarfl bench``: methods tuned alike, on the same cells, ranked."""
 
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from server_app.cli.arguments import Words
-from task.errors import ConfigError
+from task.errors import ConfigError, RunError
 
 BENCH_HELP = """Compare methods that are tuned alike, and rank them.
 
@@ -25,7 +26,8 @@ has the data sets; cells whose data are missing are left out.
 It writes DIRECTORY/report/index.html: average ranks with the critical difference, accuracy by cell,
 differences from FedAvg, rounds and seconds, cost, and the command of each cell. --records adds runs
 that others made. Runs of other code count too, and the page says so.
-Exit codes: 0 complete, 1 a run failed or cannot be made, 2 bad input, 130 interrupted.
+Exit codes: 0 complete, 1 a run failed or cannot be made, or is missing with --write, 2 bad input,
+130 interrupted.
 """
 
 
@@ -70,17 +72,22 @@ def bench(
     from server_app.tracking.console import show_progress  # noqa: PLC0415
 
     show_progress()
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="univarfl-bench-") as other:
+            more = Path(other)
+            if records is not None:
+                unpack_records(records, more)
+            benchmark = Benchmark(chosen, to, words or [], jobs, more)
+            for entry in benchmark.missing():
+                print(f"{entry.cell}  {entry.method} {entry.value} seed={entry.seed}")
+            print(benchmark.missing_text() or "no run is missing")
+        return
     if records is not None:
         unpack_records(records, to)
     benchmark = Benchmark(chosen, to, words or [], jobs)
-    if dry_run:
-        missing = benchmark.missing()
-        for entry in missing:
-            print(f"{entry.cell}  {entry.method} {entry.value} seed={entry.seed}")
-        print(
-            f"{len(missing)} runs are missing, and those with values that tuning has yet to choose"
-        )
-    elif write:
-        benchmark.write()
-    else:
+    if not write:
         benchmark.run()
+        return
+    benchmark.write()
+    if missing := benchmark.missing_text():
+        raise RunError(f"the benchmark is incomplete: {missing}; without --write they are made")

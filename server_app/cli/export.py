@@ -5,15 +5,16 @@ from typing import Annotated
 
 import typer
 
-from server_app.cli.arguments import RunDirectory
+from server_app.cli.arguments import Client, RunDirectory
 
 EXPORT_HELP = """Write a run's model as files that do not need univarfl.
 
 \b
   univarfl export runs/RUN
   univarfl export runs/RUN --to model --only onnx
+  univarfl export runs/RUN --client 3      if each client has a model of its own
 \b
-Writes into RUN/export, or into the directory --to:
+Writes into RUN/export (RUN/export-client-3), or into the directory --to:
   model.pt2        for torch.export.load
   model.onnx       for ONNX Runtime and others; needs univarfl[onnx]
   model_card.md    what the model is, its training data, its accuracy, and how to use it
@@ -33,10 +34,12 @@ def export(
     only: Annotated[
         list[str] | None, typer.Option(metavar="FORMAT", help="pt2 or onnx; may be repeated.")
     ] = None,
+    client: Client = None,
 ) -> None:
     """Write a model's files."""
     from server_app.inference.export import export as write  # noqa: PLC0415
     from server_app.tracking.console import show_progress  # noqa: PLC0415
 
     show_progress()
-    write(run, to or run / "export", only or [])
+    place = run / ("export" if client is None else f"export-client-{client}")
+    write(run, to or place, only or [], client)

@@ -6,7 +6,7 @@ from typing import Annotated
 import click
 import typer
 
-from server_app.cli.arguments import RunDirectory
+from server_app.cli.arguments import Client, RunDirectory
 
 PREDICT_HELP = """Predict the classes of images with a run's model.
 
@@ -14,6 +14,7 @@ PREDICT_HELP = """Predict the classes of images with a run's model.
   univarfl predict runs/RUN scans/ --to scans.csv
   univarfl predict runs/RUN 'scans/**/*.png' one_more.jpg
   univarfl predict runs/RUN list.txt --device cpu
+  univarfl predict runs/RUN scans/ --client 3      if each client has a model of its own
 \b
 IMAGES are files, directories (with all images below them), globs, and .txt files with one path on
 each line. They are decoded like the training images: turned upright, in the colours and the size
@@ -34,10 +35,11 @@ def predict(
         str,
         typer.Option(click_type=click.Choice(["auto", "cpu", "cuda"]), help="The device to use."),
     ] = "auto",
+    client: Client = None,
 ) -> None:
     """Classify images."""
     from server_app.inference.predict import predict as write  # noqa: PLC0415
     from server_app.tracking.console import show_progress  # noqa: PLC0415
 
     show_progress()
-    write(run, images, to, device)  # type: ignore[arg-type]  # Choice allows only these
+    write(run, images, to, device, client)  # type: ignore[arg-type]  # Choice allows only these

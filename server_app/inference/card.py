@@ -11,6 +11,7 @@ import jinja2
 from server_app.config.override_text import flat
 from server_app.inference.model import TrainedModel
 from server_app.runs.records.by_class import read_by_class
+from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.files import write_whole
@@ -61,6 +62,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
     record, classifier = model.run.record, model.classifier
     try:
         by_class = read_by_class(model.run.directory, model.classes)
+        score = score_of_client(model)
     except RecordError as error:
         raise ConfigError("run", model.run.directory, str(error)) from None
     settings = {
@@ -80,6 +82,8 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
             "resize": classifier.resize,
         },
         "output": {"name": "probabilities", "shape": ["images", len(model.classes)]},
+        "client": model.client,
+        "client_score": score,
         "metrics": record["results"],
         "recall": {
             model.classes[label]: {"images": images, "recall": value}
@@ -96,6 +100,20 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
         "settings": settings,
         "provenance": {key: record[key] for key in PROVENANCE if key in record},
     }
+
+
+def score_of_client(model: TrainedModel) -> dict[str, Any] | None:
+    """Return the score of a client's own model; None if it was not scored, or is no client's.
+
+    With ``after=finetune`` the scores are those of other models, which are not kept.
+
+    Raises:
+        RecordError: the scores cannot be read.
+    """
+    if model.run.config["after"]["name"] == "finetune":
+        return None
+    scores = read_client_scores(model.run.directory)
+    return next((each._asdict() for each in scores if each.client == model.client), None)
 
 
 def noise_from_seed(record: Mapping[str, Any]) -> bool:

@@ -32,13 +32,14 @@ Predict = Callable[[torch.Tensor], torch.Tensor]
 logger = logging.getLogger("univarfl")
 
 
-def export(directory: Path, to: Path, only: Sequence[str]) -> None:
+def export(directory: Path, to: Path, only: Sequence[str], client: int | None = None) -> None:
     """Write a run's model in each format, test each file, and write a model card.
 
     Args:
         directory: the run's directory.
         to: the directory to write into.
         only: the formats, ``pt2`` or ``onnx``; empty for every format whose packages are installed.
+        client: the client whose own model is written, if each one has its own.
 
     Raises:
         ConfigError: there is no such run or format, or the files cannot be written.
@@ -49,7 +50,7 @@ def export(directory: Path, to: Path, only: Sequence[str]) -> None:
             raise ConfigError("--only", name, f"choose from {', '.join(FORMATS)}")
     if "onnx" in only and not onnx_installed():
         raise ConfigError("--only", "onnx", WITHOUT_ONNX)
-    model = trained_model(directory, "cpu")
+    model = trained_model(directory, "cpu", client)
     wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_installed()]
     try:
         to.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,9 @@ from task.training.evaluation import BATCH_PIXELS
 logger = logging.getLogger("univarfl")
 
 
-def predict(directory: Path, words: Sequence[str], to: Path, device: Device) -> None:
+def predict(
+    directory: Path, words: Sequence[str], to: Path, device: Device, client: int | None = None
+) -> None:
     """Write the predictions of a run's model for some images, one row per image.
 
     Images that cannot be read are left out and logged.
@@ -37,6 +39,7 @@ def predict(directory: Path, words: Sequence[str], to: Path, device: Device) -> 
         to: the CSV file. Its columns are ``image``, ``class``, and the probability ``p_CLASS`` of
             each class.
         device: the device to compute on.
+        client: the client whose own model predicts, if each one has its own.
 
     Raises:
         ConfigError: there is no such run, there are no images, or the file cannot be written.
@@ -45,7 +48,7 @@ def predict(directory: Path, words: Sequence[str], to: Path, device: Device) -> 
     to = to.resolve()
     if to.is_dir():
         raise ConfigError("--to", to, "is a directory; name a file")
-    model = trained_model(directory, device)
+    model = trained_model(directory, device, client)
     paths = find_images(words)
     try:
         with draft_of(to) as draft, draft.open("w", newline="", encoding="utf-8") as file:

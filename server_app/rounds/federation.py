@@ -26,6 +26,7 @@ from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
 from server_app.rounds.pace.choice import pace_of
+from server_app.rounds.personal.collecting import save_client_parts
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
@@ -131,6 +132,7 @@ class Federation:
             result = run_round(pace, server_round)
             for callback in callbacks:
                 callback.after_round(result)
+        save_client_parts(context, self.recorder)
         if self._stage.changes_model:
             run_stage(context, self._stage, self.recorder, last_models)
         context.late_replies.drop_arrived()

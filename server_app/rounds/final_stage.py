@@ -78,7 +78,12 @@ def run_stage(
     else:
         scores = record_new_model(context, recorder, outcome.weights)
     seconds, name = round(time.perf_counter() - started, 3), context.experiment.after["name"]
-    recorder.update(after={"name": name, "seconds": seconds, **scores, **outcome.facts})
+    spent = recorder.summary["seconds"]
+    total = round(spent["connect"] + spent["rounds"] + seconds, 3)
+    recorder.update(
+        after={"name": name, "seconds": seconds, **scores, **outcome.facts},
+        seconds={**spent, "after": seconds, "total": total},
+    )
     logger.info("%s", stage_line(name, scores, seconds, at_clients=stage.at_clients))
 
 

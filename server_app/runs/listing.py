@@ -84,12 +84,27 @@ def status_of(record: Mapping[str, Any], directory: Path) -> str:
 
 
 def accuracy_of(record: Mapping[str, Any]) -> str:
-    """Return the accuracy of the final model in %, with its split if that is not the test set."""
-    for split, note in (("test", ""), ("validation", " (validation)")):
+    """Return the accuracy of the final model in %, with what one must know of it in brackets.
+
+    That is the split if it is not the test set, and the stage after training that made the model.
+    """
+    for split, note in (("test", ""), ("validation", "validation")):
         accuracy = record.get("results", {}).get(split, {}).get("accuracy")
         if isinstance(accuracy, float):
-            return f"{100 * accuracy:.1f}{note}"
+            notes = ", ".join(filter(None, (note, stage_of(record))))
+            return f"{100 * accuracy:.1f}{f' ({notes})' if notes else ''}"
     return ""
+
+
+def stage_of(record: Mapping[str, Any]) -> str:
+    """Return the stage that made the final model, such as "after CCVR"; empty for the last round.
+
+    Fine-tuning, whose scores are those over clients, leaves the model as it is.
+    """
+    stage = record.get("after")
+    if not stage or "reason" in stage or "clients" in stage["after"]:
+        return ""
+    return f"after {label_of('after', stage['name'])}"
 
 
 def table_of(runs: Sequence[ListedRun]) -> tuple[list[str], list[list[str]]]:

@@ -20,6 +20,7 @@ from server_app.runs.identity import code_of, data_version
 from server_app.runs.lock import hold
 from server_app.runs.records.clients.compaction import compact
 from server_app.runs.records.clients.reading import PARQUET
+from server_app.runs.records.clients.rows import client_row
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
@@ -226,24 +227,6 @@ class Recorder:
 
     def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         append_rows(self.directory / name, rows)
-
-
-def client_row(
-    server_round: int, update: ClientUpdate, timed: Sequence[str], losses: Sequence[str]
-) -> list[Any]:
-    """Return one participant's row of ``clients.csv``; what it did not report is empty.
-
-    Args:
-        server_round: the round.
-        update: its outcome.
-        timed: those of `TIMED_COLUMNS` that the table has.
-        losses: the columns of losses.
-    """
-    status = "ok" if update.accepted else "left out" if update.left_out else "failed"
-    head = [server_round, update.client, update.site, status, update.reason]
-    counts = [update.examples, round(update.seconds, 3), update.device]
-    times = [getattr(update, name) for name in timed]
-    return head + counts + times + [update.losses.get(name, "") for name in losses]
 
 
 def installed_versions() -> dict[str, str]:

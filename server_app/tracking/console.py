@@ -126,8 +126,14 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
         *privacy,
         f"record  {directory / 'run.json'}  rounds.csv  {clients}",
         f"model   {directory / 'model.safetensors'}{shared}",
+        *parts_line(directory, summary.get("client_parts", 0)),
         f"curves  {directory / 'curves.png'}",
     ]
+
+
+def parts_line(directory: Path, parts: int) -> list[str]:
+    """Return where the parts of the model that clients keep are; nothing if none is saved."""
+    return [f"parts   {directory / 'clients'}, of {parts} clients"] if parts else []
 
 
 def clients_line(spread: Mapping[str, Any]) -> list[str]:

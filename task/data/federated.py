@@ -143,16 +143,7 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
     Raises:
         SiteError: it exceeds one.
     """
-    if config.local_epochs > site.max_epochs:
-        raise SiteError(
-            f"site {site.name} trains at most {site.max_epochs} local epochs a round (its "
-            f"max-epochs), but the experiment asks for {config.local_epochs}"
-        )
-    if config.batch_size > site.max_batch_size:
-        raise SiteError(
-            f"site {site.name} trains on batches of at most {site.max_batch_size} images (its "
-            f"max-batch-size), but the experiment asks for {config.batch_size}"
-        )
+    check_amount(site, config.local_epochs, config.batch_size)
     noisy = config.privacy.private and config.privacy.noise_multiplier > 0
     if site.max_epsilon is not None and (not noisy or config.privacy.reproducible):
         raise SiteError(
@@ -166,6 +157,24 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
                 f"site {site.name} clips its updates (its max-norm), but clients of "
                 f"method={method} must keep their whole update; choose another method"
             )
+
+
+def check_amount(site: Site, epochs: int, batch_size: int) -> None:
+    """Check how much is trained at a time, in a round or after the last one.
+
+    Raises:
+        SiteError: it is more than the site's owner allows.
+    """
+    if epochs > site.max_epochs:
+        raise SiteError(
+            f"site {site.name} trains at most {site.max_epochs} local epochs at a time (its "
+            f"max-epochs), but the experiment asks for {epochs}"
+        )
+    if batch_size > site.max_batch_size:
+        raise SiteError(
+            f"site {site.name} trains on batches of at most {site.max_batch_size} images (its "
+            f"max-batch-size), but the experiment asks for {batch_size}"
+        )
 
 
 def hold_out(positions: Positions, seed: int, client: int, share: float) -> ClientSplit:

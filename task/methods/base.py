@@ -127,8 +127,8 @@ class Method:
             depends on no other image: the condition of DP-SGD. ``gradients`` need not fulfil it.
         sets_classifier: whether ``build`` replaces the classifier or stops its training, or each
             client has a classifier of its own.
-        personalises: whether ``personal`` names a part of the model that stays with the client.
-            The clients then have different models, and no test accuracy of one model exists.
+        personalises: whether ``personal`` is overridden, which sets it: a part of the model stays
+            with the client. No test accuracy of one model exists then.
         mixes_labels: whether ``batch`` returns class probabilities.
         needs_classes: whether it needs one class per image, so that no labels may be mixed.
         perturbs: whether ``batch`` changes the weights and ``gradients`` restores them. In a
@@ -153,6 +153,9 @@ class Method:
     perturbs: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    def __init_subclass__(cls) -> None:
+        cls.personalises = cls.personal is not Method.personal
 
     def members(self) -> Sequence["Method"]:
         """Return the methods that this one combines; itself, unless it is a combination."""
@@ -183,11 +186,7 @@ class Method:
         return model
 
     def personal(self, model: nn.Module) -> Collection[str]:
-        """Return the names in the ``state_dict`` of what stays with the client and is not sent.
-
-        Args:
-            model: after ``build``.
-        """
+        """Return the names in the built model's ``state_dict`` of what stays with the client."""
         return ()
 
     def measures_statistics(self) -> bool:

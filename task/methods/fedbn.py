@@ -26,7 +26,7 @@ A client that has never trained has no batch norm of its own, and is not scored.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -43,8 +43,6 @@ class FedBN(Method):
         statistics: those with which a client is scored: ``trained``, as in the release, or
             ``measured`` again.
     """
-
-    personalises: ClassVar = True
 
     statistics: Literal["trained", "measured"]
 

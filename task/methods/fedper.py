@@ -40,7 +40,6 @@ class FedPer(Method):
 
     trains_features: ClassVar = True
     sets_classifier: ClassVar = True
-    personalises: ClassVar = True
 
     def personal(self, model: nn.Module) -> Collection[str]:
         return classifier_entries(model)

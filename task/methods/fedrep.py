@@ -48,7 +48,6 @@ class FedRep(Method):
 
     trains_features: ClassVar = True
     sets_classifier: ClassVar = True
-    personalises: ClassVar = True
     varies_network: ClassVar = True
 
     body_epochs: int

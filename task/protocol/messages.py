@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest
+from task.protocol.after.personal import PersonalReply, PersonalRequest
+from task.protocol.after.statistics import StatisticsReply, StatisticsRequest
 from task.protocol.envelope import Reply, Request, TableReply
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
-from task.protocol.finetuning import FinetuneReply, FinetuneRequest
 from task.protocol.masking.messages import (
     AgreeRequest,
     KeysRequest,
@@ -23,7 +25,6 @@ from task.protocol.masking.messages import (
     UnmaskRequest,
 )
 from task.protocol.registration import RegistrationReply, RegistrationRequest
-from task.protocol.statistics import StatisticsReply, StatisticsRequest
 from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "FORGET",
     "KEYS",
     "KINDS",
+    "PERSONAL",
     "REGISTER",
     "REPORT",
     "SCORE",
@@ -49,6 +51,8 @@ __all__ = [
     "ForgetReply",
     "ForgetRequest",
     "Kind",
+    "PersonalReply",
+    "PersonalRequest",
     "RegistrationReply",
     "RegistrationRequest",
     "Reply",
@@ -98,6 +102,7 @@ TRAIN = Kind("train", TrainRequest, TrainReply)
 EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
 FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
 FINETUNE = Kind("train.finetune", FinetuneRequest, FinetuneReply)
+PERSONAL = Kind("query.personal", PersonalRequest, PersonalReply)
 STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply)
 # The stages of a masked round, in their order.
 KEYS = Kind("query.keys", KeysRequest, TableReply)
@@ -107,6 +112,6 @@ SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)
 KINDS: Sequence[Kind[Any, Any]] = (
-    REGISTER, TRAIN, EVALUATE, FORGET, FINETUNE, STATISTICS, KEYS, SHARES, REPORT, SCORE, AGREE,
-    UNMASK,
+    REGISTER, TRAIN, EVALUATE, FORGET, FINETUNE, PERSONAL, STATISTICS, KEYS, SHARES, REPORT, SCORE,
+    AGREE, UNMASK,
 )  # fmt: skip

@@ -19,7 +19,7 @@ from task.optim.sgd import LocalSgd, without_momentum
 from task.seeding import torch_generator
 from task.training.forward import Forward
 from task.training.losses import LossMeter, loss_terms, weighted_sum
-from task.training.transfer import copy_to_cpu, to_device
+from task.training.transfer import DIVERGED, copy_to_cpu, to_device
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class LocalTrainer:
                     if shortage := self._step_or_shortage(x, y, meter):
                         raise TrainingError(self._advise_batch_size(x, y, shortage))
             if problem := meter.not_finite():
-                raise TrainingError(f"training diverged: {problem} in epoch {epoch + 1} {of_all}")
+                raise TrainingError(f"{DIVERGED}: {problem} in epoch {epoch + 1} {of_all}")
 
     def told(self, examples: int, meter: LossMeter) -> tuple[int, dict[str, float]]:
         """Return what the server learns of a training: the number of images, and the losses."""

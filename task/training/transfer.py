@@ -10,6 +10,8 @@ from torch import Tensor
 from task.errors import TrainingError
 from task.methods.base import Tensors
 
+DIVERGED = "training diverged"  # is part of the reason if a loss or weight is not finite
+
 
 def to_device(values: Tensors, device: torch.device) -> Tensors:
     """Return tensors of the CPU on a device; without a copy if that is the CPU, too."""
@@ -78,5 +80,5 @@ def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
         sums = torch.stack([value.sum(dtype=torch.float64) for value in values.values()])
         for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
             if not finite:
-                raise TrainingError(f"training diverged: {kind} {name} is no longer finite")
+                raise TrainingError(f"{DIVERGED}: {kind} {name} is no longer finite")
     return to_cpu(values)

@@ -21,7 +21,7 @@ from task.site import Site
 from task.training.device import choose_device, prepare_process, set_precision
 from task.training.evaluation import Metrics, Score, compute_metrics, evaluate
 from task.training.loop import LocalResult, LocalTrainer
-from task.training.personal import PersonalPart, without_personal
+from task.training.personal.part import PersonalPart, without_personal
 from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
@@ -120,16 +120,26 @@ class Worker:
             client: the client.
             state: what it keeps, with its own part.
         """
+        self._load_own(weights, client, state)
+        positions = self.images.index(self.data.clients[client].validation)
+        (score,) = evaluate(self.model, self.images, [positions])
+        return score
+
+    def personal_part(self, weights: Tensors, client: int, state: Tensors) -> dict[str, Tensor]:
+        """Return a client's part of the model, on the CPU, as `validate_personal` scores it."""
+        self._load_own(weights, client, state)
+        return self.personal.of(self.model)
+
+    def _load_own(self, weights: Tensors, client: int, state: Tensors) -> None:
+        """Load a client's own model; measure batch norm's statistics if the method does."""
         self._load(self.personal.complete(weights, state))
-        train, validation = (self.images.index(part) for part in self.data.clients[client])
         if self.method.measures_statistics():
             draws = torch_generator(self.config.seed, "statistics", client)
+            train = self.images.index(self.data.clients[client].train)
             order = torch.randperm(len(train), generator=draws).to(self.device)
             batch = self.images.images_per(STATISTICS_PIXELS)
             parts = train[order].tensor_split(max(1, len(train) // batch))
             measure_statistics(self.model, (self.images[part][0] for part in parts))
-        (score,) = evaluate(self.model, self.images, [validation])
-        return score
 
     def test(self, weights: Mapping[str, Tensor], *, by_class: bool = False) -> Metrics:
         """Return every metric of the weights on the held-out test set; see `compute_metrics`.

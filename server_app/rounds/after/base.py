@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from task.errors import ConfigError
+from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
@@ -119,3 +119,20 @@ class AfterTraining(ABC):
         Raises:
             RunFailedError: the stage cannot be completed.
         """
+
+
+def check_sgd(stage: AfterTraining, lr: float, momentum: float) -> None:
+    """Refuse settings with which SGD cannot train.
+
+    Args:
+        stage: has them as fields of these names.
+        lr: the learning rate, above 0.
+        momentum: from 0 to below 1.
+
+    Raises:
+        ConfigError: one of them is out of its range.
+    """
+    if lr <= 0:
+        refuse(stage, "lr", "must be above 0")
+    if not 0 <= momentum < 1:
+        refuse(stage, "momentum", "must be from 0 to below 1")

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.after.base import AfterTraining, Outcome
+from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
 from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
@@ -69,10 +69,7 @@ class Ccvr(AfterTraining):
         for name in ("samples", "epochs", "batch_size"):
             if getattr(self, name) < 1:
                 refuse(self, name, "must be at least 1")
-        if self.lr <= 0:
-            refuse(self, "lr", "must be above 0")
-        if not 0 <= self.momentum < 1:
-            refuse(self, "momentum", "must be from 0 to below 1")
+        check_sgd(self, self.lr, self.momentum)
 
     def check(self, experiment: "Experiment") -> None:
         super().check(experiment)

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.after.base import AfterTraining, Outcome
+from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
 from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
@@ -56,10 +56,7 @@ class Finetune(AfterTraining):
         for name, least in (("epochs", 1), ("batch_size", 2)):
             if getattr(self, name) < least:
                 refuse(self, name, f"must be at least {least}")
-        if self.lr <= 0:
-            refuse(self, "lr", "must be above 0")
-        if not 0 <= self.momentum < 1:
-            refuse(self, "momentum", "must be from 0 to below 1")
+        check_sgd(self, self.lr, self.momentum)
 
     def check(self, experiment: "Experiment") -> None:
         super().check(experiment)

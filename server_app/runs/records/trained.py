@@ -8,6 +8,7 @@ from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights
 from server_app.config.given_weights import MODEL, without_weights
+from server_app.runs.client_parts import load_client_part, saved_clients
 from server_app.runs.records.reader import Run, ending, read_run
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
@@ -37,16 +38,8 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
     """Return the settings of a run's local training, for a device of this machine.
 
     Raises:
-        ConfigError: the run was made by a version of univarfl with other settings, or a part of the
-            model stays with the clients.
+        ConfigError: the run was made by a version of univarfl with other settings.
     """
-    if run.personal:
-        allowed = (
-            f"has no whole model: each client of method={run.config['method']['name']} keeps a "
-            "part of it. model.safetensors has the shared layers, and client_scores.csv the "
-            "clients' scores"
-        )
-        raise ConfigError("run", run.directory, allowed)
     known = LocalConfig.model_fields
     settings = {key: value for key, value in run.config.items() if key in known}
     settings["model"] = without_weights(settings["model"])
@@ -63,8 +56,32 @@ def layers_differ(run: Run) -> ConfigError:
     return ConfigError("run", run.directory, reason)
 
 
+def weights_of_client(run: Run, client: int | None) -> Weights:
+    """Return the final model: that of a client, or the global one if `client` is None.
+
+    Raises:
+        ConfigError: each client has its own and none is named, or the reverse; or a file is missing
+            or damaged.
+    """
+    if client is None and run.personal:
+        clients = saved_clients(run.directory)
+        cure = f"; add --client {clients[0]} for the model of client {clients[0]}"
+        allowed = (
+            f"has no whole model: each client of method={run.config['method']['name']} keeps a "
+            f"part of it, and model.safetensors has the shared layers{cure if clients else ''}"
+        )
+        raise ConfigError("run", run.directory, allowed)
+    if client is None:
+        return final_weights(run)
+    if not run.personal:
+        allowed = "leave it out: all clients of this run have one model"
+        raise ConfigError("client", client, allowed)
+    shared = final_weights(run)
+    return {**shared, **load_client_part(run.directory, client, run.record["model_sha256"])}
+
+
 def final_weights(run: Run) -> Weights:
-    """Return the final global model.
+    """Return the final global model; without the part that stays with each client.
 
     Raises:
         ConfigError: its file is missing, or is not the one that the run wrote.

@@ -1,9 +1,12 @@
 """The runs of a benchmark that are completed, and the value that is chosen for each method."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +14,12 @@ import numpy as np
 from server_app.config.composition import compose_experiment
 from server_app.report.readings import WINDOW
 from server_app.runs.identity import settings_hash
-from server_app.runs.records.reader import Run
+from server_app.runs.records.reader import Run, read_run_json
+from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import RecordError
 from server_app.sweep.benchmark.plan import Entry, Plan, rows, trials, values_of
 from task.errors import ConfigError
+from task.training.transfer import DIVERGED
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,8 @@ class Trial:
     Attributes:
         method: the method's name.
         value: the word of the setting and its value.
-        score: the mean validation accuracy; None if a run is missing.
+        score: the mean validation accuracy; minus infinity if a run diverged, and None if a run is
+            missing.
         chosen: whether it is the best one.
     """
 
@@ -34,15 +41,16 @@ class Trial:
 
 
 class Outcome:
-    """The completed runs of a plan.
+    """The completed runs of a plan, and the trials that diverged.
 
     Args:
         plan: the benchmark.
         runs: completed runs; of equal settings the latest counts, with any code.
+        diverged: the hashes of the settings of runs that failed because training diverged.
     """
 
-    def __init__(self, plan: Plan, runs: Iterable[Run]) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, runs: Iterable[Run], diverged: Collection[str] = ()) -> None:
+        self.plan, self._diverged = plan, diverged
         self._runs = {settings_hash(run.config): run for run in runs}
 
     def run_of(self, entry: Entry) -> Run | None:
@@ -51,8 +59,16 @@ class Outcome:
         return self._runs.get(settings) if settings else None
 
     def missing(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the entries without a completed run."""
-        return [entry for entry in entries if self.run_of(entry) is None]
+        """Return the entries without a completed run; a trial that diverged needs no other one."""
+        return [
+            entry
+            for entry in entries
+            if self.run_of(entry) is None and not self._has_diverged(entry)
+        ]
+
+    def _has_diverged(self, entry: Entry) -> bool:
+        """Return whether an entry is a trial whose training diverged."""
+        return entry.seed in self.plan.tuning.seeds and hash_of(entry) in self._diverged
 
     @cached_property
     def trials(self) -> Mapping[str, Sequence[Trial]]:
@@ -60,7 +76,10 @@ class Outcome:
         return {method: self._trials_of(method) for method in self.plan.methods}
 
     def chosen(self, method: str) -> str | None:
-        """Return the word of a method's chosen value; None while a trial is missing."""
+        """Return the word of a method's chosen value.
+
+        None while a trial is missing, and if every value diverged.
+        """
         return next((trial.value for trial in self.trials[method] if trial.chosen), None)
 
     def rows(self, method: str) -> list[Entry]:
@@ -69,18 +88,36 @@ class Outcome:
 
     def _trials_of(self, method: str) -> list[Trial]:
         entries = list(trials(self.plan, method))
-        scores: dict[str, float | None] = {}
-        for value in values_of(method, self.plan.methods[method]):
-            runs = [self.run_of(entry) for entry in entries if entry.value == value]
-            found = [validation_of(run) for run in runs if run is not None]
-            scores[value] = float(np.mean(found)) if len(found) == len(runs) else None
+        scores = {
+            value: self._score_of([entry for entry in entries if entry.value == value])
+            for value in values_of(method, self.plan.methods[method])
+        }
         known = [score for score in scores.values() if score is not None]
-        best = max(known) if len(known) == len(scores) else None
-        place = list(scores.values()).index(best) if best is not None else None
+        best = max(known) if len(known) == len(scores) else -math.inf
+        place = list(scores.values()).index(best) if best > -math.inf else None
         return [
             Trial(method, value, score, index == place)
             for index, (value, score) in enumerate(scores.items())
         ]
+
+    def _score_of(self, entries: Sequence[Entry]) -> float | None:
+        """Return the score of one value's trials; see `Trial`."""
+        if self.missing(entries):
+            return None
+        runs = [self.run_of(entry) for entry in entries]
+        found = [validation_of(run) for run in runs if run is not None]
+        return float(np.mean(found)) if len(found) == len(runs) else -math.inf
+
+
+def diverged_settings(place: Path) -> set[str]:
+    """Return the hashes of the settings of the runs in a directory whose training diverged."""
+    found = set()
+    for path in place.glob(f"*/{RUN_JSON}"):
+        with suppress(RecordError):  # the page names damaged records
+            record = read_run_json(path)
+            if record["status"] == "failed" and DIVERGED in str(record.get("reason")):
+                found.add(settings_hash(record["config"]))
+    return found
 
 
 def validation_of(run: Run) -> float:

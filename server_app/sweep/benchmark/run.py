@@ -16,7 +16,7 @@ from server_app.report.summary import Summary
 from server_app.report.write import clear, comparability, markdown, write_tables
 from server_app.runs.records.reader import Run, has_record, read_runs
 from server_app.sweep.benchmark.charts import charts_of
-from server_app.sweep.benchmark.outcome import Outcome
+from server_app.sweep.benchmark.outcome import Outcome, diverged_settings
 from server_app.sweep.benchmark.plan import Entry, Plan, read_words, trials, with_methods
 from server_app.sweep.benchmark.tables import TUNED, Tables
 from server_app.sweep.cells import Cell, cells_of
@@ -39,15 +39,22 @@ class Benchmark:
         place: the directory of its runs and its page.
         words: which methods are run, and the tuned setting of a new one; see `read_words`.
         jobs: how many runs at a time; None for as many as cores and memory allow.
+        more: another directory of runs that count, which is only read.
 
     Raises:
         ConfigError: the words name an unknown method, or a setting that is not tuned.
     """
 
     def __init__(
-        self, plan: Plan, place: Path, words: Sequence[str] = (), jobs: int | None = None
+        self,
+        plan: Plan,
+        place: Path,
+        words: Sequence[str] = (),
+        jobs: int | None = None,
+        more: Path | None = None,
     ) -> None:
         self.place, self._jobs = place, jobs
+        self._places = [place] if more is None else [place, more]
         known = with_methods(plan, read_added(place))
         adds = any(not word.startswith("method=") for word in words)
         self.methods, new = read_words(plan if adds else known, words)
@@ -86,9 +93,19 @@ class Benchmark:
             lines = "".join(f"\n  {line}" for line in self._problems)
             raise RunError(f"the benchmark is incomplete{lines}")
 
+    def missing_text(self) -> str:
+        """Return how many runs are still to be made; empty if there are none."""
+        if not (missing := self.missing()):
+            return ""
+        untuned = any(entry.seed in self.plan.tuning.seeds for entry in missing)
+        later = ", and those with values that tuning has yet to choose" if untuned else ""
+        return f"{len(missing)} {'run is' if len(missing) == 1 else 'runs are'} missing{later}"
+
     def outcome(self) -> Outcome:
-        """Return the completed runs."""
-        return Outcome(self.plan, completed_runs(self.place))
+        """Return the completed runs, and the trials that diverged."""
+        runs = [run for place in self._places for run in completed_runs(place)]
+        diverged = set().union(*map(diverged_settings, self._places))
+        return Outcome(self.plan, runs, diverged)
 
     def write(self) -> None:
         """Write the page and the tables, and print the first one; nothing without a run."""
@@ -139,7 +156,9 @@ class Benchmark:
         try:
             Sweep(cells, self._jobs).run()
         except RunError as error:
-            self._problems.append(str(error))
+            # A trial that diverged has a result: its value is the worst.
+            if len(self.outcome().missing(entries)) > len(refused):
+                self._problems.append(str(error))
 
     def _cells(self, entries: Iterable[Entry]) -> tuple[list[Cell], list[tuple[str, str]]]:
         """Return the cells of a sweep, and label and reason of the entries that have none."""

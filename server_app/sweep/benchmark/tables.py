@@ -1,5 +1,6 @@
 """The tables of a benchmark, from its completed runs."""
 
+import math
 import shlex
 from collections.abc import Iterator
 
@@ -42,7 +43,8 @@ NOTES = {
     "keeps in memory. Bytes are those of a client's reply.",
     TRIALS: "Accuracy on the clients' validation images in %, mean of the last five rounds and of "
     "the tuning seeds. Every method has as many trials, and the first of the best values is "
-    "chosen. FedAvg and methods without a coefficient are tuned in the learning rate.",
+    "chosen. A value with which training diverges is the worst. FedAvg and methods without a "
+    "coefficient are tuned in the learning rate.",
     COMMANDS: "Each runs the seeds of one row in one cell.",
 }
 
@@ -185,8 +187,7 @@ class Tables:
             row = {"method": label_of("method", method), "setting": "", "chosen": ""}
             for place, trial in enumerate(tried, start=1):
                 key, _, value = trial.value.partition("=")
-                score = "" if trial.score is None else f": {100 * trial.score:.1f}"
-                row[f"value {place}"] = f"{value}{score}"
+                row[f"value {place}"] = f"{value}{score_text(trial.score)}"
                 row["setting"] = key
                 if trial.chosen:
                     row["chosen"] = value
@@ -224,3 +225,10 @@ def command(entry: Entry, seeds: str, cell: str) -> str:
 def seconds_until(run: Run, at: int) -> float:
     """Return the seconds of a run's rounds up to one of them."""
     return sum(seconds for each, seconds in run.series["train", "seconds"].items() if each <= at)
+
+
+def score_text(score: float | None) -> str:
+    """Return what follows a tuned value: its score in %, or that training diverged."""
+    if score is None:
+        return ""
+    return f": {100 * score:.1f}" if math.isfinite(score) else ": diverged"

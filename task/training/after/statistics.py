@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
 from task.methods.base import Tensors
-from task.protocol.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
+from task.protocol.after.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
 from task.training.device import prepare_process
 from task.training.evaluation import outputs
 from task.training.transfer import to_device
@@ -30,7 +30,7 @@ def feature_statistics(
         least: classes with fewer images are left out.
 
     Returns:
-        The tensors that `task.protocol.statistics.check_statistics` describes.
+        The tensors that `task.protocol.after.statistics.check_statistics` describes.
     """
     # They stay on the device until the last batch, because the CPU waits for each copy from a GPU.
     features, labels = [], []

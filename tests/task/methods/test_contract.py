@@ -82,6 +82,11 @@ class TestEveryMethod:
         keeps = any(member.keeps_state or member.personalises for member in one.method.members())
         assert keeps == bool(result.state)
 
+    def test_a_method_that_overrides_personal_names_a_part(self, method: str) -> None:
+        own = worker(method).personal
+        assert bool(own) == worker(method).config.personalised
+        assert not own.shared.keys() & set(own.names)
+
     def test_what_a_client_computes_does_not_depend_on_who_came_before(self, method: str) -> None:
         weights = worker(method).initial_weights()
         alone = worker(method).train(weights, 3, CLIENT)

@@ -1,5 +1,6 @@
 """Methods whose clients keep a part of the model: what is sent, kept, scored and refused."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +19,19 @@ from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import to_run_config
 from server_app.engines.train import train_experiment
-from server_app.inference.model import trained_model
 from server_app.report.summary import Summary
 from server_app.report.write import comparability
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
+from task.combination import conflict
 from task.errors import ConfigError
+from task.methods.fedavg import FedAvg
+from task.methods.fedper import classifier_entries
 from task.methods.fedrep import FedRep
+from task.methods.scaffold import Scaffold
 from task.training.evaluation import Score
-from task.training.personal import PERSONAL
+from task.training.personal.part import PERSONAL
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, model_for, rows, sha256
 from tests.site_grid import SiteGrid
@@ -149,11 +153,6 @@ def test_who_has_not_trained_is_not_scored(run: Path) -> None:
     assert len(trained) < 4
 
 
-def test_the_shared_part_is_no_model_to_use(run: Path) -> None:
-    with pytest.raises(ConfigError, match="no whole model: each client of method=fedbn keeps"):
-        trained_model(run, "cpu")
-
-
 @pytest.mark.parametrize("method", PERSONALISING)
 def test_bits_do_not_depend_on_workers_or_masks(method: str, train: Train) -> None:
     words = [f"method={method}", *model_for(method), SHARE, "rho=0.75"]
@@ -239,6 +238,21 @@ def test_what_does_not_go_together_is_refused(words: str, reason: str) -> None:
         compose_experiment(words.split())
 
 
+def test_who_overrides_the_hook_personalises_without_a_word() -> None:
+    class Own(FedAvg):
+        def personal(self, model: nn.Module) -> Collection[str]:
+            return classifier_entries(model)
+
+    class Heir(Own):
+        pass
+
+    assert not FedAvg.personalises
+    assert Own.personalises
+    assert Heir.personalises
+    reason = "own keeps a part of the model with the client, and scaffold"
+    assert reason in conflict({"own": Own, "scaffold": Scaffold})
+
+
 def test_combinations_that_make_sense_are_allowed() -> None:
     for method in ("fedbn+univarfl", "fedbn+fedper", "fedrep+feddecorr", "fedbn+fedprox+fedlc"):
         assert compose_experiment([f"method={method}"]).local().personalised
@@ -272,3 +286,4 @@ def test_the_part_stays_at_the_site(method: str, tmp_path: Path) -> None:
         assert set(kept[str(tmp_path / f"{name}.mem")]) == {PERSONAL + each for each in own}
         assert not list((tmp_path / f"{name}.mem").rglob("*.safetensors"))
     assert not set(own) & load_file(tmp_path / "runs/run/model.safetensors").keys()
+    assert not (tmp_path / "runs/run/clients").exists()

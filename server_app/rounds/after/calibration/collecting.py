@@ -8,9 +8,9 @@ from server_app.nodes.messages import Failure
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.context import RoundContext
 from task.methods.base import Tensors
+from task.protocol.after.statistics import check_statistics, statistics_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import STATISTICS, StatisticsReply
-from task.protocol.statistics import check_statistics, statistics_bytes
 
 MEGABYTE = 1e6
 ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"

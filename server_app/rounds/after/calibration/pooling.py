@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from task.methods.base import Tensors
-from task.protocol.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
+from task.protocol.after.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
 
 
 class PooledStatistics:

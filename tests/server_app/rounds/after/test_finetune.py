@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from client_app import finetuning
+from client_app.after.finetuning import finetune_clients
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.report.after_training import after_training_table
@@ -15,7 +15,7 @@ from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
-from task.protocol.finetuning import FinetuneRequest
+from task.protocol.after.finetuning import FinetuneRequest
 from task.protocol.tensors import PackedTensors
 from task.training.after.finetuning import Finetuner
 from task.training.evaluation import Score
@@ -110,8 +110,11 @@ def test_guards_and_robust_strategies_are_allowed() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({"max-epochs": 1}, "site east allows 1 (its max-epochs), and 2 are asked"),
-        ({"max-batch-size": 8}, "site east allows 8 (its max-batch-size), and 50 are asked"),
+        ({"max-epochs": 1}, "trains at most 1 local epochs at a time (its max-epochs)"),
+        (
+            {"max-batch-size": 8},
+            "trains on batches of at most 8 images (its max-batch-size)",
+        ),
     ],
 )
 def test_a_sites_limits_hold(tmp_path: Path, limits: dict[str, int], reason: str) -> None:
@@ -123,5 +126,5 @@ def test_a_sites_limits_hold(tmp_path: Path, limits: dict[str, int], reason: str
     }  # fmt: skip
     node = {"site": "east", "data-dir": str(tmp_path), **limits}
     with pytest.raises(Exception) as caught:  # noqa: PT011
-        finetuning.check_limits(Session(FinetuneRequest(**fields), node))
+        finetune_clients(Session(FinetuneRequest(**fields), node))
     assert reason in str(caught.value)

@@ -13,7 +13,7 @@ import torch
 from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
-from client_app import statistics
+from client_app.after import statistics
 from client_app.app import app as client_app
 from client_app.session import Session
 from server_app.app import app as server_app
@@ -28,13 +28,14 @@ from server_app.rounds.after.ccvr import Ccvr
 from server_app.runs.checkpoint import DIRECTORY
 from server_app.runs.identity import code_of, component_modules, settings_hash
 from server_app.runs.last_models import FILE
+from server_app.runs.listing import accuracy_of
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint_for
+from task.protocol.after.statistics import COUNTS, MEANS
 from task.protocol.messages import StatisticsRequest
-from task.protocol.statistics import COUNTS, MEANS
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS
 from task.training.worker import Worker
@@ -61,6 +62,13 @@ class TestRecord:
         assert found["after"] == record["results"]["test"] != found["before"]
         assert {"accuracy", "macro_f1", "auroc"} <= set(found["after"])
         assert found["seconds"] > 0
+        spent = record["seconds"]
+        assert spent["after"] == found["seconds"]
+        parts = spent["connect"] + spent["rounds"] + spent["after"]
+        assert spent["total"] == pytest.approx(parts, abs=0.002)
+        label = {"ccvr": "after CCVR", "feddf": "after FedDF"}[found["name"]]
+        assert accuracy_of(record).endswith(f" ({label})")
+        assert "(" not in accuracy_of(before)
         assert sha256(changed) != sha256(plain)
         assert record["status"] == "completed"
         assert not (changed / DIRECTORY).exists()
@@ -328,7 +336,7 @@ def test_a_client_refuses_what_no_stage_asks_for(
     session = Session(StatisticsRequest(**{**fields, **changes}), {IN_PROCESS: True})
     reply = statistics.statistics_of_clients(session)
     assert reason in reply.rows[0]["reason"]
-    assert reply.statistics == {}
+    assert reply.sent == {}
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from torch import Tensor
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.after.calibration.retraining import Training, draw_features, retrain
 from task.fingerprint import fingerprint
+from task.protocol.after.statistics import check_statistics, statistics_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import StatisticsReply, StatisticsRequest
 from task.protocol.packed import Packed
-from task.protocol.statistics import check_statistics, statistics_bytes
 from task.protocol.tensors import PackedTensors
 from task.training.after.statistics import statistics_of
 
@@ -191,7 +191,7 @@ class TestMessages:
         request = self.request()
         rows = [{"client": 1, "reason": ""}, {"client": 4, "reason": "scanner offline"}]
         sent = {"1": PackedTensors.of(statistics())}
-        reply = StatisticsReply.to(request, rows=rows, statistics=sent)
+        reply = StatisticsReply.to(request, rows=rows, sent=sent)
         read = StatisticsReply.unpack(reply.pack())
         assert torch.equal(read.of(1)["means"], statistics()["means"])
         with pytest.raises(ProtocolError, match="scanner offline"):
@@ -200,22 +200,22 @@ class TestMessages:
             read.of(2)
 
     def test_statistics_that_a_row_promises_must_be_there(self) -> None:
-        reply = StatisticsReply.to(self.request(), rows=[{"client": 1}], statistics={})
-        with pytest.raises(ProtocolError, match="its statistics are missing"):
+        reply = StatisticsReply.to(self.request(), rows=[{"client": 1}], sent={})
+        with pytest.raises(ProtocolError, match="its tensors are missing"):
             reply.of(1)
 
     def test_a_reply_is_bounded_before_it_is_read(self) -> None:
         limits = self.request().reply_limits()
-        assert set(limits.arrays) == {"statistics/1", "statistics/4"}
+        assert set(limits.arrays) == {"sent/1", "sent/4"}
         every = statistics_of(torch.cat([TWO] * 4), torch.arange(8) // 2)
         size = len(PackedTensors.of(every).data)
-        assert statistics_bytes(4, 2) < size <= limits.arrays["statistics/1"]
-        with pytest.raises(ProtocolError, match="statistics/1 has 20000 bytes, of"):
-            limits.check(10, {"statistics/1": 20_000})
+        assert statistics_bytes(4, 2) < size <= limits.arrays["sent/1"]
+        with pytest.raises(ProtocolError, match="sent/1 has 20000 bytes, of"):
+            limits.check(10, {"sent/1": 20_000})
         with pytest.raises(ProtocolError, match="an array that was not asked for"):
-            limits.check(10, {"statistics/2": 10})
+            limits.check(10, {"sent/2": 10})
 
     def test_other_arrays_are_refused(self) -> None:
-        packed = StatisticsReply.to(self.request(), rows=[], statistics={}).pack()
+        packed = StatisticsReply.to(self.request(), rows=[], sent={}).pack()
         with pytest.raises(ProtocolError, match="unknown array 'weights'"):
             StatisticsReply.unpack(Packed(packed.header, {"weights": b"x"}))

@@ -1,14 +1,20 @@
 """Benchmarks that are run: trials, rows, the page, a method that is added, saved records."""
 
+import math
+import shlex
 import tarfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
+from server_app.config.composition import compose_experiment
+from server_app.engines.train import train_experiment
 from server_app.report.page.render import GLANCE
 from server_app.report.readings import LAST
-from server_app.sweep.benchmark.plan import Plan, Tuning
+from server_app.sweep.benchmark.outcome import Outcome, hash_of
+from server_app.sweep.benchmark.plan import Plan, Tuning, trials
 from server_app.sweep.benchmark.ranks import average_ranks
 from server_app.sweep.benchmark.run import Benchmark, completed_runs, unpack_records
 from server_app.sweep.benchmark.tables import (
@@ -22,6 +28,7 @@ from server_app.sweep.benchmark.tables import (
 )
 from task.errors import ConfigError, RunError
 from tests.conftest import SMALL
+from tests.server_app.cli.test_cli import run as univarfl
 
 PLAN = Plan(
     seeds=[0],
@@ -77,6 +84,73 @@ def check_tables(place: Path) -> None:
     assert f"univarfl sweep {PLAN.cells['digits']} method=fedlc seed=0" in commands
     page = (place / "report" / "index.html").read_text()
     assert all(text in page for text in ("FedLC", "Tuning", "Nemenyi", "/no/such/directory"))
+
+
+def test_a_value_with_which_training_diverges_is_the_worst(tmp_path: Path) -> None:
+    plan = PLAN.model_copy(
+        update={
+            "cells": {"digits": PLAN.cells["digits"]},
+            "methods": {"fedavg": "optim.lr=1e30,0.02"},
+        }
+    )
+    Benchmark(plan, tmp_path, jobs=2).run()
+    runs = sorted(tmp_path.glob("*digits*"))
+    outcome = Benchmark(plan, tmp_path).outcome()
+    diverged, other = outcome.trials["fedavg"]
+    assert (diverged.score, diverged.chosen) == (-math.inf, False)
+    assert other.chosen
+    assert Benchmark(plan, tmp_path).missing() == []
+    assert "1e+30: diverged" in Tables(outcome).trials().to_string()
+    Benchmark(plan, tmp_path).run()
+    assert sorted(tmp_path.glob("*digits*")) == runs
+
+
+def test_if_every_value_diverges_none_is_chosen(tmp_path: Path) -> None:
+    plan = PLAN.model_copy(update={"methods": {"fedavg": "optim.lr=1e30,2e30"}})
+    hashes = [hash_of(entry) for entry in trials(plan, "fedavg")]
+    outcome = Outcome(plan, [], [each for each in hashes if each])
+    assert outcome.missing(trials(plan, "fedavg")) == []
+    assert outcome.chosen("fedavg") is None
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    """Return the file of a plan without data."""
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml.safe_dump(PLAN.model_dump()))
+    return path
+
+
+def test_write_says_what_is_missing(
+    tmp_path: Path,
+    plan_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["bench", "--plan", str(plan_file), "--to", str(tmp_path / "runs"), "--write"]
+    assert univarfl(monkeypatch, *words) == 1
+    expected = "4 runs are missing, and those with values that tuning has yet to choose"
+    assert expected in capsys.readouterr().err
+
+
+def test_a_dry_run_counts_saved_records_and_writes_nothing(
+    tmp_path: Path,
+    plan_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [*shlex.split(PLAN.cells["digits"]), "method=fedavg", "seed=0", "engine=inprocess"]
+    words += ["watch.tensorboard=false", f"output_dir={tmp_path / 'made'}"]
+    made = train_experiment(compose_experiment(words), words)
+    archive, place = tmp_path / "bench.tar.xz", tmp_path / "runs"
+    with tarfile.open(archive, "w:xz") as tar:
+        tar.add(made, made.name)
+    command = ["bench", "--plan", str(plan_file), "--to", str(place), "--dry-run"]
+    assert univarfl(monkeypatch, *command) == 0
+    assert "4 runs are missing" in capsys.readouterr().out
+    assert univarfl(monkeypatch, *command, "--records", str(archive)) == 0
+    assert "3 runs are missing" in capsys.readouterr().out
+    assert not place.exists()
 
 
 def test_saved_records_are_added_and_a_record_that_is_there_is_kept(tmp_path: Path) -> None:

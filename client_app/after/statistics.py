@@ -9,9 +9,10 @@ from client_app.client_state import ClientState
 from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import SiteError
+from task.protocol.after.sent_tensors import SentRow
+from task.protocol.after.statistics import CLASSES, COUNTS, statistics_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import StatisticsReply, StatisticsRequest
-from task.protocol.statistics import CLASSES, COUNTS, StatisticsRow, statistics_bytes
 from task.protocol.tensors import PackedTensors
 from task.site import Site
 from task.training.after.statistics import feature_statistics, load
@@ -43,8 +44,8 @@ def statistics_of_clients(session: Session[StatisticsRequest]) -> StatisticsRepl
         except Exception as error:
             logger.exception("client %d failed after round %d", client, request.round)
             reason = reason_for_server(error, session.node_config) or "no reason given"
-        rows.append(StatisticsRow(client=client, reason=reason).model_dump())
-    return StatisticsReply.to(request, rows=rows, statistics=found)
+        rows.append(SentRow(client=client, reason=reason).model_dump())
+    return StatisticsReply.to(request, rows=rows, sent=found)
 
 
 def check_allowed(session: Session[StatisticsRequest]) -> None:

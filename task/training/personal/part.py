@@ -6,7 +6,7 @@ The rest is shared: the server sends it, clients train it, and it is aggregated.
 from collections.abc import Collection
 from dataclasses import replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from task.methods.base import Tensors
 from task.training.loop import LocalResult
@@ -37,9 +37,24 @@ class PersonalPart:
         return list(self._initial)
 
     @property
+    def initial(self) -> Tensors:
+        """The part that a client starts from, on the CPU."""
+        return self._initial
+
+    @property
+    def size(self) -> int:
+        """The size of the part in bytes."""
+        return sum(value.nbytes for value in self._initial.values())
+
+    @property
     def shared(self) -> Tensors:
         """The initial weights of the shared part, on the CPU."""
         return self._shared
+
+    def of(self, model: nn.Module) -> dict[str, Tensor]:
+        """Return the part that a model has now, copied to the CPU."""
+        now = model.state_dict()
+        return to_cpu({name: now[name] for name in self._initial})
 
     def complete(self, shared: Tensors, state: Tensors) -> Tensors:
         """Return all weights of the model.

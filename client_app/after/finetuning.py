@@ -5,8 +5,8 @@ import logging
 from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from client_app.work_unit import personal_state, score_row
-from task.errors import SiteError
-from task.protocol.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
+from task.data.federated import check_amount
+from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
 from task.training.after.finetuning import Finetuner
 
 logger = logging.getLogger("univarfl.client")
@@ -23,9 +23,10 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
     """
     request = session.request
     session.refuse_if_masked("a score")
-    session.refuse_scores_with_noise()
     session.check_clients(request.clients)
-    check_limits(session)
+    if session.site is not None:
+        check_amount(session.site, request.epochs, request.batch_size)
+    session.refuse_scores_with_noise()
     weights = session.tensors(request.weights)
     finetuner = Finetuner(
         session.worker, request.epochs, request.batch_size, request.lr, request.momentum
@@ -44,20 +45,3 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
         else:
             logger.info("fine-tuned for %d epochs", request.epochs)
     return FinetuneReply.to(request, rows=rows)
-
-
-def check_limits(session: Session[FinetuneRequest]) -> None:
-    """Check a request against the limits that the site's owner has set.
-
-    Raises:
-        SiteError: it exceeds one.
-    """
-    site, request = session.site, session.request
-    if site is None:
-        return
-    for name, asked, most in (
-        ("max-epochs", request.epochs, site.max_epochs),
-        ("max-batch-size", request.batch_size, site.max_batch_size),
-    ):
-        if asked > most:
-            raise SiteError(f"site {site.name} allows {most} (its {name}), and {asked} are asked")

@@ -6,8 +6,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from task.protocol.base import Line, Schema
-from task.protocol.envelope import Client, TableReply, TableRequest
+from task.protocol.after.sent_tensors import TensorsReply
+from task.protocol.envelope import TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
 from task.protocol.tensors import PackedTensors, type_name
@@ -43,43 +43,12 @@ class StatisticsRequest(TableRequest):
 
     def reply_limits(self) -> ReplyLimits:
         most = statistics_bytes(self.classes, self.features) + NAMES_AND_SHAPES
-        arrays = {f"statistics/{client}": most for client in self.clients}
+        arrays = {f"sent/{client}": most for client in self.clients}
         return ReplyLimits(super().reply_limits().header, arrays)
 
 
-class StatisticsRow(Schema):
-    """Whether a client's statistics are sent.
-
-    Attributes:
-        client: its number.
-        reason: why they are not; empty if they are.
-    """
-
-    client: Client
-    reason: Line = ""
-
-
-class StatisticsReply(TableReply):
-    """Statistics: a `StatisticsRow` for each client.
-
-    Attributes:
-        statistics: by client, the tensors that `check_statistics` describes.
-    """
-
-    statistics: dict[str, PackedTensors]
-
-    def of(self, client: int) -> dict[str, Tensor]:
-        """Return a client's tensors, unchecked.
-
-        Raises:
-            ProtocolError: the client failed, or its row or its tensors are missing or damaged.
-        """
-        row = StatisticsRow.checked(self.fields_of(client))
-        if row.reason:
-            raise ProtocolError(row.reason)
-        if str(client) not in self.statistics:
-            raise ProtocolError("its statistics are missing")
-        return self.statistics[str(client)].unpack()
+class StatisticsReply(TensorsReply):
+    """By client, the tensors that `check_statistics` describes."""
 
 
 def check_statistics(

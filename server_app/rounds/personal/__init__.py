@@ -1,0 +1,1 @@
+"""How does the run directory get the parts of the model that clients keep?"""

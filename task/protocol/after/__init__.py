@@ -1,0 +1,1 @@
+"""What do the requests after the last round hold, and the replies?"""

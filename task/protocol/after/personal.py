@@ -1,0 +1,29 @@
+"""A request for the part of the model that each client of a simulation keeps, and these parts."""
+
+from task.protocol.after.sent_tensors import TensorsReply
+from task.protocol.base import Count
+from task.protocol.envelope import StatefulRequest
+from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
+from task.protocol.tensors import PackedTensors
+
+
+class PersonalRequest(StatefulRequest):
+    """Asks a simulated worker for the part of the model that each client keeps. A site refuses.
+
+    Attributes:
+        part_bytes: the size of one client's part.
+        weights: the shared part, with which a client may measure batch norm's statistics.
+    """
+
+    part_bytes: Count
+    weights: PackedTensors
+
+    def reply_limits(self) -> ReplyLimits:
+        most = self.part_bytes + NAMES_AND_SHAPES
+        return ReplyLimits(
+            super().reply_limits().header, {f"sent/{client}": most for client in self.clients}
+        )
+
+
+class PersonalReply(TensorsReply):
+    """By client, the entries of the ``state_dict`` that are its own."""
