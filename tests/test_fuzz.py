@@ -273,7 +273,7 @@ def test_no_damaged_checkpoint_is_accepted(
 ) -> None:
     shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
     weights: Weights = {"weights/w": np.arange(6, dtype=np.float32), "strategy/m": np.ones(2)}
-    state = ModelState(weights, [1, 0, 2], [30, 0, 20])
+    state = ModelState(weights, {0: 1, 2: 2}, {0: 30, 2: 20}, 50.0)
     save_checkpoint(tmp_path, Checkpoint(2, 1.5, state, {"failed": [], "empty_rounds": 0}, {}))
     (path,) = checkpoints(tmp_path)
     content = bytearray(path.read_bytes())
@@ -287,7 +287,7 @@ def test_no_damaged_checkpoint_is_accepted(
     if reason is None:  # the changed byte has no meaning, such as a blank in JSON
         found = load_checkpoint(tmp_path)
         assert found is not None
-        assert (found.round, found.model.last_accepted) == (2, [1, 0, 2])
+        assert (found.round, found.model.last_accepted) == (2, {0: 1, 2: 2})
         assert all(np.array_equal(found.model.arrays[name], weights[name]) for name in weights)
     else:
         assert "no checkpoint can be used" in reason

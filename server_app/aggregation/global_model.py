@@ -1,7 +1,8 @@
 """The global model: its weights, and what changes them from round to round."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, MutableSequence, Sequence
 from functools import cached_property
 
 from flwr.serverapp import Grid
@@ -42,12 +43,13 @@ class GlobalModel:
             late, and `restore` fills in those of sites that are not back yet.
 
     Attributes:
-        last_accepted: by client, the round of its last accepted update; 0 for none.
+        last_accepted: by client, the round of its last accepted update; 0 for none. It stores
+            only the clients that have one.
         notes: what was left out of the file that the run starts from.
         min_updates: the number of accepted updates that a round needs to change the weights.
     """
 
-    def __init__(self, experiment: Experiment, worker: Worker, sizes: list[int]) -> None:
+    def __init__(self, experiment: Experiment, worker: Worker, sizes: MutableSequence[int]) -> None:
         strategy = experiment.aggregation()
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
@@ -64,14 +66,16 @@ class GlobalModel:
         self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)
-        self.last_accepted = [0] * experiment.num_clients
+        self.last_accepted: Counter[int] = Counter()
         self._guard = experiment.update_guard()
         self._needs_each_update = strategy.needs_each_update
         self._participants = experiment.participants
         needed_later = experiment.after_training().needs_models
         self._keeps_models = experiment.watch.models_every is not None or needed_later
         self._sizes, self._weight = sizes, strategy.weight
-        self._sizes_before = [0] * experiment.num_clients
+        self._sites = len(experiment.partitioner().sites)  # whose sizes are known once they come
+        self._site_sizes: dict[int, int] = {}
+        self._known = experiment.num_clients * strategy.weight(0)
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -151,7 +155,7 @@ class GlobalModel:
             SERVER_UPDATE: own,
         }
         arrays = {f"{kind}/{name}": v for kind, found in kinds.items() for name, v in found.items()}
-        return ModelState(arrays, list(self.last_accepted), list(self._sizes_before))
+        return ModelState(arrays, dict(self.last_accepted), self._site_sizes, self._known)
 
     def restore(self, state: ModelState) -> None:
         """Continue from what `state` returned."""
@@ -165,10 +169,14 @@ class GlobalModel:
         if self._server_update:
             for name, tensor in to_tensors(kinds[SERVER_UPDATE]).items():
                 self._server_update.state[name].copy_(tensor)
-        self.last_accepted = list(state.last_accepted)
-        self._sizes_before = list(state.train_sizes)
-        pairs = zip(self._sizes, state.train_sizes, strict=True)
-        self._sizes[:] = [now or before for now, before in pairs]
+        self.last_accepted = Counter(state.last_accepted)
+        self._site_sizes, self._known = dict(state.site_sizes), state.known
+        for client, before in self._site_sizes.items():
+            self._sizes[client] = self._sizes[client] or before
+
+    def _total_weight(self) -> float:
+        """Return the sum of all clients' weights."""
+        return sum(self._weight(size) * count for size, count in Counter(self._sizes).items())
 
     def update(self, server_round: int, accumulator: UpdateAccumulator, grid: Grid) -> None:
         """Change the weights by a round's accepted updates, if there are enough of them.
@@ -188,10 +196,11 @@ class GlobalModel:
         before = self.weights
         after = self._aggregator.aggregate(server_round, accumulator, grid)
         if self._server_update:
-            counts = list(map(self._weight, self._sizes))
-            share = sum(counts[client] for client in sorted(accepted)) / sum(counts)
-            known = sum(map(self._weight, self._sizes_before)) / sum(counts)
+            total = self._total_weight()
+            share = sum(self._weight(self._sizes[client]) for client in sorted(accepted)) / total
+            known = self._known / total
             clients = Contribution(share, accumulator.mean(), accumulator.mean_extra(), known)
+            self._known = total
             after = self._server_update.update(before, after, clients)
         for name, value in after.items():
             if not value.isfinite().all():
@@ -199,7 +208,9 @@ class GlobalModel:
                     f"round {server_round}: {DIVERGED}: strategy={self._strategy_name} made {name} "
                     "infinite or NaN; the checkpoint holds the model of the round before"
                 )
-        self.weights, self._sizes_before = dict(after), list(self._sizes)
+        self.weights = dict(after)
+        sites = range(self._sites)
+        self._site_sizes = {client: size for client in sites if (size := self._sizes[client])}
         for client in accepted:  # a client keeps its state under the round of its request
             behind = accumulator.updates[client].staleness or 0
             self.last_accepted[client] = server_round - behind

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from server_app.aggregation.weights import Readable, Weights, to_tensors
 from server_app.config.vocabulary.keys import nearest
+from server_app.runs.records.client_counts import recorded_counts
 from server_app.runs.records.reader import Run
 from server_app.runs.records.trained import final_weights, layers_differ, local_config_of
 from server_app.runs.round_models import RoundModels, kept_rounds, load_models
@@ -85,11 +86,11 @@ class AnalysedRun:
             ConfigError: the data set or its split has changed since the run.
         """
         worker = shared_worker(self.config.model_dump_json())
-        sizes = [len(train) + len(rest) for train, rest in worker.data.clients.values()]
+        sizes = np.sum(worker.data.clients.sizes(), axis=0).tolist()
         if (
             sizes
             and not worker.config.partitioner().sites
-            and sizes != self.run.record["data"]["clients"]
+            and recorded_counts(sizes) != self.run.record["data"]["clients"]
         ):
             problem = (
                 "its clients now have other numbers of images; restore the images of the run, or "

@@ -11,6 +11,7 @@ import jinja2
 from server_app.config.override_text import flat
 from server_app.inference.model import TrainedModel
 from server_app.runs.records.by_class import read_by_class
+from server_app.runs.records.client_counts import client_count, counts_in_words
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
@@ -48,6 +49,7 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {"cell": cell, "agreement": agreement, "share": share}
+    environment.filters |= {"client_count": client_count, "counts_in_words": counts_in_words}
     environment.globals["resizing"] = RESIZING
     text = environment.get_template("card.md.j2").render(card)
     write_whole(to / "model_card.md", text.encode())

@@ -1,6 +1,9 @@
 """How many images each client has."""
 
+from array import array
 from collections.abc import Sequence
+
+import numpy as np
 
 from server_app.nodes.registration import NodeInfo
 from task.data.federated import FederatedData
@@ -20,11 +23,11 @@ class ClientSizes:
     """
 
     def __init__(self, data: FederatedData, told: bool = True) -> None:
-        splits = [data.clients[client] for client in sorted(data.clients)]
-        self.train = [
-            len(split.train) if told or not len(split.train) else UNTOLD_IMAGES for split in splits
-        ]
-        self.validation = [len(split.validation) for split in splits]
+        train, validation = data.clients.sizes()
+        if not told:
+            train = np.where(train > 0, UNTOLD_IMAGES, 0)
+        self.train = array("q", train.tobytes())
+        self.validation = array("q", validation.tobytes())
 
     def update(self, nodes: Sequence[NodeInfo]) -> None:
         """Take over the counts that sites report."""
@@ -32,3 +35,7 @@ class ClientSizes:
             if node.site:
                 self.train[node.index] = node.train
                 self.validation[node.index] = node.validation
+
+    def images(self) -> list[int]:
+        """Return each client's number of images, by client."""
+        return list(map(sum, zip(self.train, self.validation, strict=True)))

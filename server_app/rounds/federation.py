@@ -31,6 +31,7 @@ from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
 from server_app.runs.recorder import Recorder
+from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
 from task.errors import ConfigError
 from task.privacy.description import NOT_TOLD
@@ -191,14 +192,14 @@ class Federation:
         """Return the image counts: from the split in a simulation, else from the sites."""
         data = self._worker.data
         notes = [NOT_TOLD] if self.experiment.privacy.private else []
-        train, validation = self._sizes.train, self._sizes.validation
+        images = self._sizes.images()
         return {
             "classes": list(data.dataset.classes),
             "domains": [name for name in data.dataset.domains if name],
-            "train": sum(train),
-            "validation": sum(validation),
+            "train": sum(self._sizes.train),
+            "validation": sum(self._sizes.validation),
             "test": len(data.dataset.test),
-            "clients": list(map(sum, zip(train, validation, strict=True))),
+            "clients": recorded_counts(images),
             "skipped": len(data.dataset.skipped),
             "notes": [*data.notes, *notes],
         }
@@ -212,7 +213,7 @@ class Federation:
                 self.experiment.data["name"], self.experiment.num_clients, data["test"],
             )  # fmt: skip
             return
-        sizes = data["clients"]
+        sizes = self._sizes.images()
         logger.info(
             "%s: %d clients with %d to %d images, %d test images",
             self.experiment.data["name"], len(sizes), min(sizes), max(sizes), data["test"],

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,13 +47,17 @@ class ModelState:
 
     Attributes:
         arrays: the weights and the arrays of strategy and method, by kind and name.
-        last_accepted: by client, the round of its last accepted update; 0 for none.
-        train_sizes: by client, its number of training images; 0 if unknown.
+        last_accepted: by client, the round of its last accepted update; without the clients that
+            have none.
+        site_sizes: by client, the number of training images of its site at the last update;
+            without sites that had not come. A simulation has none.
+        known: the sum of all clients' weights at the last update.
     """
 
     arrays: Weights
-    last_accepted: list[int]
-    train_sizes: list[int]
+    last_accepted: Mapping[int, int]
+    site_sizes: Mapping[int, int]
+    known: float
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
@@ -65,8 +70,9 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
         {
             "round": checkpoint.round,
             "seconds": checkpoint.seconds,
-            "last_accepted": checkpoint.model.last_accepted,
-            "train_sizes": checkpoint.model.train_sizes,
+            "last_accepted": sorted(checkpoint.model.last_accepted.items()),
+            "site_sizes": sorted(checkpoint.model.site_sizes.items()),
+            "known": checkpoint.model.known,
             "failure_policy": checkpoint.failure_policy,
             "pace": checkpoint.pace,
         }
@@ -111,7 +117,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if metadata[DIGEST] != digest(metadata[FACTS], arrays):
         raise ValueError("its checksum is wrong")
     facts = json.loads(metadata[FACTS])
-    model = ModelState(arrays, facts["last_accepted"], facts["train_sizes"])
+    last_accepted, site_sizes = dict(facts["last_accepted"]), dict(facts["site_sizes"])
+    model = ModelState(arrays, last_accepted, site_sizes, facts["known"])
     policy, pace = facts["failure_policy"], facts["pace"]
     return Checkpoint(facts["round"], facts["seconds"], model, policy, pace)
 

@@ -1,27 +1,21 @@
 """A data set partitioned among clients, and each client's training and validation images."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from task.config import LocalConfig
-from task.data.dataset import ImageDataset, Positions
+from task.data.dataset import ImageDataset
 from task.data.image_store.store import dataset_version, open_dataset
 from task.data.partitions.base import TrainingPool
 from task.data.sources.base import Source
+from task.data.splits.clients import ClientImages
+from task.data.splits.stored import MOST_COMPUTED, Partition, stored_partition
 from task.errors import DataError, SiteError
 from task.seeding import numpy_generator
 from task.site import Site
-
-
-class ClientSplit(NamedTuple):
-    """One client's images, as disjoint positions in the data set."""
-
-    train: Positions
-    validation: Positions
 
 
 @dataclass(frozen=True)
@@ -36,14 +30,14 @@ class FederatedData:
     """
 
     dataset: ImageDataset
-    clients: Mapping[int, ClientSplit]
+    clients: ClientImages
     notes: tuple[str, ...]
 
 
 class Split(NamedTuple):
     """Every client's images, and the partitioner's note."""
 
-    clients: Mapping[int, ClientSplit]
+    clients: ClientImages
     note: str
 
 
@@ -61,7 +55,7 @@ def federate(config: LocalConfig) -> FederatedData:
     sites = config.partitioner().sites
     dataset = open_dataset(source.at_coordinator() if sites else source)
     split = split_of(config, dataset)
-    return FederatedData(dataset, dict(split.clients), notes(dataset, split.note))
+    return FederatedData(dataset, split.clients, notes(dataset, split.note))
 
 
 def split_of(config: LocalConfig, dataset: ImageDataset) -> Split:
@@ -81,20 +75,24 @@ def split_of(config: LocalConfig, dataset: ImageDataset) -> Split:
 
 
 def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
-    """Partition the training images and hold out each client's validation images.
+    """Partition the training images, or read the stored partition if there are many clients.
 
     Raises:
         ConfigError: there are too few images for so many clients.
     """
-    train = dataset.train
-    pool = TrainingPool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
-    generator = numpy_generator(config.seed, "partition")
-    result = config.partitioner().partition(pool, config.num_clients, generator)
-    clients = {
-        client: hold_out(train[part], config.seed, client, config.validation_share)
-        for client, part in enumerate(result.clients)
-    }
-    return Split(clients, result.note)
+    seed, share = config.seed, config.validation_share
+
+    def compute() -> Partition:
+        train = dataset.train
+        pool = TrainingPool(dataset.labels[train], dataset.domain_of[train], dataset.domains)
+        generator = numpy_generator(seed, "partition")
+        result = config.partitioner().partition(pool, config.num_clients, generator)
+        clients = ClientImages.of(result.clients, seed, share)
+        return train[clients.positions], clients.offsets, result.note
+
+    many = config.num_clients > MOST_COMPUTED
+    positions, offsets, note = stored_partition(config, dataset, compute) if many else compute()
+    return Split(ClientImages(positions, offsets, seed, share), note)
 
 
 def federate_site(config: LocalConfig, site: Site) -> FederatedData:
@@ -106,11 +104,13 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     """
     dataset = open_dataset(site_source(config, site))
     client = list(config.partitioner().sites).index(site.name)
-    split = hold_out(dataset.train, config.seed, client, config.validation_share)
-    if len(split.train) < 2:
+    train = dataset.train
+    ends = np.array([0, len(train)])
+    clients = ClientImages(train, ends, config.seed, config.validation_share, first=client)
+    if len(clients[client].train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
     unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""
-    return FederatedData(dataset, {client: split}, notes(dataset, unused))
+    return FederatedData(dataset, clients, notes(dataset, unused))
 
 
 def site_version(config: LocalConfig, site: Site) -> str:
@@ -177,20 +177,6 @@ def check_amount(site: Site, epochs: int, batch_size: int) -> None:
         )
 
 
-def hold_out(positions: Positions, seed: int, client: int, share: float) -> ClientSplit:
-    """Hold out a share of a client's images for validation.
-
-    Of two images or more at least one is held out, and of four or more two are left to train on.
-    """
-    if not share:
-        return ClientSplit(positions, positions[:0])
-    generator = numpy_generator(seed, "validation", client)
-    images = len(positions)
-    count = max(0, min(1, images - 1), min(int(images * share + 0.5), images - 2))
-    shuffled = generator.permutation(positions)
-    return ClientSplit(np.sort(shuffled[count:]), np.sort(shuffled[:count]))
-
-
 def notes(dataset: ImageDataset, *more: str) -> tuple[str, ...]:
     """Return the data set's notes, those on its classes and skipped images, and `more`."""
     found = [*dataset.notes, *unmatched_class_notes(dataset)]
@@ -206,7 +192,8 @@ def unmatched_class_notes(dataset: ImageDataset) -> list[str]:
     if not len(dataset.train) or not len(dataset.test):
         return []
     trained, tested = (
-        set(np.unique(dataset.labels[part]).tolist()) for part in (dataset.train, dataset.test)
+        set(np.flatnonzero(np.bincount(dataset.labels[part])).tolist())
+        for part in (dataset.train, dataset.test)
     )
     return [
         f"classes without {kind} images: {', '.join(dataset.classes[label] for label in labels)}"

@@ -7,12 +7,12 @@ import math
 import os
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from task.data.dataset import ImageDataset, Positions
+from task.data.image_store.archive import DAMAGED, map_archive
 from task.data.image_store.decoding import decode_all
 from task.data.sources.base import DatasetIndex, Source
 from task.errors import DataError
@@ -27,9 +27,9 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         description = json.loads((directory / DESCRIPTION).read_text())
         shape, content = tuple(description["shape"]), description["content"]
         images = np.load(directory / IMAGES, mmap_mode="c" if shape[0] else None)
-        with np.load(directory / INDEX) as index:
-            columns = {name: index[name] for name in ("labels", "domain_of", "train", "test")}
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        index = map_archive(directory / INDEX)
+        columns = {name: index[name] for name in ("labels", "domain_of", "train", "test")}
+    except DAMAGED:
         return None
     if images.shape != shape or len(columns["labels"]) != len(images):
         return None

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -109,16 +110,31 @@ class MinimumSizePartitioner(Partitioner):
 def fill_smallest(parts: list[Positions], minimum: int) -> int:
     """Move images from the largest part to the smallest, in place, until all reach the minimum.
 
+    Of equally large parts the first is taken.
+
     Returns:
         How many images were moved.
     """
-    sizes = np.array([len(part) for part in parts])
+    sizes = [len(part) for part in parts]
+    low = [(size, part) for part, size in enumerate(sizes)]
+    high = [(-size, part) for part, size in enumerate(sizes)]
+    heapify(low)
+    heapify(high)
     moved = 0
-    while sizes.min() < minimum:
-        smallest, largest = int(sizes.argmin()), int(sizes.argmax())
-        count = int(min(minimum - sizes[smallest], (sizes[largest] - sizes[smallest]) // 2))
+    while True:
+        while sizes[low[0][1]] != low[0][0]:  # an earlier size of this part
+            heappop(low)
+        while sizes[high[0][1]] != -high[0][0]:
+            heappop(high)
+        (least, smallest), (_, largest) = low[0], high[0]
+        if least >= minimum:
+            return moved
+        count = min(minimum - least, (sizes[largest] - least) // 2)
         parts[smallest] = np.concatenate([parts[smallest], parts[largest][-count:]])
         parts[largest] = parts[largest][:-count]
-        sizes[[smallest, largest]] += count, -count
+        sizes[smallest] += count
+        sizes[largest] -= count
+        for part in (smallest, largest):
+            heappush(low, (sizes[part], part))
+            heappush(high, (-sizes[part], part))
         moved += count
-    return moved

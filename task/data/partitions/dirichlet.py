@@ -7,6 +7,7 @@ the one whose smallest client is largest is kept, and images move from its large
 smallest, which the record notes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,13 +25,13 @@ class Draw(NamedTuple):
     """One draw.
 
     Attributes:
-        positions: [N] int64, class by class.
-        clients: [N] int64, the client of each position.
+        positions: by class, the shuffled positions of its images: first those of client 0, ...
+        counts: by class, how many of them each client gets, [K] int64.
         sizes: [K] int64, the images of each client.
     """
 
-    positions: Positions
-    clients: Positions
+    positions: list[Positions]
+    counts: list[Positions]
     sizes: Positions
 
 
@@ -57,30 +58,36 @@ class DirichletPartitioner(MinimumSizePartitioner):
         self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
     ) -> PartitionResult:
         self.check_num_clients(num_clients, len(pool.labels))
-        best = self._draw(pool.labels, num_clients, generator)
+        classes = [np.flatnonzero(pool.labels == label) for label in np.unique(pool.labels)]
+        best = self._draw(classes, num_clients, generator)
         for _ in range(DRAWS - 1):
             if best.sizes.min() >= self.min_images:
                 break
-            draw = self._draw(pool.labels, num_clients, generator)
+            draw = self._draw(classes, num_clients, generator)
             if draw.sizes.min() > best.sizes.min():
                 best = draw
-        by_client = best.positions[np.argsort(best.clients, kind="stable")]
+        everyone = np.arange(num_clients)
+        clients = np.concatenate([np.repeat(everyone, counts) for counts in best.counts])
+        by_client = np.concatenate(best.positions)[np.argsort(clients, kind="stable")]
         parts = np.split(by_client, np.cumsum(best.sizes)[:-1])
         return self.with_minimum_size(parts, f"after {DRAWS} draws")
 
-    def _draw(self, labels: Positions, num_clients: int, generator: np.random.Generator) -> Draw:
-        even_share = len(labels) / num_clients if self.balanced else np.inf
-        positions, clients = [], []
-        sizes = np.zeros(num_clients, dtype=np.int64)
-        for label in np.unique(labels):
-            of_class = generator.permutation(np.flatnonzero(labels == label))
-            shares = class_shares(self.alpha, sizes < even_share, generator)
+    def _draw(
+        self, classes: Sequence[Positions], num_clients: int, generator: np.random.Generator
+    ) -> Draw:
+        images = sum(map(len, classes))
+        even_share = images / num_clients if self.balanced else np.inf
+        draw = Draw([], [], np.zeros(num_clients, dtype=np.int64))
+        for members in classes:
+            of_class = generator.permutation(members)
+            shares = class_shares(self.alpha, draw.sizes < even_share, generator)
             cuts = (np.cumsum(shares)[:-1] * len(of_class)).astype(np.int64)
-            owners = np.searchsorted(cuts, np.arange(len(of_class)), side="right")
-            sizes += np.bincount(owners, minlength=num_clients)
-            positions.append(of_class)
-            clients.append(owners)
-        return Draw(np.concatenate(positions), np.concatenate(clients), sizes)
+            ends = np.minimum(cuts, len(of_class))
+            counts = np.diff(ends, prepend=0, append=len(of_class))
+            draw.sizes[:] += counts
+            draw.positions.append(of_class)
+            draw.counts.append(counts)
+        return draw
 
 
 def class_shares(

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from server_app.config.composition import compose_experiment
-from task.data.federated import federate, hold_out
+from task.data.federated import federate
 from task.data.partitions.base import (
     MinimumSizePartitioner,
     Partitioner,
@@ -22,6 +22,7 @@ from task.data.partitions.iid import IidPartitioner
 from task.data.partitions.pathological import PathologicalPartitioner, deal_classes, draw_classes
 from task.data.partitions.power_law import PowerLawPartitioner
 from task.data.partitions.sites import SitePartitioner
+from task.data.splits.clients import hold_out
 from task.errors import ConfigError
 from task.seeding import numpy_generator
 from tests.conftest import Train

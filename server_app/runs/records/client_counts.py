@@ -1,0 +1,45 @@
+"""The clients' numbers of images in ``run.json``: each, or a summary of many."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+MOST_LISTED = 1000  # clients whose numbers are listed
+DECILES = np.arange(1, 10) / 10
+
+CountSummary = Mapping[str, int | list[int]]
+
+
+def recorded_counts(images: Sequence[int]) -> list[int] | CountSummary:
+    """Return what ``run.json`` says about the clients' images.
+
+    Args:
+        images: by client, its number of images.
+
+    Returns:
+        The numbers; or, of more than `MOST_LISTED` clients, ``count`` (of clients), ``min``,
+        ``median``, ``max`` and the nine ``deciles``. These are numbers of single clients.
+    """
+    if len(images) <= MOST_LISTED:
+        return list(images)
+    quantile = np.quantile(images, [0, 0.5, 1, *DECILES], method="inverted_cdf").tolist()
+    names = ("min", "median", "max")
+    return {
+        "count": len(images),
+        **dict(zip(names, quantile, strict=False)),
+        "deciles": quantile[len(names) :],
+    }
+
+
+def client_count(recorded: list[int] | CountSummary) -> int:
+    """Return the number of clients in what `recorded_counts` returned."""
+    count = len(recorded) if isinstance(recorded, list) else recorded["count"]
+    assert isinstance(count, int)
+    return count
+
+
+def counts_in_words(recorded: list[int] | CountSummary) -> str:
+    """Return what `recorded_counts` returned, for a person: a list, or the spread."""
+    if isinstance(recorded, list):
+        return ", ".join(map(str, recorded))
+    return f"{recorded['min']} to {recorded['max']}, median {recorded['median']}"

@@ -1,0 +1,1 @@
+"""Which images does each client train and validate on?"""

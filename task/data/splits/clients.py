@@ -1,0 +1,97 @@
+"""Every client's training and validation images, computed for one client when it is asked for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from task.data.dataset import Positions
+from task.seeding import numpy_generator
+
+
+class ClientSplit(NamedTuple):
+    """One client's images, as disjoint positions in the data set."""
+
+    train: Positions
+    validation: Positions
+
+
+class ClientImages(Mapping[int, ClientSplit]):
+    """The images of every client, by its number.
+
+    The positions of all clients are one array, so that memory does not grow with a Python object
+    for each client. A client's validation images are drawn when it is asked for.
+
+    Args:
+        positions: [N] int64, the positions of the first client, then those of the second, ...;
+            each client's ascending.
+        offsets: [K + 1] int64, where each client's positions begin, and the last one's end.
+        seed: the experiment's.
+        share: the share of each client's images that are held out for validation.
+        first: the number of the first client.
+    """
+
+    def __init__(
+        self, positions: Positions, offsets: Positions, seed: int, share: float, first: int = 0
+    ) -> None:
+        self.positions, self.offsets = positions, offsets
+        self._seed, self._share = seed, share
+        self._numbers = range(first, first + len(offsets) - 1)
+
+    @classmethod
+    def of(cls, parts: Sequence[Positions], seed: int, share: float) -> Self:
+        """Return the images of clients 0 .. K - 1, from one array of positions for each."""
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in parts], out=offsets[1:])
+        return cls(np.concatenate(parts).astype(np.int64), offsets, seed, share)
+
+    def __getitem__(self, client: int) -> ClientSplit:
+        if client not in self._numbers:
+            raise KeyError(client)
+        place = client - self._numbers.start
+        start, end = self.offsets[place : place + 2].tolist()
+        return hold_out(self.positions[start:end], self._seed, client, self._share)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def sizes(self) -> ClientSplit:
+        """Return the numbers of images, without drawing: of training and of validation, each [K].
+
+        The clients are in ascending order.
+        """
+        images = np.diff(self.offsets)
+        held_out = validation_counts(images, self._share)
+        return ClientSplit(images - held_out, held_out)
+
+
+def validation_counts(images: Positions, share: float) -> Positions:
+    """Return how many of a client's images are held out, [K] int64; see `hold_out`.
+
+    Args:
+        images: [K] int64, each client's number of images.
+        share: the share that is held out.
+    """
+    if not share:
+        return np.zeros_like(images)
+    wanted = np.minimum((images * share + 0.5).astype(np.int64), images - 2)
+    return np.maximum(np.maximum(0, np.minimum(1, images - 1)), wanted)
+
+
+def hold_out(positions: Positions, seed: int, client: int, share: float) -> ClientSplit:
+    """Hold out a share of a client's images for validation.
+
+    Of two images or more at least one is held out, and of four or more two are left to train on.
+    """
+    if not share:
+        return ClientSplit(positions, positions[:0])
+    generator = numpy_generator(seed, "validation", client)
+    count = int(validation_counts(np.array([len(positions)]), share)[0])
+    shuffled = generator.permutation(positions)
+    return ClientSplit(np.sort(shuffled[count:]), np.sort(shuffled[:count]))
