@@ -93,6 +93,7 @@ def is_one_line(text: str) -> bool:
 @example(["model=${oc.env:HOME}"])
 @example(["data.root=~nobody"])
 @example(["\n"])
+@example(["alpha=", "\n"])
 @PLACES
 def test_any_overrides_compose_or_are_refused_in_one_line(words: list[str]) -> None:
     reason = refusal(lambda: compose_experiment(words), ConfigError)

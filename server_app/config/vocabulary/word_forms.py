@@ -7,6 +7,7 @@ from server_app.config.choices import choices
 from server_app.config.vocabulary.keys import every_key, keys_meant_by
 from server_app.config.vocabulary.suggestions import same
 from task.errors import ConfigError
+from task.plain_text import escaped
 
 EQUALS = "="
 
@@ -21,7 +22,7 @@ def check_forms(words: Sequence[str]) -> None:
         after = [*words[place + 1 : place + 3], "", ""]
         typed, meant = read_form(word, after[0], after[1])
         if meant:
-            raise ConfigError("override", typed, f"write {meant}")
+            raise ConfigError("override", typed, f"write {escaped(meant)}")
 
 
 def read_form(word: str, second: str, third: str) -> tuple[str, str]:
