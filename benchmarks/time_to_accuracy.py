@@ -1,7 +1,6 @@
 """Tables of runs on a virtual clock: time to an accuracy, and who takes part."""
 
 from collections import Counter
-from itertools import groupby
 
 import pandas as pd
 
@@ -23,11 +22,12 @@ def by_pace(summary: Summary) -> list[pd.DataFrame]:
     The second has the share of all updates that came from the slowest and the fastest fifth of the
     clients, the number of clients that never counted, and the mean staleness.
     """
-    ordered = sorted(summary.runs, key=lambda run: (run.config["method"]["name"], pace(run)))
-    groups = groupby(ordered, key=lambda run: (run.config["method"]["name"], pace(run)))
-    found = {key: list(runs) for key, runs in groups}
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in summary.runs:
+        found.setdefault((run.config["method"]["name"], pace(run)), []).append(run)
     times, shares = [], []
-    for (method, name), runs in found.items():
+    for method, name in sorted(found, key=lambda key: (key[0], key[1] != WAITS, key[1])):
+        runs = found[method, name]
         head = {"method": label_of("method", method), "rounds": name}
         times.append({**head, **speed(runs, found[method, WAITS])})
         shares.append({**head, **participation(runs)})
@@ -40,7 +40,7 @@ def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
         pd.Series({run.config["seed"]: seconds_to(run) for run in some}, dtype=float).dropna()
         for some in (runs, waiting)
     )
-    change = (100 * own / usual - 100).dropna()
+    change = (100 * own / usual - 100).dropna()  # of the seeds that reached it both times
     sent = pd.Series([megabytes_to(run) for run in runs], dtype=float).dropna()
     whole = pd.Series([last(run) for run in runs])
     accuracy = pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
@@ -50,7 +50,7 @@ def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
         f"seconds to {100 * TARGET:.0f} %": mean_and_sd(own, ".0f") if len(own) else "never",
         "reached by": f"{len(own)} of {len(runs)}",
         "MB sent until then": mean_and_sd(sent, ".0f") if len(sent) else "",
-        "change of the time, %": difference(change, "+.0f") if change.any() else "",
+        "change of the time, %": "" if runs is waiting else difference(change, "+.0f"),
     }
 
 
