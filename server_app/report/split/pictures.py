@@ -13,7 +13,7 @@ from task.data.federated import FederatedData
 from task.seeding import numpy_generator
 
 MAX_NUMBERED_CELLS = 200  # with more cells, a colour bar replaces the numbers in them
-MAX_NAMED = 40  # with more classes or clients, their names are left out
+MAX_NAMED = 40  # with more classes, domains or clients, their names are left out
 SHEET_ROWS, SHEET_COLUMNS = 12, 14
 DOMAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 
@@ -68,8 +68,10 @@ def draw_classes(cells: Axes, data: FederatedData, by_class: NDArray[np.int64]) 
 
 
 def draw_domains(bars: Axes, domains: tuple[str, ...], by_domain: NDArray[np.int64]) -> None:
-    """Draw images per client and domain, [K, domains], as stacked bars."""
+    """Draw images per client and domain, [K, domains], as stacked bars; many domains as one."""
     clients = len(by_domain)
+    if len(domains) > MAX_NAMED:
+        domains, by_domain = ("",), by_domain.sum(axis=1, keepdims=True)
     left = np.zeros(clients)
     for domain, name in enumerate(domains):
         colour = DOMAIN_COLOURS[domain % len(DOMAIN_COLOURS)]

@@ -61,7 +61,7 @@ def summary(experiment: Experiment, data: FederatedData, table: NDArray[np.int64
     for line in description(experiment, data, table):
         console.print(line, soft_wrap=True)
     console.print(client_table(data, table, width))
-    for line in closing(experiment, data, table):
+    for line in closing(data, table):
         console.print(line, soft_wrap=True)
     return text.getvalue()
 
@@ -171,7 +171,7 @@ def shown_clients(sizes: NDArray[np.int64]) -> list[int]:
     return sorted(largest)
 
 
-def closing(experiment: Experiment, data: FederatedData, table: NDArray[np.int64]) -> Iterator[str]:
+def closing(data: FederatedData, table: NDArray[np.int64]) -> Iterator[str]:
     """Yield lines on the clients that were not printed, and on the skew of classes and domains."""
     if len(table) > MAX_CLIENTS:
         yield f"(the {MAX_CLIENTS} largest of {len(table)} clients; split.csv has all of them)"
@@ -188,8 +188,8 @@ def closing(experiment: Experiment, data: FederatedData, table: NDArray[np.int64
                 f"effective number of {PLURAL[kind]} per client: {of_clients.effective.mean():.1f} "
                 f"of {count}"
             )
-    if len(data.dataset.domains) > 1 and experiment.partition["name"] != "domains":
-        count = len(data.dataset.domains)
+    count = len(data.dataset.domains)
+    if np.any(np.count_nonzero(table.sum(axis=1), axis=1) > 1):
         yield (
             "clients hold images of several domains; partition=domains "
             f"num_clients={count} gives each domain its own client"

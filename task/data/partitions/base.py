@@ -30,9 +30,10 @@ class PartitionResult(NamedTuple):
     """The images of every client.
 
     Attributes:
-        clients: each client's positions in the pool, ascending. They are disjoint, and together
-            they are all positions.
-        note: a message for the record, if images were moved between clients; otherwise empty.
+        clients: each client's positions in the pool, ascending. They are disjoint. Together they
+            are all positions, except those that the note says are left out.
+        note: a message for the record, if images were left out, or moved between clients;
+            otherwise empty.
     """
 
     clients: list[Positions]

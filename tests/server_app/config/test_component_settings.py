@@ -72,6 +72,7 @@ SETTINGS = {
     },
     "augmentation=crop_flip": {"augmentation.padding=-1": "must be at least 0"},
     "partition=dirichlet": {"partition.alpha=0": "must be above 0"},
+    "partition=natural": {"partition.size_alpha=0": "must be from 0.001 to 1000000, or null"},
     "partition=pathological": {"partition.classes_per_client=0": "must be at least 1"},
     "partition=power_law": {
         "partition.classes_per_client=0": "must be at least 1",

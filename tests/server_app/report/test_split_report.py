@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from server_app.config.composition import compose_experiment
+from server_app.report.split.pictures import draw_domains
 from server_app.report.split.report import report_split, title_of
 from task.data.federated import federate
 from task.data.skew import counts, skew
@@ -80,6 +82,28 @@ def test_domains_and_their_skew(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert {(row["client"], row["domain"]) for row in table(tmp_path) if row["client"]} == {
         ("0", "north"), ("1", "north"), ("2", "south"), ("3", "south"),
     }  # fmt: skip
+
+
+def test_clients_of_several_domains_are_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    making.tree(
+        tmp_path / "images", [f"{site}/{label}" for site in "abc" for label in ("cat", "dog")], 20
+    )
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "num_clients=2"]
+    for partition, mixed in (("iid", True), ("natural", False)):
+        report(tmp_path, *words, f"partition={partition}")
+        assert ("clients hold images of several domains" in capsys.readouterr().out) == mixed
+
+
+def test_many_domains_are_drawn_as_one_bar_without_a_legend() -> None:
+    for domains, bars, legend in ((40, 120, True), (41, 3, False)):
+        axes = Figure().subplots()
+        names = tuple(f"writer {number}" for number in range(domains))
+        draw_domains(axes, names, np.ones((3, domains), dtype=np.int64))
+        assert len(axes.patches) == bars
+        assert (axes.get_legend() is not None) == legend
+        assert axes.dataLim.x1 == domains
 
 
 def test_class_names_are_not_read_as_markup(
