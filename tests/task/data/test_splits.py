@@ -73,7 +73,8 @@ def test_small_parts_are_filled_from_the_first_of_the_largest(sizes: list[int]) 
 
 class TestStored:
     @pytest.fixture(autouse=True)
-    def own_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def own_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.place = tmp_path
         monkeypatch.setattr(stored, "store_root", lambda: tmp_path)
 
     def federated(self, monkeypatch: pytest.MonkeyPatch, *words: str) -> FederatedData:
@@ -82,7 +83,7 @@ class TestStored:
         return federate(compose_experiment([*MANY, *words]).local())
 
     def files(self) -> list[Path]:
-        return sorted((stored.store_root() / stored.DIRECTORY).glob("*"))
+        return sorted((self.place / stored.DIRECTORY).glob("*"))
 
     def test_a_second_process_does_not_partition_again(
         self, monkeypatch: pytest.MonkeyPatch
