@@ -21,16 +21,30 @@ class Skew(NamedTuple):
     effective: NDArray[np.float64]
 
 
-def counts(data: FederatedData) -> NDArray[np.int64]:
-    """Return images per client, class and domain, including validation: [K, classes, domains]."""
-    dataset = data.dataset
-    shape = (len(dataset.classes), len(dataset.domains))
-    table = np.zeros((len(data.clients), *shape), dtype=np.int64)
+class Counts(NamedTuple):
+    """Each client's images, including validation.
+
+    Attributes:
+        by_class: [K, classes] int64.
+        by_domain: [K, domains] int64.
+    """
+
+    by_class: NDArray[np.int64]
+    by_domain: NDArray[np.int64]
+
+
+def counts(data: FederatedData) -> Counts:
+    """Return how many images of each class, and of each domain, every client has."""
+    dataset, clients = data.dataset, len(data.clients)
+    by_class = np.zeros((clients, len(dataset.classes)), dtype=np.int64)
+    by_domain = np.zeros((clients, len(dataset.domains)), dtype=np.int64)
     for client, split in data.clients.items():
         positions = np.concatenate(split)
-        cells = (dataset.labels[positions], dataset.domain_of[positions])
-        np.add.at(table[client], cells, 1)
-    return table
+        by_class[client] = np.bincount(dataset.labels[positions], minlength=len(dataset.classes))
+        by_domain[client] = np.bincount(
+            dataset.domain_of[positions], minlength=len(dataset.domains)
+        )
+    return Counts(by_class, by_domain)
 
 
 def skew(table: NDArray[np.int64]) -> Skew:

@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from task.data.federated import FederatedData
+from task.data.skew import Counts
 from task.seeding import numpy_generator
 
 MAX_NUMBERED_CELLS = 200  # with more cells, a colour bar replaces the numbers in them
@@ -18,23 +19,23 @@ SHEET_ROWS, SHEET_COLUMNS = 12, 14
 DOMAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 
 
-def draw_split(data: FederatedData, table: NDArray[np.int64], title: str) -> bytes:
+def draw_split(data: FederatedData, table: Counts, title: str) -> bytes:
     """Draw images per client and class as a heat map, and per client and domain as bars.
 
     Args:
         data: the split.
-        table: images per client, class and domain: [K, classes, domains].
+        table: images per client and class, and per client and domain.
         title: the picture's title.
 
     Returns:
         The content of a PNG file.
     """
-    clients, classes, _ = table.shape
+    clients, classes = table.by_class.shape
     height = min(max(0.3 * clients + 1.8, 3.5), 14)
     figure = Figure(figsize=(min(max(0.5 * classes + 5, 8), 18), height), layout="constrained")
     cells, bars = figure.subplots(1, 2, sharey=True, width_ratios=(2.2, 1))
-    draw_classes(cells, data, table.sum(axis=2))
-    draw_domains(bars, data.dataset.domains, table.sum(axis=1))
+    draw_classes(cells, data, table.by_class)
+    draw_domains(bars, data.dataset.domains, table.by_domain)
     figure.suptitle(title)
     return png(figure)
 

@@ -14,7 +14,7 @@ from server_app.config.experiment import Experiment
 from server_app.report.split.pictures import draw_images, draw_split
 from server_app.runs.records.csv_files import rows_as_csv
 from task.data.federated import FederatedData, federate
-from task.data.skew import counts, skew
+from task.data.skew import Counts, counts, skew
 from task.errors import ConfigError, system_reason
 from task.files import write_whole
 
@@ -50,7 +50,7 @@ def report_split(experiment: Experiment, directory: Path) -> None:
     print(f"wrote {directory / written[0]}", *written[1:], sep="  ")
 
 
-def summary(experiment: Experiment, data: FederatedData, table: NDArray[np.int64]) -> str:
+def summary(experiment: Experiment, data: FederatedData, table: Counts) -> str:
     """Return the printed text: data set, split, clients and skew."""
     output, text = Console(), io.StringIO()
     terminal = output.is_terminal
@@ -67,7 +67,7 @@ def summary(experiment: Experiment, data: FederatedData, table: NDArray[np.int64
 
 
 def write_files(
-    experiment: Experiment, data: FederatedData, table: NDArray[np.int64], directory: Path
+    experiment: Experiment, data: FederatedData, table: Counts, directory: Path
 ) -> list[str]:
     """Write the table and the pictures, each file whole or not at all, and return their names.
 
@@ -109,9 +109,7 @@ def title_of(experiment: Experiment) -> str:
     return f"{name}, {partition['name']}{alpha}"
 
 
-def description(
-    experiment: Experiment, data: FederatedData, table: NDArray[np.int64]
-) -> Iterator[str]:
+def description(experiment: Experiment, data: FederatedData, table: Counts) -> Iterator[str]:
     """Yield lines that describe the data set and the split."""
     dataset = data.dataset
     size = experiment.data["image_size"]
@@ -120,7 +118,7 @@ def description(
         f"{experiment.data['name']}: {len(dataset.train)} training images, {len(dataset.test)} "
         f"test images, {size}x{size}, {len(dataset.classes)} classes{domains}"
     )
-    sizes = table.sum(axis=(1, 2))
+    sizes = table.by_class.sum(axis=1)
     yield (
         f"partition={experiment.partition['name']}: {len(sizes)} clients with {sizes.min()} to "
         f"{sizes.max()} images, {experiment.validation_share:.0%} of them for validation"
@@ -130,13 +128,13 @@ def description(
     yield ""
 
 
-def client_table(data: FederatedData, table: NDArray[np.int64], width: int) -> Table:
+def client_table(data: FederatedData, table: Counts, width: int) -> Table:
     """Return a table with one row per client.
 
     It has a column for each class if that fits into `width` characters; otherwise it names each
     client's largest class. With many clients, only the largest are shown.
     """
-    by_class, by_domain = table.sum(axis=2), table.sum(axis=1)
+    by_class, by_domain = table
     sizes = by_class.sum(axis=1)
     distance = skew(by_class).distance
     fixed = len("client images skew classes") + max(map(len, data.dataset.domains))
@@ -171,12 +169,13 @@ def shown_clients(sizes: NDArray[np.int64]) -> list[int]:
     return sorted(largest)
 
 
-def closing(data: FederatedData, table: NDArray[np.int64]) -> Iterator[str]:
+def closing(data: FederatedData, table: Counts) -> Iterator[str]:
     """Yield lines on the clients that were not printed, and on the skew of classes and domains."""
-    if len(table) > MAX_CLIENTS:
-        yield f"(the {MAX_CLIENTS} largest of {len(table)} clients; split.csv has all of them)"
+    clients = len(data.clients)
+    if clients > MAX_CLIENTS:
+        yield f"(the {MAX_CLIENTS} largest of {clients} clients; split.csv has all of them)"
     yield ""
-    for kind, images in (("class", table.sum(axis=2)), ("domain", table.sum(axis=1))):
+    for kind, images in (("class", table.by_class), ("domain", table.by_domain)):
         count = images.shape[1]
         if count > 1:
             of_clients = skew(images)
@@ -189,7 +188,7 @@ def closing(data: FederatedData, table: NDArray[np.int64]) -> Iterator[str]:
                 f"of {count}"
             )
     count = len(data.dataset.domains)
-    if np.any(np.count_nonzero(table.sum(axis=1), axis=1) > 1):
+    if np.any(np.count_nonzero(table.by_domain, axis=1) > 1):
         yield (
             "clients hold images of several domains; partition=domains "
             f"num_clients={count} gives each domain its own client"
