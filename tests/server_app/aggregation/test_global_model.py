@@ -13,10 +13,17 @@ from tests.conftest import SMALL
 from tests.server_app.aggregation.updates import update
 
 
+SITES = (
+    "partition=sites", "partition.names=[east,north,south,west]", "data=folder",
+    "data.classes=[cat,dog]",
+)  # fmt: skip
+
+
 def scaffold(sizes: list[int], weighting: str) -> GlobalModel:
-    words = [*SMALL, "method=scaffold", f"strategy.weighting={weighting}"]
-    experiment = compose_experiment(words)
-    return GlobalModel(experiment, Worker(experiment.local()), sizes)
+    """A global model of four sites; the network is that of the small experiment."""
+    words = ["method=scaffold", f"strategy.weighting={weighting}"]
+    worker = Worker(compose_experiment([*SMALL, *words]).local())
+    return GlobalModel(compose_experiment([*words, *SITES]), worker, sizes)
 
 
 def round_of(model: GlobalModel, server_round: int, changes: Sequence[float]) -> None:

@@ -75,7 +75,7 @@ class TestStored:
     @pytest.fixture(autouse=True)
     def own_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.place = tmp_path
-        monkeypatch.setattr(stored, "store_root", lambda: tmp_path)
+        monkeypatch.setenv("UNIVARFL_CACHE", str(tmp_path))
 
     def federated(self, monkeypatch: pytest.MonkeyPatch, *words: str) -> FederatedData:
         """Return the data as a process that starts now sees them."""
