@@ -12,7 +12,6 @@ from task.training.worker import Worker
 from tests.conftest import SMALL
 from tests.server_app.aggregation.updates import update
 
-
 SITES = (
     "partition=sites", "partition.names=[east,north,south,west]", "data=folder",
     "data.classes=[cat,dog]",
