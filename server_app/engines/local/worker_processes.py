@@ -126,20 +126,18 @@ class Worker:
             raise self._lost() from None
 
     def receive(self) -> Iterator[tuple[str, Message]]:
-        """Read what the process has sent: yield a reply and its message's id, or log a record.
+        """Read what the process has sent: log its records, and yield a reply and its message's id.
 
         Raises:
             WorkerLostError: the process has ended.
         """
         try:
-            received = self.connection.recv()
+            reply = next_reply(self.connection)
         except (EOFError, OSError):
             raise self._lost() from None
-        if isinstance(received, logging.LogRecord):
-            logging.getLogger(received.name).handle(received)
-        else:
+        if reply is not None:
             message_id, self._current = self._current, ""
-            yield message_id, received
+            yield message_id, reply
 
     def close(self) -> None:
         """End the process: kill it if it works, else wait until it has ended."""
@@ -156,6 +154,27 @@ class Worker:
         code = self._process.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         return WorkerLostError(f"a worker's process has ended ({how})")
+
+
+def next_reply(connection: Connection) -> Message | None:
+    """Log the records that a process has sent, up to its reply; None if that is not there yet.
+
+    A process sends a record for each client. It waits if nobody reads them, so all are read at
+    once.
+
+    Args:
+        connection: to the process; something must be there.
+
+    Raises:
+        EOFError, OSError: the process has ended.
+    """
+    while True:
+        received = connection.recv()
+        if isinstance(received, Message):
+            return received
+        logging.getLogger(received.name).handle(received)
+        if not connection.poll():
+            return None
 
 
 def serve(
