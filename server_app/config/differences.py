@@ -17,7 +17,10 @@ UNDECIDING_SETTINGS = (
     "equations",
     "federation",
 )
-FIRST = ("data.name", "partition.name", "alpha", "rho", "method.name", "model.name", "seed")
+FIRST = (
+    "data.name", "partition.name", "alpha", "rho", "method.name", "model.name", "strategy.name",
+    "clock.name", "participation.name", "seed",
+)  # fmt: skip
 
 
 def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ IGNORED = (
     "evaluate_every", "watch", "equations",
 )  # fmt: skip
 NAME_FIRST = (
-    "data.name", "partition.name", "model.name", "strategy.name", "after.name", "alpha", "rho",
+    "data.name", "partition.name", "model.name", "strategy.name", "clock.name",
+    "participation.name", "after.name", "alpha", "rho",
 )  # fmt: skip
 ALL = "all runs"  # the heading if there is one setting
 IMAGES = "images"  # the version of the data set's images
