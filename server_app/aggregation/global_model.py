@@ -125,10 +125,10 @@ class GlobalModel:
         """Return what gives each client's share in a mean of any `updates` clients.
 
         The largest client has one part of `updates`, and others have in proportion. So the shares
-        of so many clients are at most 1 together.
+        of so many clients are at most 1 together. A larger site that comes later has no more.
         """
-        whole = (max(map(self._weight, self._sizes)) or 1.0) * updates
-        return lambda client: self._weight(self._sizes[client]) / whole
+        most = max(map(self._weight, self._sizes)) or 1.0
+        return lambda client: min(self._weight(self._sizes[client]), most) / (most * updates)
 
     @property
     def bytes_per_round(self) -> int:

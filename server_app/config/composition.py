@@ -26,7 +26,7 @@ from task.files import from_home
 from task.registry import first_error
 
 PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
-IMAGES = "images"  # of `after`, a directory
+FILES = {"after": "images", "clock": "trace"}  # settings of groups that are paths
 
 
 def compose_experiment(words: Sequence[str]) -> Experiment:
@@ -106,8 +106,9 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
         config.data.root = downloaded(config.data.name)
     for key, path in local_paths(config.data).items():
         config.data[key] = path
-    if images := config.after.get(IMAGES):
-        config.after[IMAGES] = str(from_home(str(images)).absolute())
+    for group, key in FILES.items():
+        if path := config[group].get(key):
+            config[group][key] = str(from_home(str(path)).absolute())
     return config
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from server_app.config.composition import IMAGES, local_paths
+from server_app.config.composition import FILES, local_paths
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
@@ -25,12 +25,15 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     assert experiment.run_id
     paths = local_paths(experiment.data).items()
     place = _place(Path(experiment.output_dir, experiment.run_id))
-    images = experiment.after.get(IMAGES)
-    unlabelled = [f"after.{IMAGES}={quoted(images)}"] if images else []
+    files = [
+        f"{group}.{key}={quoted(path)}"
+        for group, key in FILES.items()
+        if (path := getattr(experiment, group).get(key))
+    ]
     given = given_weights(experiment.model)
     weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
     data = [f"data.{key}={quoted(path)}" for key, path in paths]
-    return [*words, *place, *data, *unlabelled, *weights]
+    return [*words, *place, *data, *files, *weights]
 
 
 def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:

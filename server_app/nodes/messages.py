@@ -171,6 +171,10 @@ class Exchange(Generic[Asked, Answer]):
             # The server's own work since then does not count against the clients.
             self._deadline += time.monotonic() - arrived
 
+    def extend(self, seconds: float) -> None:
+        """Wait longer, because the server did other work for so many seconds."""
+        self._deadline += seconds
+
     def failures(self) -> Iterator[tuple[int, Failure]]:
         """Yield the place of each request without an answer, once the exchange is over."""
         for place in self.unanswered.values():

@@ -56,8 +56,7 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     if last or server_round % experiment.evaluate_every == 0:
         scored = clients_of_final_scores(context)
         if not last and experiment.validation_share:
-            asked = [update.client for update in updates if not update.left_out]
-            scored = with_a_model(context, asked)
+            scored = with_a_model(context, gathered.scored)
         scores = score_model(context, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(

@@ -1,11 +1,11 @@
 """The base class of clocks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from server_app.rounds.devices.devices import Devices
+from task.data.dataset import Positions
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
@@ -34,7 +34,7 @@ class Clock(ABC):
 
     @abstractmethod
     def devices(
-        self, experiment: "Experiment", images: Sequence[int], reply_bytes: int
+        self, experiment: "Experiment", images: Positions, reply_bytes: int
     ) -> Devices | None:
         """Return the devices of a run's clients; None if they are not simulated.
 

@@ -1,11 +1,11 @@
 """The time that training takes on this machine, or at the sites."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server_app.rounds.clock.base import Clock
 from server_app.rounds.devices.devices import Devices
+from task.data.dataset import Positions
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
@@ -19,6 +19,6 @@ class RealClock(Clock):
         """Accept all settings; those that need simulated devices refuse this clock."""
 
     def devices(
-        self, experiment: "Experiment", images: Sequence[int], reply_bytes: int
+        self, experiment: "Experiment", images: Positions, reply_bytes: int
     ) -> Devices | None:
         return None

@@ -9,7 +9,6 @@ report: Bonawitz et al., "Towards Federated Learning at Scale", MLSys 2019, repo
 varies fourfold over the day, and that 6 to 10 % of the devices drop out.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -18,6 +17,7 @@ from server_app.rounds.clock.base import Clock
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.devices.profiles import Population
 from server_app.rounds.devices.trace import read_trace
+from task.data.dataset import Positions
 from task.errors import ConfigError, refuse
 
 if TYPE_CHECKING:
@@ -83,9 +83,11 @@ class VirtualClock(Clock):
             what = "secure=masked" if experiment.secure.masked else "privacy.unit=client"
             allowed = f"not yet with {what}, whose thresholds count the clients that are asked"
             raise ConfigError("clock", "virtual", f"{allowed}; add clock=real")
+        if self.trace is not None:
+            read_trace(Path(self.trace), experiment.num_clients)
 
     def devices(
-        self, experiment: "Experiment", images: Sequence[int], reply_bytes: int
+        self, experiment: "Experiment", images: Positions, reply_bytes: int
     ) -> Devices | None:
         if self.trace is not None:
             profiles = read_trace(Path(self.trace), experiment.num_clients)

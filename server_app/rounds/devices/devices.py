@@ -1,6 +1,6 @@
 """When the devices of a run are available, and when their updates arrive, on a simulated clock."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from server_app.rounds.devices.profiles import DAY, HOUR, Profiles, Values
 from task.seeding import numpy_generator
 
-UNAVAILABLE = "not available at this hour"
+UNAVAILABLE = "not available at this hour; participation=available asks those that are"
+ROUNDING = 1e-6  # seconds after a device becomes available, so that rounding does not hide it
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Devices:
     """
 
     profiles: Profiles
-    images: Sequence[int]
+    images: Sequence[int] | NDArray[np.int64]
     passes: float
     reply_bytes: int
     variation: float
@@ -62,10 +63,16 @@ class Devices:
         """Return whether each client's device is available, [K]."""
         return self._since_begin(now) < self.profiles.available_seconds
 
-    def next_available(self, now: float) -> float:
-        """Return the first time from `now` on at which a device is available."""
+    def next_available(self, now: float, busy: Collection[int] = ()) -> float:
+        """Return the first time from `now` on at which a device is available.
+
+        Args:
+            now: seconds since the run began.
+            busy: clients that do not count; not all of them.
+        """
         since = self._since_begin(now)
-        waits = np.where(since < self.profiles.available_seconds, 0.0, DAY - since)
+        waits = np.where(since < self.profiles.available_seconds, 0.0, DAY - since + ROUNDING)
+        waits[list(busy)] = np.inf
         return now + float(waits.min())
 
     def usual_seconds(self, client: int) -> float:

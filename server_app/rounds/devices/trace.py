@@ -1,5 +1,6 @@
 """What the devices of a population can do: read from a file."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +33,11 @@ def read_trace(path: Path, clients: int) -> Profiles:
     try:
         if path.stat().st_size > LARGEST:
             raise refuse(f"must have at most {LARGEST:,} bytes")
-        frame = pd.read_csv(path, nrows=clients)
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+            frame = pd.read_csv(path, nrows=clients, index_col=False)
     except OSError as error:
         raise refuse(f"must be a file: {system_reason(error)}") from None
-    except (ValueError, UnicodeError) as error:
+    except (ValueError, UnicodeError, pd.errors.ParserWarning) as error:
         raise refuse(f"must be a CSV file: {str(error).splitlines()[0]}") from None
     if list(frame.columns) != list(COLUMNS):
         raise refuse(f"must have the columns {','.join(COLUMNS)}")

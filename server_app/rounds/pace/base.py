@@ -17,12 +17,14 @@ class Gathered:
     Attributes:
         accumulator: the updates.
         clients: the round's clients, in the order of the record.
+        scored: those of them that validate the model after the round.
         metrics: of the round: the mean losses if those are part of a masked sum, and the
             simulated seconds since the run began.
     """
 
     accumulator: UpdateAccumulator
     clients: Sequence[int]
+    scored: Sequence[int]
     metrics: Mapping[str, float]
 
 
@@ -38,7 +40,8 @@ class Pace(ABC):
         experiment = context.experiment
         self.clock = experiment.clients_clock()
         self.policy = experiment.participation_policy()
-        devices = self.clock.devices(experiment, context.sizes.train, context.model.reply_bytes)
+        images = context.worker.data.clients.sizes().train  # also if clients do not tell them
+        devices = self.clock.devices(experiment, images, context.model.reply_bytes)
         self.clients = Clients(
             experiment.num_clients, experiment.participants, experiment.seed, devices
         )

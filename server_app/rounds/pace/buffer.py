@@ -1,5 +1,7 @@
 """The updates of one server step, which started from weights of different rounds."""
 
+from dataclasses import replace
+
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.strategies.families.buffered import BufferedSettings
 from server_app.aggregation.training_replies import add_reply
@@ -68,15 +70,16 @@ class Buffer:
     def add(self, arrival: Arrival) -> None:
         """Add a worker's updates, or record which clients are left out or failed."""
         accumulator, sizes = self.accumulator, self._context.sizes.train
-        for job in arrival.jobs:
+        jobs = [replace(job, lost=job.lost or self.too_old(job)) for job in arrival.jobs]
+        for job in jobs:
             client = job.client
             self._jobs[client] = job
             accumulator.expect(client, self._share_of(client), sizes[client])
             if job.lost:
                 accumulator.refuse([ClientUpdate(client, "", left_out=True)], job.lost)
-        if arrival.unit and arrival.reply:
+        if arrival.unit and arrival.reply and not any(job.lost for job in jobs):
             add_reply(arrival.unit, arrival.reply, accumulator, summed=False)
-        for job in arrival.jobs:
+        for job in jobs:
             accumulator.describe(
                 job.client,
                 staleness=self._staleness(job),

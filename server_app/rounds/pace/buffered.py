@@ -1,5 +1,6 @@
 """A round that uses the first updates that arrive, and waits for no client."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from server_app.rounds.pace.site_arrivals import SiteArrivals
 from server_app.rounds.pace.training import clients_per_message, train_letters
 from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
 from server_app.rounds.sampling import quorum_count
+from server_app.runs.checkpoint import KEPT as CHECKPOINTS
 from task.protocol.messages import TRAIN, TrainReply, TrainRequest
 
 
@@ -33,7 +35,7 @@ class Buffered(Pace):
     def __init__(self, context: RoundContext, strategy: BufferedSettings, directory: Path) -> None:
         super().__init__(context)
         self._strategy, self._received = strategy, ReceivedWeights(directory)
-        self._running_before: set[int] = set()
+        self._ran_before: deque[set[int]] = deque(maxlen=CHECKPOINTS)
         self._buffer = self._new_buffer(0)
         self._arrivals: Arrivals
         if self.clients.devices is None:
@@ -60,7 +62,8 @@ class Buffered(Pace):
         self.now = self._arrivals.now
         stale = [update.staleness for update in updates.values() if update.accepted]
         staleness = {"staleness": sum(filter(None, stale)) / len(stale)} if stale else {}
-        return Gathered(buffer.accumulator, sorted(updates), {**staleness, **self.time()})
+        scored = sorted(buffer.accumulator.accepted)  # others may be at work
+        return Gathered(buffer.accumulator, sorted(updates), scored, {**staleness, **self.time()})
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), **self._arrivals.state()}
@@ -68,6 +71,7 @@ class Buffered(Pace):
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         self._arrivals.restore(state)
+        self._ran_before.append(self._arrivals.rounds())
 
     def finish(self) -> None:
         self._received.delete()
@@ -76,10 +80,10 @@ class Buffered(Pace):
         return Buffer(self.context, self._strategy, self._received, server_round)
 
     def _drop_received(self) -> None:
-        """Delete weights that no running job started from, now or at the last checkpoint."""
+        """Delete weights that no running job started from, now or at a checkpoint that is kept."""
         running = self._arrivals.rounds()
-        self._received.drop_others(running | self._running_before)
-        self._running_before = running
+        self._received.drop_others(running.union(*self._ran_before))
+        self._ran_before.append(running)
 
     def _check_quorum(self, server_round: int, accepted: int) -> None:
         size = self._strategy.buffer_size

@@ -48,15 +48,18 @@ class SiteArrivals(Arrivals):
         self._open: list[Open] = []
         self._running: dict[int, Job] = {}  # by client
         self._arrived: list[Arrival] = []  # each of one client
-        self._looked = 0.0
+        self._looked, self._left = 0.0, time.monotonic()
 
     def take(self, server_round: int, wanted: int, heard: Collection[int]) -> Iterator[Arrival]:
+        for each in self._open:  # the server's work since the last call costs no site its time
+            each.exchange.extend(time.monotonic() - self._left)
         self._start(server_round, heard)
         while not self._arrived:
             if not self._open:
                 idle = self._idle(heard)
                 nodes = self._context.nodes.wait_for_clients(idle, 1) if idle else []
                 if not served_clients(idle, nodes):
+                    self._left = time.monotonic()
                     return
                 self._start(server_round, heard)
             self._poll()
@@ -66,6 +69,7 @@ class SiteArrivals(Arrivals):
                     self._start(server_round, heard)
         taken, self._arrived = self._arrived[:wanted], self._arrived[wanted:]
         yield from taken
+        self._left = time.monotonic()
 
     def rounds(self) -> set[int]:
         return {job.round for job in (*self._running.values(), *self._waiting())}

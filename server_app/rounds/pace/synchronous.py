@@ -35,7 +35,8 @@ class Synchronous(Pace):
             accumulator.refuse([ClientUpdate(client, "", left_out=True)], reason)
         for client, seconds in cohort.seconds.items():
             accumulator.describe(client, simulated_seconds=round(seconds, 3))
-        return Gathered(accumulator, cohort.sampled, {**losses, **self.time()})
+        metrics = {**losses, **self.time()}
+        return Gathered(accumulator, cohort.sampled, cohort.trained, metrics)
 
 
 def train_round(

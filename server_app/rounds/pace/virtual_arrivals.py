@@ -51,6 +51,8 @@ class VirtualArrivals(Arrivals):
                     continue  # it is the first of the next server step
                 self._running.remove(job)
                 (left_out if job.lost else arrived).append(job)
+        if not (arrived or self._running):  # nobody could start: time passes until somebody can
+            self.now = self._devices.next_available(self.now)
         yield Arrival(left_out)
         yield from self._train(server_round, arrived)
 
@@ -71,7 +73,7 @@ class VirtualArrivals(Arrivals):
         if missing <= 0 or len(busy) >= self._clients.number:
             return
         if not self._running:
-            self.now = self._policy.starts(self._clients, self.now)
+            self.now = self._policy.starts(self._clients, self.now, busy)
         candidates = self._policy.candidates(self._clients, server_round, self.now)
         generator = self._generator(server_round)
         for client in draw(generator, self._clients.number, missing, candidates, busy):

@@ -1,5 +1,6 @@
 """Only clients whose devices are available are asked."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +18,9 @@ class AvailableParticipation(Participation):
     that the model may fit the data of some better.
     """
 
-    def starts(self, clients: Clients, now: float) -> float:
+    def starts(self, clients: Clients, now: float, busy: Collection[int] = ()) -> float:
         assert clients.devices is not None
-        return clients.devices.next_available(now)
+        return clients.devices.next_available(now, busy)
 
     def candidates(
         self, clients: Clients, server_round: int, now: float

@@ -110,8 +110,14 @@ class Participation(ABC):
             now: simulated seconds since the run began.
         """
 
-    def starts(self, clients: Clients, now: float) -> float:
-        """Return when a round can start that would start now."""
+    def starts(self, clients: Clients, now: float, busy: Collection[int] = ()) -> float:
+        """Return when the next client can start, if nobody trains now.
+
+        Args:
+            clients: all of them.
+            now: simulated seconds since the run began.
+            busy: clients that may not start; not all of them.
+        """
         return now
 
     def wanted(self, clients: Clients) -> int:
@@ -128,6 +134,9 @@ class Participation(ABC):
             return Cohort(sampled)
         attempts = [clients.devices.attempt(client, server_round, now) for client in sampled]
         ends, left_out = self.cut(clients, attempts, now)
+        if ends == now and len(left_out) == len(sampled):  # wait for one of them to come
+            others = set(range(clients.number)) - set(sampled)
+            ends = clients.devices.next_available(now, others)
         seconds = {each.client: min(each.seconds, ends - now) for each in attempts}
         return Cohort(sampled, now, ends, seconds, left_out)
 

@@ -1,5 +1,6 @@
 """Simulated devices: how long they take, when they are available, and what a trace may hold."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,9 +76,20 @@ class TestAvailability:
         some = devices(profiles(1, available_hours=1.0))
         assert some.next_available(30.0) == 30.0
         assert some.next_available(5 * HOUR) == pytest.approx(DAY)
+        assert some.available(some.next_available(5 * HOUR)).any()
         always = devices(profiles(3))
         assert always.next_available(5 * HOUR) == 5 * HOUR
         assert always.available(5 * HOUR).all()
+
+    @pytest.mark.parametrize("hours", [0.05, 1.0, 8.0])
+    def test_somebody_is_available_then_however_the_times_are_rounded(self, hours: float) -> None:
+        for seed in range(100):
+            drawn = replace(MEDIAN, available_hours=hours, available_spread=4.0).draw(10, seed)
+            some = devices(drawn, seed=seed)
+            now = some.next_available(9.7 * HOUR + seed)
+            assert some.available(now).any()
+            later = some.next_available(now, busy=np.flatnonzero(some.available(now)).tolist())
+            assert some.available(later).any()
 
     def test_as_many_attempts_drop_out_as_the_chance_says(self) -> None:
         some = devices(profiles(4000, dropout=0.25))
@@ -111,6 +123,7 @@ class TestTrace:
             ("0.5,8,0,24,1.5", "line 2: dropout must be from 0 to 1"),
             ("0.5,8,0,0,0", "line 2: available_hours must be from 0.001 to 24"),
             ("0.5,8,0,24", "line 2: dropout"),
+            ("0.5,8,0,24,0,1", "must be a CSV file"),
         ],
     )
     def test_wrong_values_are_named(self, tmp_path: Path, row: str, reason: str) -> None:

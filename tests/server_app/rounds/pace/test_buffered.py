@@ -11,6 +11,7 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.pace.received_weights import DIRECTORY
+from server_app.runs.checkpoint import checkpoints
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, faulty, rows, sha256
@@ -50,6 +51,18 @@ def test_workers_and_interruptions_change_nothing(train: Train, words: Sequence[
         assert sha256(resumed) == sha256(whole)
         assert metric(resumed, "simulated_seconds") == metric(whole, "simulated_seconds")
         assert not (resumed / DIRECTORY).exists()
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(train: Train) -> None:
+    some = ("rounds=6", "num_clients=6", *SLOW, *FEDBUFF)
+    whole = train(*some)
+    with ended_in(4), suppress(KeyboardInterrupt):
+        train(*some, "run_id=ended")
+    ended = whole.parent / "ended"
+    with ended_in(5), suppress(KeyboardInterrupt):
+        train(*whole_words([f"resume={ended}"]))
+    checkpoints(ended)[0].write_bytes(b"damaged")
+    assert sha256(train(*whole_words([f"resume={ended}"]))) == sha256(whole)
 
 
 def test_updates_of_slow_clients_are_behind_and_each_is_recorded(train: Train) -> None:

@@ -43,6 +43,14 @@ def test_a_late_update_joins_a_later_server_step(run: Run) -> None:
     assert read_record(directory)["status"] == "completed"
 
 
+def test_an_update_that_is_too_old_is_dropped(run: Run) -> None:
+    late: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
+    directory = run(*FEDBUFF, "strategy.max_staleness=0", slow=late)
+    found = updates(directory)
+    assert any(behind for *_, behind in found)
+    assert all(status == "left out" for _, _, status, behind in found if behind)
+
+
 def test_one_that_never_answers_fails_and_is_asked_again(run: Run) -> None:
     silent: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
     directory = run(*FEDBUFF, "federation.round_timeout=2", "rounds=5", slow=silent)

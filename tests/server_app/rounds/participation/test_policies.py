@@ -60,6 +60,14 @@ class TestUniform:
         assert 0 < len(found.left_out) < 20
         assert sorted([*found.trained, *found.left_out]) == found.sampled
 
+    def test_a_round_of_unavailable_clients_ends_when_one_of_them_comes(self) -> None:
+        some = clients(available_hours=0.5, available_spread=1.0)
+        assert some.devices is not None
+        found = cohort("participation=uniform", some, 1, 12 * HOUR)
+        assert found.trained == []
+        assert found.ends > 18 * HOUR
+        assert some.devices.available(found.ends)[found.sampled].any()
+
 
 class TestAvailable:
     def test_only_available_clients_are_asked(self) -> None:
