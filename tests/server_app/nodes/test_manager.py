@@ -1,6 +1,5 @@
 """Sites that are absent, leave, come back, are late or too few: the real apps, in this process."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
+from tests import absent_sites
 from tests.absent_sites import NAMES, Absent, Run, Sites, make_images
 from tests.conftest import rows, sha256
 
@@ -123,7 +123,7 @@ def test_a_second_one_of_the_same_name_that_comes_later_is_refused(
             }
             self.registered[last] = self.registered[first]
 
-    monkeypatch.setattr(sys.modules[__name__], "Sites", Doubled)
+    monkeypatch.setattr(absent_sites, "Sites", Doubled)
     directory = run(names=(*NAMES, "west"), away=lambda name, at: name == "west" and at < 2)
     (refused,) = rows(directory, "events.csv")
     assert refused["event"] == "refused: two SuperNodes use the name east"
