@@ -140,7 +140,7 @@ def draw(table: pd.DataFrame) -> None:
             label = f"{participants} participants, {workers} worker{'s' * (workers > 1)}"
             plot.plot(rows["clients"], rows[column], style, marker="o", label=label)
         plot.set(xlabel="clients", ylabel=column, xscale="log")
-        plot.set_ylim(bottom=0)
+        plot.set_ylim(0, 1.15 * table[column].max())
         plot.grid(alpha=0.3)
     axes[0].legend(frameon=False, fontsize=7)
     figure.savefig(PICTURES / "population.png", dpi=100)
