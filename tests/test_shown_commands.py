@@ -37,11 +37,12 @@ def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -
     making.pacs(root / "PACS", 60)
     (root / "list.txt").write_text("scans/zero/pic_000.png\n")
     words = ["train", *(f"{key}={value}" for key, value in SHORT.items()), "watch.models_every=1",
-             f"output_dir={root / 'runs'}", "run_id=RUN"]  # fmt: skip
+             f"output_dir={root / 'runs'}"]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
         making.stl10(root / "STL10", patch, train=200)
-        succeed(words)
+        succeed([*words, "run_id=RUN"])
+        succeed([*words, "run_id=FEDBN", "method=fedbn"])
         for name in LISTS:
             shutil.copytree(root / "runs" / "RUN", root / name / "RUN")
         yield root
