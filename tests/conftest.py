@@ -17,6 +17,7 @@ import torch
 import task.data.partitions
 import task.methods
 from client_app.app import app as client_app
+from client_app.client_state import ClientState, StateLostError
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.composition import compose_experiment
 from server_app.engines import inprocess
@@ -28,6 +29,7 @@ from task.data.sources.base import DatasetIndex
 from task.data.sources.digits import Digits
 from task.methods.base import Method
 from task.registry import component_class
+from tests.absent_sites import Run, make_images
 from tests.extension_package import hospital_package, installed  # noqa: F401  (fixtures)
 
 FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
@@ -92,6 +94,18 @@ def faulty(clients: list[int], rounds: list[int], fault: str) -> list[str]:
         f"+method.rounds={rounds}",
         f"+method.fault='{fault}'",
     ]
+
+
+def lose_state(patch: pytest.MonkeyPatch) -> None:
+    """Make the state that client 1 kept in round 1 unreadable."""
+    load = ClientState.load
+
+    def lose(self: ClientState, client: int, server_round: int) -> object:
+        if client == 1 and server_round == 1:
+            raise StateLostError("the disk is gone")
+        return load(self, client, server_round)
+
+    patch.setattr(ClientState, "load", lose)
 
 
 def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -159,6 +173,19 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the components in tests/parts available."""
     for package, folder in ((task.methods, "methods"), (task.data.partitions, "partitions")):
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(PARTS / folder)])
+
+
+@pytest.fixture(scope="session")
+def images_of_sites(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory with the images of the sites of `run_at_sites`."""
+    return make_images(tmp_path_factory.mktemp("sites"))
+
+
+@pytest.fixture
+def run_at_sites(images_of_sites: Path, tmp_path: Path) -> Run:
+    """Return a function that trains at sites in this process, some of them away or slow."""
+    (tmp_path / "runs").mkdir()
+    return Run(images_of_sites, tmp_path / "runs")
 
 
 @pytest.fixture(scope="session")

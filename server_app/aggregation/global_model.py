@@ -127,7 +127,7 @@ class GlobalModel:
         The largest client has one part of `updates`, and others have in proportion. So the shares
         of so many clients are at most 1 together. A larger site that comes later has no more.
         """
-        most = max(map(self._weight, self._sizes)) or 1.0
+        most = max(map(self._weight, set(self._sizes))) or 1.0
         return lambda client: min(self._weight(self._sizes[client]), most) / (most * updates)
 
     @property

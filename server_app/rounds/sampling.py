@@ -2,8 +2,12 @@
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from decimal import Decimal
 from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from task.seeding import numpy_generator
 
@@ -34,9 +38,37 @@ def most_asked(num_clients: int, rho: float, seed: int, rounds: int) -> int:
 
 def sample_clients(num_clients: int, rho: float, seed: int, server_round: int) -> list[int]:
     """Sample a share `rho` of the clients without replacement; ascending."""
-    count = participant_count(num_clients, rho)
-    generator = numpy_generator(seed, "participation", server_round)
-    return sorted(generator.choice(num_clients, size=count, replace=False).tolist())
+    return draw(drawing(seed, server_round), num_clients, participant_count(num_clients, rho))
+
+
+def drawing(seed: int, server_round: int) -> np.random.Generator:
+    """Return the generator of a round's draws of clients."""
+    return numpy_generator(seed, "participation", server_round)
+
+
+def draw(
+    generator: np.random.Generator,
+    number: int,
+    count: int,
+    candidates: NDArray[np.int64] | None = None,
+    busy: Collection[int] = (),
+) -> list[int]:
+    """Draw clients without replacement; ascending, and fewer if there are not enough.
+
+    Args:
+        generator: makes the draw.
+        number: of all clients.
+        count: how many are drawn.
+        candidates: those that may be drawn; None for all.
+        busy: those of them that may not.
+    """
+    if busy:
+        candidates = np.arange(number) if candidates is None else candidates
+        candidates = np.setdiff1d(candidates, list(busy), assume_unique=True)
+    if candidates is None:
+        return sorted(generator.choice(number, size=min(count, number), replace=False).tolist())
+    size = min(count, len(candidates))
+    return sorted(generator.choice(candidates, size=size, replace=False).tolist())
 
 
 def clients_to_score(num_clients: int, seed: int) -> list[int]:

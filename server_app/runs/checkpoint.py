@@ -38,7 +38,7 @@ class Checkpoint:
     seconds: float
     model: "ModelState"
     failure_policy: dict[str, Any]
-    pace: dict[str, Any]
+    pace: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
             "site_sizes": sorted(checkpoint.model.site_sizes.items()),
             "known": checkpoint.model.known,
             "failure_policy": checkpoint.failure_policy,
-            "pace": checkpoint.pace,
+            "pace": dict(checkpoint.pace),
         }
     )
     place = directory / DIRECTORY

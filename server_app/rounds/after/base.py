@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from server_app.config.compatibility.noise import source_of_noise
 from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
@@ -70,10 +71,7 @@ class AfterTraining(ABC):
         if experiment.secure.masked:
             allowed = f"reads {self.reads}, which secure=masked hides; add after=none"
             raise ConfigError("after", name, allowed)
-        private = f"privacy.unit={experiment.privacy.unit}" if experiment.privacy.private else ""
-        if experiment.aggregation().private:
-            private = f"strategy={experiment.strategy['name']}"
-        if private:
+        if private := source_of_noise(experiment):
             allowed = f"reads {self.reads} without noise, and {private} protects them"
             raise ConfigError("after", name, f"{allowed}; add after=none")
         if not self.at_clients:

@@ -1,15 +1,17 @@
 """When the devices of a run are available, and when their updates arrive, on a simulated clock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from server_app.rounds.devices.profiles import DAY, HOUR, Profiles, Values
+from task.data.dataset import Positions
 from task.seeding import numpy_generator
 
 UNAVAILABLE = "not available at this hour; participation=available asks those that are"
+EVERYBODY = slice(None)
 ROUNDING = 1e-6  # seconds after a device becomes available, so that rounding does not hide it
 
 
@@ -53,7 +55,7 @@ class Devices:
     """
 
     profiles: Profiles
-    images: Sequence[int] | NDArray[np.int64]
+    images: Positions
     passes: float
     reply_bytes: int
     variation: float
@@ -75,17 +77,11 @@ class Devices:
         waits[list(busy)] = np.inf
         return now + float(waits.min())
 
-    def usual_seconds(self, client: int) -> float:
-        """Return the duration of a client's attempt without its variation."""
+    def usual_seconds(self, clients: int | slice = EVERYBODY) -> Values:
+        """Return the duration of attempts without their variation: a number, or [K]."""
         profiles = self.profiles
-        training = profiles.seconds_per_image[client] * int(self.images[client]) * self.passes
-        return float(training + 2 * self.reply_bytes / profiles.bytes_per_second[client])
-
-    def usual_seconds_of_all(self) -> Values:
-        """Return `usual_seconds` of every client, [K]."""
-        images = np.asarray(self.images, dtype=np.float64)
-        training = self.profiles.seconds_per_image * images * self.passes
-        seconds: Values = training + 2 * self.reply_bytes / self.profiles.bytes_per_second
+        training = profiles.seconds_per_image[clients] * self.images[clients] * self.passes
+        seconds: Values = training + 2 * self.reply_bytes / profiles.bytes_per_second[clients]
         return seconds
 
     def attempt(self, client: int, server_round: int, now: float) -> Attempt:
@@ -96,14 +92,14 @@ class Devices:
             server_round: the round of the request; a client is asked once in a round.
             now: seconds since the run began.
         """
-        since = float(self._since_begin(now)[client])
+        since = float(self._since_begin(now, client))
         left = float(self.profiles.available_seconds[client])
         if since >= left:
             return Attempt(client, now, 0.0, UNAVAILABLE)
         left = np.inf if left >= DAY else left - since
         generator = numpy_generator(self.seed, "attempt", server_round, client)
         factor, lost, share = generator.standard_normal(), generator.random(), generator.random()
-        seconds = self.usual_seconds(client) * float(np.exp(self.variation * factor))
+        seconds = float(self.usual_seconds(client)) * float(np.exp(self.variation * factor))
         if lost < self.profiles.dropout[client]:
             seconds *= share
             if seconds <= left:
@@ -115,7 +111,7 @@ class Devices:
             return Attempt(client, now + left, left, reason)
         return Attempt(client, now + seconds, seconds)
 
-    def _since_begin(self, now: float) -> Values:
-        """Return the seconds since each device last became available, below `DAY`, [K]."""
-        since: Values = (now - self.profiles.available_from) % DAY
-        return np.where(self.profiles.available_seconds >= DAY, 0.0, since)
+    def _since_begin(self, now: float, clients: int | slice = EVERYBODY) -> Values:
+        """Return the seconds since devices last became available, below `DAY`: one, or [K]."""
+        since: Values = (now - self.profiles.available_from[clients]) % DAY
+        return np.where(self.profiles.available_seconds[clients] >= DAY, 0.0, since)

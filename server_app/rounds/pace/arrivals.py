@@ -31,7 +31,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A worker's reply, or clients of which none will come.
+    """A worker's reply, or clients that will send none.
 
     Attributes:
         jobs: the clients.

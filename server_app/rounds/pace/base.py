@@ -45,7 +45,11 @@ class Pace(ABC):
         self.clients = Clients(
             experiment.num_clients, experiment.participants, experiment.seed, devices
         )
-        self.now = 0.0  # simulated seconds since the run began
+
+    @property
+    @abstractmethod
+    def now(self) -> float:
+        """Simulated seconds since the run began; 0 with ``clock=real``."""
 
     @abstractmethod
     def gather(self, server_round: int, keep: bool) -> Gathered:
@@ -60,13 +64,13 @@ class Pace(ABC):
             WorkerLostError: a simulated worker has died.
         """
 
-    def state(self) -> dict[str, Any]:
+    @abstractmethod
+    def state(self) -> Mapping[str, Any]:
         """Return what the next round needs, for a checkpoint."""
-        return {"now": self.now} if self.clock.virtual else {}
 
+    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.now = float(state.get("now", 0.0))
 
     def finish(self) -> None:  # noqa: B027  (most keep nothing)
         """Delete what was kept for the next round."""

@@ -1,5 +1,6 @@
 """The updates of one server step, which started from weights of different rounds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from server_app.aggregation.client_update import ClientUpdate
@@ -55,12 +56,16 @@ class Buffer:
         return self._starts[server_round]
 
     def packed_start(self, server_round: int) -> PackedTensors:
-        """Return `start` as it is sent."""
+        """Return `start` in the form that is sent."""
         if server_round == self._round:
             return self._context.model.packed_weights
         return PackedTensors.of(self.start(server_round))
 
-    def too_old(self, job: Job) -> str:
+    def aged(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs, those that are too old as lost."""
+        return [replace(job, lost=job.lost or self._too_old(job)) for job in jobs]
+
+    def _too_old(self, job: Job) -> str:
         """Return why a client's update does not count; empty if it is not too old."""
         most, behind = self._strategy.max_staleness, self._staleness(job)
         if most is None or behind <= most:
@@ -70,7 +75,7 @@ class Buffer:
     def add(self, arrival: Arrival) -> None:
         """Add a worker's updates, or record which clients are left out or failed."""
         accumulator, sizes = self.accumulator, self._context.sizes.train
-        jobs = [replace(job, lost=job.lost or self.too_old(job)) for job in arrival.jobs]
+        jobs = self.aged(arrival.jobs)
         for job in jobs:
             client = job.client
             self._jobs[client] = job

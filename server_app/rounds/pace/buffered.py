@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from server_app.rounds.pace.base import Gathered, Pace
 from server_app.rounds.pace.buffer import Buffer
 from server_app.rounds.pace.received_weights import ReceivedWeights
 from server_app.rounds.pace.site_arrivals import SiteArrivals
-from server_app.rounds.pace.training import clients_per_message, train_letters
+from server_app.rounds.pace.training import clients_per_message, filter_updates, train_letters
 from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
 from server_app.rounds.sampling import quorum_count
 from server_app.runs.checkpoint import KEPT as CHECKPOINTS
@@ -36,7 +35,7 @@ class Buffered(Pace):
         super().__init__(context)
         self._strategy, self._received = strategy, ReceivedWeights(directory)
         self._ran_before: deque[set[int]] = deque(maxlen=CHECKPOINTS)
-        self._buffer = self._new_buffer(0)
+        self._buffer: Buffer  # of the round whose updates are gathered
         self._arrivals: Arrivals
         if self.clients.devices is None:
             self._arrivals = SiteArrivals(context, self._ask)
@@ -48,36 +47,34 @@ class Buffered(Pace):
     def gather(self, server_round: int, keep: bool) -> Gathered:
         """Return a round's updates; settings that keep models are refused before the run."""
         self._received.keep(server_round, self.context.model.weights)
-        buffer = self._buffer = self._new_buffer(server_round)
+        buffer = Buffer(self.context, self._strategy, self._received, server_round)
+        self._buffer = buffer
         updates, heard = buffer.accumulator.updates, -1
         while buffer.missing and heard < len(updates):
             heard = len(updates)
             for arrival in self._arrivals.take(server_round, buffer.missing, updates):
                 buffer.add(arrival)
-        for scaled in buffer.accumulator.apply_filter():
-            what = f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}"
-            self.context.note("", what)
+        filter_updates(self.context, buffer.accumulator)
         self._check_quorum(server_round, len(buffer.accumulator.accepted))
         self._drop_received()
-        self.now = self._arrivals.now
         stale = [update.staleness for update in updates.values() if update.accepted]
         staleness = {"staleness": sum(filter(None, stale)) / len(stale)} if stale else {}
         scored = sorted(buffer.accumulator.accepted)  # others may be at work
         return Gathered(buffer.accumulator, sorted(updates), scored, {**staleness, **self.time()})
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), **self._arrivals.state()}
+    @property
+    def now(self) -> float:
+        return self._arrivals.now
+
+    def state(self) -> Mapping[str, Any]:
+        return self._arrivals.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
         self._arrivals.restore(state)
         self._ran_before.append(self._arrivals.rounds())
 
     def finish(self) -> None:
         self._received.delete()
-
-    def _new_buffer(self, server_round: int) -> Buffer:
-        return Buffer(self.context, self._strategy, self._received, server_round)
 
     def _drop_received(self) -> None:
         """Delete weights that no running job started from, now or at a checkpoint that is kept."""
@@ -104,9 +101,9 @@ class Buffered(Pace):
         )
         return self.context.exchange(TRAIN, letters)
 
-    def _train(self, server_round: int, jobs: Sequence[Job]) -> Iterator[Arrival]:
+    def _train(self, jobs: Sequence[Job]) -> Iterator[Arrival]:
         """Train clients, each from the weights of its own round, and yield their updates."""
-        aged = [replace(job, lost=self._buffer.too_old(job)) for job in jobs]
+        aged = self._buffer.aged(jobs)
         yield Arrival([job for job in aged if job.lost])
         by_client = {job.client: job for job in aged if not job.lost}
         if not by_client:

@@ -9,8 +9,7 @@ from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import SITES_MAX_PAUSE, Exchange
 from server_app.rounds.context import RoundContext
 from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
-from server_app.rounds.participation.base import draw
-from task.seeding import numpy_generator
+from server_app.rounds.sampling import draw, drawing
 
 LOOK_SECONDS = 1.0  # between two looks for sites that can start
 
@@ -94,8 +93,8 @@ class SiteArrivals(Arrivals):
         nodes = self._context.nodes.connected()
         self._context.sizes.update(nodes)
         here = served_clients(idle, nodes)
-        generator = numpy_generator(experiment.seed, "participation", server_round)
-        clients = [here[place] for place in draw(generator, len(here), missing)]
+        places = draw(drawing(experiment.seed, server_round), len(here), missing)
+        clients = [here[place] for place in places]
         units = assign_clients(clients, self._context.sizes.train, nodes, 1)
         if units:
             self._open.append(Open(self._ask(server_round, units), units, server_round))

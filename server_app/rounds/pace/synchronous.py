@@ -1,6 +1,7 @@
 """A round that waits for its clients."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
@@ -13,6 +14,7 @@ from server_app.rounds.pace.base import Gathered, Pace
 from server_app.rounds.pace.training import (
     clients_per_message,
     empty_accumulator,
+    filter_updates,
     sends_sum,
     train_letters,
 )
@@ -27,9 +29,23 @@ class Synchronous(Pace):
     that are left out are not trained.
     """
 
+    def __init__(self, context: RoundContext) -> None:
+        super().__init__(context)
+        self._now = 0.0
+
+    @property
+    def now(self) -> float:
+        return self._now
+
+    def state(self) -> Mapping[str, Any]:
+        return {"now": self._now}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._now = float(state["now"])
+
     def gather(self, server_round: int, keep: bool) -> Gathered:
-        cohort = self.policy.cohort(self.clients, server_round, self.now)
-        self.now = cohort.ends
+        cohort = self.policy.cohort(self.clients, server_round, self._now)
+        self._now = cohort.ends
         accumulator, losses = train_round(self.context, server_round, cohort.trained, keep)
         for client, reason in cohort.left_out.items():
             accumulator.refuse([ClientUpdate(client, "", left_out=True)], reason)
@@ -105,6 +121,5 @@ def train_units(
     for place, reply in exchange.arrivals():
         unit = units[place]
         add_reply(unit, reply, accumulator, sends_sum(accumulator.adds_up, unit.node))
-    for scaled in accumulator.apply_filter():
-        context.note("", f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}")
+    filter_updates(context, accumulator)
     context.late_replies.expect(exchange, units, f"model of round {server_round}")

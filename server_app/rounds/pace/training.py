@@ -86,3 +86,9 @@ def train_letters(
         }
 
     return context.letters(TRAIN, units, server_round, fields, attempt)
+
+
+def filter_updates(context: RoundContext, accumulator: UpdateAccumulator) -> None:
+    """Have the guard decide on the updates that are held, and record those that it scaled down."""
+    for scaled in accumulator.apply_filter():
+        context.note("", f"client {scaled.client}: scaled by {scaled.scale:.3g}: {scaled.reason}")

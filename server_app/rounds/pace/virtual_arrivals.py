@@ -11,10 +11,10 @@ from typing import Any
 
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
-from server_app.rounds.participation.base import Clients, Participation, draw
-from task.seeding import numpy_generator
+from server_app.rounds.participation.base import Clients, Participation
+from server_app.rounds.sampling import draw, drawing
 
-Train = Callable[[int, Sequence[Job]], Iterator[Arrival]]
+Train = Callable[[Sequence[Job]], Iterator[Arrival]]
 
 
 class VirtualArrivals(Arrivals):
@@ -26,7 +26,7 @@ class VirtualArrivals(Arrivals):
         clients: the run's.
         policy: says which of them can be asked.
         devices: theirs.
-        train: trains clients whose updates arrive in a round.
+        train: trains clients whose updates arrive.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class VirtualArrivals(Arrivals):
         if not (arrived or self._running):  # nobody could start: time passes until somebody can
             self.now = self._devices.next_available(self.now)
         yield Arrival(left_out)
-        yield from self._train(server_round, arrived)
+        yield from self._train(arrived)
 
     def rounds(self) -> set[int]:
         return {job.round for job in self._running}
@@ -85,6 +85,6 @@ class VirtualArrivals(Arrivals):
     def _generator(self, server_round: int) -> Any:
         """Return the generator of a round's draws; its first draw is that of a round that waits."""
         if self._generators[0] != server_round:
-            generator = numpy_generator(self._clients.seed, "participation", server_round)
+            generator = drawing(self._clients.seed, server_round)
             self._generators = server_round, generator
         return self._generators[1]

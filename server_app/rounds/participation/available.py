@@ -13,9 +13,9 @@ from server_app.rounds.participation.base import Clients, Participation
 class AvailableParticipation(Participation):
     """As many clients as with ``uniform``, drawn from those that are available.
 
-    If fewer are available, all of them take part. If nobody is, the round begins when the first
-    device becomes available. Clients that are available at other hours take part less often, so
-    that the model may fit the data of some better.
+    If fewer are available, all of them take part. If none is available, the round begins when the
+    first device becomes available. Clients that are available at other hours take part less often,
+    so that the model may fit the data of some better.
     """
 
     def starts(self, clients: Clients, now: float, busy: Collection[int] = ()) -> float:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from server_app.config.compatibility.noise import source_of_noise
 from server_app.rounds.devices.devices import Attempt, Devices
+from server_app.rounds.sampling import draw, drawing
 from task.errors import ConfigError
-from task.seeding import numpy_generator
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
@@ -85,17 +86,8 @@ class Participation(ABC):
         if self.needs_devices and not experiment.clients_clock().virtual:
             allowed = "needs simulated devices: add clock=virtual, or participation=uniform"
             raise ConfigError("participation", name, allowed)
-        if experiment.privacy.private and not self.uniform:
-            allowed = (
-                f"privacy.unit={experiment.privacy.unit} counts on clients that are sampled alike; "
-                "add participation=uniform"
-            )
-            raise ConfigError("participation", name, allowed)
-        if experiment.aggregation().private and not self.uniform:
-            allowed = (
-                f"strategy={experiment.strategy['name']} counts on clients that are sampled alike; "
-                "add participation=uniform"
-            )
+        if (noise := source_of_noise(experiment)) and not self.uniform:
+            allowed = f"{noise} counts on clients that are sampled alike; add participation=uniform"
             raise ConfigError("participation", name, allowed)
 
     @abstractmethod
@@ -128,7 +120,7 @@ class Participation(ABC):
         """Return the clients of a round that begins now or, if nobody can start, later."""
         now = self.starts(clients, now)
         candidates = self.candidates(clients, server_round, now)
-        generator = numpy_generator(clients.seed, "participation", server_round)
+        generator = drawing(clients.seed, server_round)
         sampled = draw(generator, clients.number, self.wanted(clients), candidates)
         if clients.devices is None:
             return Cohort(sampled)
@@ -152,28 +144,3 @@ class Participation(ABC):
         """
         ends = max((each.ends for each in attempts), default=now)
         return ends, {each.client: each.reason for each in attempts if not each.arrives}
-
-
-def draw(
-    generator: np.random.Generator,
-    number: int,
-    count: int,
-    candidates: NDArray[np.int64] | None = None,
-    busy: Collection[int] = (),
-) -> list[int]:
-    """Draw clients without replacement; ascending, and fewer if there are not enough.
-
-    Args:
-        generator: makes the draw.
-        number: of all clients.
-        count: how many are drawn.
-        candidates: those that may be drawn; None for all.
-        busy: those of them that may not.
-    """
-    if busy:
-        candidates = np.arange(number) if candidates is None else candidates
-        candidates = np.setdiff1d(candidates, list(busy), assume_unique=True)
-    if candidates is None:
-        return sorted(generator.choice(number, size=min(count, number), replace=False).tolist())
-    size = min(count, len(candidates))
-    return sorted(generator.choice(candidates, size=size, replace=False).tolist())

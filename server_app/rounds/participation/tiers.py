@@ -50,7 +50,7 @@ class TieredParticipation(Participation):
         self, clients: Clients, server_round: int, now: float
     ) -> NDArray[np.int64] | None:
         assert clients.devices is not None
-        seconds = clients.devices.usual_seconds_of_all()
+        seconds = clients.devices.usual_seconds()
         tiers = np.array_split(np.argsort(seconds, kind="stable"), self.tiers)
         generator = numpy_generator(clients.seed, "tier", server_round)
         return np.sort(tiers[int(generator.integers(self.tiers))])

@@ -8,19 +8,8 @@ import pytest
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from tests import absent_sites
-from tests.absent_sites import NAMES, Absent, Run, Sites, make_images
+from tests.absent_sites import NAMES, Absent, Run, Sites
 from tests.conftest import rows, sha256
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_images(tmp_path_factory.mktemp("sites"))
-
-
-@pytest.fixture
-def run(images: Path, tmp_path: Path) -> Run:
-    (tmp_path / "runs").mkdir()
-    return Run(images, tmp_path / "runs")
 
 
 def failures(directory: Path) -> list[tuple[str, str, str]]:
@@ -40,44 +29,46 @@ def events(directory: Path) -> list[tuple[str, str, str]]:
 ABSENT = "absent: its SuperNode is not connected, or was refused (see events.csv)"
 
 
-def test_one_that_leaves_is_left_out_and_sampled_again_when_it_is_back(run: Run) -> None:
-    directory = run(away=lambda name, at: name == "north" and at in (2, 3))
+def test_one_that_leaves_is_left_out_and_sampled_again_when_it_is_back(run_at_sites: Run) -> None:
+    directory = run_at_sites(away=lambda name, at: name == "north" and at in (2, 3))
     assert failures(directory) == [("2", "north", ABSENT), ("3", "north", ABSENT)]
     assert events(directory) == [("2", "north", "left"), ("4", "north", "came back")]
     assert read_record(directory)["status"] == "completed"
 
 
-def test_one_that_was_absent_at_first_joins_later_and_counts_with_its_images(run: Run) -> None:
+def test_one_that_was_absent_at_first_joins_later_and_counts_with_its_images(
+    run_at_sites: Run,
+) -> None:
     absent: Absent = lambda name, at: name == "south" and at < 2  # noqa: E731
-    directory = run("federation.join_timeout=8", away=absent)
+    directory = run_at_sites("federation.join_timeout=8", away=absent)
     assert failures(directory) == [("1", "south", ABSENT)]
     assert events(directory) == [("0", "south", "absent"), ("2", "south", "joined")]
     last = [row for row in rows(directory, "clients.csv") if row["round"] == "4"]
     assert {row["examples"] for row in last} == {"14"}
 
 
-def test_a_late_reply_is_dropped_and_named(run: Run) -> None:
+def test_a_late_reply_is_dropped_and_named(run_at_sites: Run) -> None:
     late: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
-    directory = run("federation.round_timeout=10", slow=late)
+    directory = run_at_sites("federation.round_timeout=10", slow=late)
     assert failures(directory) == [("2", "east", "no answer before the round's timeout")]
     (event,) = rows(directory, "events.csv")
     assert (event["round"], event["site"]) == ("3", "east")
     assert event["event"] == "late: its model of round 2 came after the deadline and was dropped"
 
 
-def test_a_round_waits_until_as_many_as_its_quorum_are_there(run: Run) -> None:
+def test_a_round_waits_until_as_many_as_its_quorum_are_there(run_at_sites: Run) -> None:
     asked: list[int] = []
 
     def away_for_a_while(name: str, at: int) -> bool:
         asked.append(at)
         return name == "north" and at == 2 and asked.count(2) < 12
 
-    directory = run("federation.quorum=1.0", away=away_for_a_while)
+    directory = run_at_sites("federation.quorum=1.0", away=away_for_a_while)
     assert failures(directory) == []
-    assert sha256(directory) == sha256(run())
+    assert sha256(directory) == sha256(run_at_sites())
 
 
-def test_below_the_quorum_those_who_are_missing_are_asked_again(run: Run) -> None:
+def test_below_the_quorum_those_who_are_missing_are_asked_again(run_at_sites: Run) -> None:
     asked: list[str] = []
 
     def slow_once(name: str, at: int) -> bool:
@@ -86,31 +77,31 @@ def test_below_the_quorum_those_who_are_missing_are_asked_again(run: Run) -> Non
         return at == 2 and name == "east" and asked.count("east") == 1
 
     words = ["federation.quorum=1.0", "federation.round_timeout=5", "federation.attempts=9"]
-    directory = run(*words, slow=slow_once)
+    directory = run_at_sites(*words, slow=slow_once)
     assert failures(directory) == []
     assert ("2", "", "below the quorum") in events(directory)
-    assert sha256(directory) == sha256(run())
+    assert sha256(directory) == sha256(run_at_sites())
 
 
-def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run: Run) -> None:
+def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run_at_sites: Run) -> None:
     words = ["federation.quorum=1.0", "federation.join_timeout=5", "federation.attempts=1"]
     with pytest.raises(RunFailedError, match=r"round 3: 2 of 3 clients, and the quorum is 3"):
-        run(*words, "run_id=ended", away=lambda name, at: name == "north" and at == 3)
-    ended = run.place / "ended"
+        run_at_sites(*words, "run_id=ended", away=lambda name, at: name == "north" and at == 3)
+    ended = run_at_sites.place / "ended"
     assert read_record(ended)["status"] == "failed"
     assert [event for _, _, event in events(ended)] == ["left", "below the quorum", "the run ended"]
-    assert run(f"resume={ended}") == ended
-    assert sha256(ended) == sha256(run())
+    assert run_at_sites(f"resume={ended}") == ended
+    assert sha256(ended) == sha256(run_at_sites())
 
 
-def test_one_that_is_not_listed_is_ignored(run: Run) -> None:
-    directory = run("rounds=1", names=(*NAMES, "west"))
+def test_one_that_is_not_listed_is_ignored(run_at_sites: Run) -> None:
+    directory = run_at_sites("rounds=1", names=(*NAMES, "west"))
     assert [event[1:] for event in events(directory)] == [("west", "ignored")]
     assert len(rows(directory, "clients.csv")) == 3
 
 
 def test_a_second_one_of_the_same_name_that_comes_later_is_refused(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run_at_sites: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Doubled(Sites):
         def __init__(self, *words: Any) -> None:
@@ -124,7 +115,9 @@ def test_a_second_one_of_the_same_name_that_comes_later_is_refused(
             self.registered[last] = self.registered[first]
 
     monkeypatch.setattr(absent_sites, "Sites", Doubled)
-    directory = run(names=(*NAMES, "west"), away=lambda name, at: name == "west" and at < 2)
+    directory = run_at_sites(
+        names=(*NAMES, "west"), away=lambda name, at: name == "west" and at < 2
+    )
     (refused,) = rows(directory, "events.csv")
     assert refused["event"] == "refused: two SuperNodes use the name east"
     assert failures(directory) == []

@@ -33,7 +33,7 @@ from task.methods.scaffold import Scaffold
 from task.training.evaluation import Score
 from task.training.personal.part import PERSONAL
 from task.training.worker import Worker
-from tests.conftest import SMALL, Train, model_for, rows, sha256
+from tests.conftest import SMALL, Train, lose_state, model_for, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -169,14 +169,7 @@ def test_bits_do_not_depend_on_workers_or_masks(method: str, train: Train) -> No
 def test_a_client_whose_part_is_lost_is_not_scored(
     train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = client_state.ClientState.load
-
-    def lose(self: client_state.ClientState, client: int, server_round: int) -> object:
-        if client == 1 and server_round == 1:
-            raise client_state.StateLostError("the disk is gone")
-        return load(self, client, server_round)
-
-    monkeypatch.setattr(client_state.ClientState, "load", lose)
+    lose_state(monkeypatch)
     directory = train("method=fedper", SHARE, "rounds=1")
     assert [score.client for score in read_client_scores(directory)] == [0, 2, 3]
 

@@ -16,7 +16,7 @@ MEDIAN = Population(0.01, 0.0, 8.0, 0.0, 24.0, 0.0, 0.0)  # 8 megabits are a mil
 
 def devices(profiles: Profiles, variation: float = 0.0, seed: int = 0) -> Devices:
     """Devices of clients with 100 images each, two epochs, and replies of 3 MB."""
-    images = [100] * len(profiles.dropout)
+    images = np.full(len(profiles.dropout), 100)
     return Devices(profiles, images, 2, 3_000_000, variation, seed)
 
 
@@ -53,7 +53,7 @@ class TestTime:
     def test_the_usual_seconds_of_all_are_those_of_each(self) -> None:
         some = devices(profiles(50, speed_sigma=1.0, bandwidth_sigma=1.0))
         each = [some.usual_seconds(client) for client in range(50)]
-        assert some.usual_seconds_of_all() == pytest.approx(each)
+        assert some.usual_seconds() == pytest.approx(each)
 
 
 class TestAvailability:

@@ -6,21 +6,10 @@ import pytest
 
 from server_app.runs.records.record import read_record
 from task.errors import RunError
-from tests.absent_sites import Absent, Run, make_images
+from tests.absent_sites import Absent, Run
 from tests.conftest import rows
 
 FEDBUFF = ("strategy=fedbuff", "strategy.buffer_size=2", "federation.round_timeout=20")
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_images(tmp_path_factory.mktemp("sites"))
-
-
-@pytest.fixture
-def run(images: Path, tmp_path: Path) -> Run:
-    (tmp_path / "runs").mkdir()
-    return Run(images, tmp_path / "runs")
 
 
 def updates(directory: Path) -> list[tuple[int, str, str, int]]:
@@ -31,9 +20,9 @@ def updates(directory: Path) -> list[tuple[int, str, str, int]]:
     ]
 
 
-def test_a_late_update_joins_a_later_server_step(run: Run) -> None:
+def test_a_late_update_joins_a_later_server_step(run_at_sites: Run) -> None:
     late: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
-    directory = run(*FEDBUFF, slow=late)
+    directory = run_at_sites(*FEDBUFF, slow=late)
     found = updates(directory)
     assert found[:2] == [(1, "east", "ok", 0), (1, "north", "ok", 0)]
     assert {each[1] for each in found if each[0] == 2} == {"north", "south"}
@@ -43,29 +32,31 @@ def test_a_late_update_joins_a_later_server_step(run: Run) -> None:
     assert read_record(directory)["status"] == "completed"
 
 
-def test_an_update_that_is_too_old_is_dropped(run: Run) -> None:
+def test_an_update_that_is_too_old_is_dropped(run_at_sites: Run) -> None:
     late: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
-    directory = run(*FEDBUFF, "strategy.max_staleness=0", slow=late)
+    directory = run_at_sites(*FEDBUFF, "strategy.max_staleness=0", slow=late)
     found = updates(directory)
     assert any(behind for *_, behind in found)
     assert all(status == "left out" for _, _, status, behind in found if behind)
 
 
-def test_one_that_never_answers_fails_and_is_asked_again(run: Run) -> None:
+def test_one_that_never_answers_fails_and_is_asked_again(run_at_sites: Run) -> None:
     silent: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
-    directory = run(*FEDBUFF, "federation.round_timeout=2", "rounds=5", slow=silent)
+    directory = run_at_sites(*FEDBUFF, "federation.round_timeout=2", "rounds=5", slow=silent)
     east = [each[2] for each in updates(directory) if each[1] == "east"]
     assert "ok" in east
 
 
-def test_one_that_is_away_is_not_waited_for(run: Run) -> None:
+def test_one_that_is_away_is_not_waited_for(run_at_sites: Run) -> None:
     away: Absent = lambda name, at: name == "south" and at >= 2  # noqa: E731
-    directory = run(*FEDBUFF, "federation.join_timeout=2", away=away)
+    directory = run_at_sites(*FEDBUFF, "federation.join_timeout=2", away=away)
     assert read_record(directory)["status"] == "completed"
     assert {each[1] for each in updates(directory) if each[0] > 2} == {"east", "north"}
 
 
-def test_too_few_sites_end_the_run(run: Run) -> None:
+def test_too_few_sites_end_the_run(run_at_sites: Run) -> None:
     away: Absent = lambda name, at: name != "east" and at >= 2  # noqa: E731
     with pytest.raises((RunError, RuntimeError), match="1 of 3 updates of the buffer"):
-        run("strategy=fedbuff", "strategy.buffer_size=3", "federation.join_timeout=1", away=away)
+        run_at_sites(
+            "strategy=fedbuff", "strategy.buffer_size=3", "federation.join_timeout=1", away=away
+        )

@@ -10,8 +10,8 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.devices import UNAVAILABLE, Devices
 from server_app.rounds.devices.profiles import HOUR, Population
-from server_app.rounds.participation.base import Clients, Cohort, Participation, draw
-from server_app.rounds.sampling import sample_clients
+from server_app.rounds.participation.base import Clients, Cohort, Participation
+from server_app.rounds.sampling import draw, sample_clients
 from task.errors import ConfigError
 from task.seeding import numpy_generator
 
@@ -24,7 +24,7 @@ def clients(participants: int = 20, **changes: Any) -> Clients:
         "seconds_per_image": 0.1, "speed_sigma": 1.0, "megabits": 1e6, "bandwidth_sigma": 0.0,
         "available_hours": 24.0, "available_spread": 6.0, "dropout": 0.0, **changes,
     }  # fmt: skip
-    devices = Devices(Population(**fields).draw(CLIENTS, 0), [100] * CLIENTS, 1, 1, 0.0, 0)
+    devices = Devices(Population(**fields).draw(CLIENTS, 0), np.full(CLIENTS, 100), 1, 1, 0.0, 0)
     return Clients(CLIENTS, participants, 0, devices)
 
 
@@ -113,7 +113,7 @@ class TestTiers:
     def test_a_round_asks_one_tier_and_all_tiers_have_their_turn(self) -> None:
         some = clients()
         assert some.devices is not None
-        order = np.argsort(some.devices.usual_seconds_of_all())
+        order = np.argsort(some.devices.usual_seconds())
         tier_of = {int(client): place // 50 for place, client in enumerate(order)}
         used: Counter[int] = Counter()
         for server_round in range(1, 81):

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from client_app import client_state
 from client_app.after.personal import parts_of_clients
 from client_app.session import Session
 from server_app.cli.main import main
@@ -29,7 +28,7 @@ from task.protocol.messages import PersonalRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS
 from task.training.worker import Worker
-from tests.conftest import SMALL, Train, model_for, rows, sha256
+from tests.conftest import SMALL, Train, lose_state, model_for, rows, sha256
 from tests.server_app.rounds.personal.saved import predicted, scored_again
 from univarfl import load_run
 
@@ -85,14 +84,7 @@ def test_no_file_is_written_if_nothing_may_be_seen(words: list[str], train: Trai
 
 
 def test_a_lost_part_costs_its_client_alone(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = client_state.ClientState.load
-
-    def lose(self: client_state.ClientState, client: int, server_round: int) -> object:
-        if client == 1 and server_round == 1:
-            raise client_state.StateLostError("the disk is gone")
-        return load(self, client, server_round)
-
-    monkeypatch.setattr(client_state.ClientState, "load", lose)
+    lose_state(monkeypatch)
     directory = train("method=fedper", SHARE, "rounds=1")
     assert saved_clients(directory) == [0, 2, 3]
     events = [row["event"] for row in rows(directory, "events.csv")]
