@@ -107,9 +107,10 @@ def test_a_shown_command_is_understood(
 ) -> None:
     """Its options exist, and its settings make an experiment."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "RUN").mkdir(parents=True)
-    (tmp_path / "runs" / "RUN" / "run.json").write_text("{}")
-    (tmp_path / "runs" / "RUN" / "model.safetensors").touch()
+    for run in ("RUN", "FEDBN"):
+        (tmp_path / "runs" / run).mkdir(parents=True)
+        (tmp_path / "runs" / run / "run.json").write_text("{}")
+        (tmp_path / "runs" / run / "model.safetensors").touch()
     name, parameters = parsed(shown)
     words = [str(word) for word in parameters.get("overrides") or ()]  # type: ignore[attr-defined]
     if any(word.startswith("resume=") or new in word for word in words for new in NEW_PARTS):

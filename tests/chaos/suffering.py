@@ -164,7 +164,7 @@ class Sufferer:
 
     def _wrongs(self, code: int) -> list[str]:
         if "Traceback" in self._said():
-            return ["a traceback was printed"]
+            return [f"a traceback was printed: {self._said()[-2000:]}"]
         if code not in (0, FAILED, INTERRUPTED, -signal.SIGKILL):
             return [f"it ended with {code}: {self._said()[-300:]}"]
         if not (self.directory / "run.json").exists():

@@ -199,9 +199,19 @@ def serve(
     clients.propagate = False
     clients.setLevel(level)
     supernode = SuperNode(pkgutil.resolve_name(client_app), context)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while True:
-            connection.send(supernode.handle(connection.recv()))
+    while (message := next_message(connection)) is not None:
+        reply = supernode.handle(message)
+        with suppress(OSError):  # the server has ended; there is no next message then
+            connection.send(reply)
+
+
+def next_message(connection: Connection) -> Message | None:
+    """Return the server's next message; None if it has ended, also in the middle of a message."""
+    try:
+        message: Message = connection.recv()
+    except (EOFError, OSError):
+        return None
+    return message
 
 
 def end_with_the_server() -> None:

@@ -1,12 +1,14 @@
-"""The log records that a worker process sends before its reply."""
+"""What a worker process and the server send each other."""
 
 import logging
 import multiprocessing
+import os
+import struct
 
 import pytest
 from flwr.app import Message, MessageType, RecordDict
 
-from server_app.engines.local.worker_processes import next_reply
+from server_app.engines.local.worker_processes import next_message, next_reply
 
 
 def record(text: str) -> logging.LogRecord:
@@ -33,3 +35,11 @@ def test_all_records_are_read_at_once_up_to_the_reply(
     with pytest.raises(EOFError):
         next_reply(ours)
     assert len(caplog.records) == 52
+
+
+@pytest.mark.parametrize("sent", [b"", struct.pack("!i", 1000) + b"the beginning"])
+def test_a_server_that_ends_in_the_middle_of_a_message_sends_no_more(sent: bytes) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    os.write(ours.fileno(), sent)
+    ours.close()
+    assert next_message(theirs) is None
