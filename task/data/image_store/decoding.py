@@ -17,6 +17,7 @@ from task.errors import DataError, system_reason
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
 MAX_16_BIT = 65535
 PART_SIZE = 512  # images decoded between two steps of the progress bar
+BLOCKS = 16  # blocks of images computed between two steps
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,6 +48,14 @@ def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[
                 raise DataError(f"{dataset_index.name(index)}: {reason}") from None
             return reason
 
+    blocks = dataset_index.blocks
+    if blocks is not None:
+        for computed in map_in_parts(
+            blocks.compute, range(blocks.number), BLOCKS, "computing images"
+        ):
+            for block in computed:
+                yield from block
+        return
     indices = range(len(dataset_index.labels))
     for part in map_in_parts(decode_image, indices, PART_SIZE, "decoding images"):
         yield from part

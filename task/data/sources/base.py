@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,19 @@ from task.errors import ConfigError, refuse
 Resize = Literal["squash", "crop", "pad"]
 Scaling = Literal["own", "half", "none"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Blocks(NamedTuple):
+    """Images that are computed many at a time, which is much faster than one by one.
+
+    Attributes:
+        number: of blocks.
+        compute: returns the pixels of block i, [n, H, W, C] uint8 in the source's size. All blocks,
+            in order, are the images in order.
+    """
+
+    number: int
+    compute: Callable[[int], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,7 @@ class DatasetIndex:
         domains: the domain names; a single empty name if the data set has no domains.
         domain_of: [N] int64, an index into `domains`.
         notes: messages for the user and the record.
+        blocks: of images that are computed and need no decoding; None for all others.
     """
 
     classes: tuple[str, ...]
@@ -39,6 +53,7 @@ class DatasetIndex:
     domains: tuple[str, ...]
     domain_of: NDArray[np.int64]
     notes: Sequence[str] = ()
+    blocks: Blocks | None = None
 
 
 @dataclass

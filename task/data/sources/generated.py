@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from task.data.sources.base import DatasetIndex, Source
+from task.data.sources.base import Blocks, DatasetIndex, Source
 from task.errors import refuse
 from task.seeding import numpy_generator
 
 PATTERN, NOISE = 40, 40  # standard deviations, in levels of 0 to 255
 MIDDLE = 127.5
-FORMULA = "1"  # of the pixels; another value makes stored images outdated
+BLOCK_PIXELS = 2**20  # whose noise is drawn at a time
+FORMULA = "2"  # of the pixels; another value makes stored images outdated
 
 
 @dataclass
@@ -58,17 +60,21 @@ class Generated(Source):
         generator = numpy_generator(self.seed, "patterns")
         patterns = MIDDLE + PATTERN * generator.standard_normal((self.num_classes, size, size))
 
-        def read(index: int) -> Image.Image:
-            noise = np.random.default_rng((self.seed, index)).standard_normal((size, size))
-            values = patterns[labels[index]] + NOISE * noise
-            return Image.fromarray(values.clip(0, 255).astype(np.uint8))
+        length = max(1, BLOCK_PIXELS // size**2)
+
+        def compute(block: int) -> NDArray[np.uint8]:
+            own = labels[block * length : (block + 1) * length]
+            noise = np.random.default_rng((self.seed, block)).standard_normal((length, size, size))
+            values = patterns[own] + NOISE * noise[: len(own)]
+            return values.clip(0, 255).astype(np.uint8)[..., np.newaxis]
 
         return DatasetIndex(
             classes=tuple(map(str, range(self.num_classes))),
             labels=labels,
             test=np.arange(count) >= self.num_images,
-            read=read,
+            read=lambda index: Image.fromarray(compute(index // length)[index % length, :, :, 0]),
             name=lambda index: f"generated image {index}",
             domains=("",),
             domain_of=np.zeros(count, dtype=np.int64),
+            blocks=Blocks(-(-count // length), compute),
         )

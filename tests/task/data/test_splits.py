@@ -16,6 +16,7 @@ from server_app.runs.records.client_counts import (
     recorded_counts,
 )
 from task.data.federated import FederatedData, federate
+from task.data.image_store.store import open_dataset
 from task.data.partitions.base import fill_smallest
 from task.data.partitions.iid import IidPartitioner
 from task.data.splits import stored
@@ -148,6 +149,15 @@ class TestGenerated:
         nearest = ((pixels[data.test][:, None] - means) ** 2).sum(2).argmin(1)
         assert (nearest == data.labels[data.test]).mean() > 0.95
         assert len(np.unique(pixels, axis=0)) == 600
+
+    def test_each_image_is_the_one_that_is_read_by_itself(self) -> None:
+        words = ["data=generated", "data.image_size=64", "data.num_images=600", "num_clients=2"]
+        source = compose_experiment(words).local().source()
+        index, data = source.dataset_index(), open_dataset(source)
+        assert index.blocks is not None
+        assert index.blocks.number > 1
+        for image in (0, 255, 256, 599):
+            assert np.array_equal(np.asarray(index.read(image)), data.images[image, :, :, 0])
 
 
 class TestCounts:
