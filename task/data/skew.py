@@ -35,16 +35,17 @@ class Counts(NamedTuple):
 
 def counts(data: FederatedData) -> Counts:
     """Return how many images of each class, and of each domain, every client has."""
-    dataset, clients = data.dataset, len(data.clients)
-    by_class = np.zeros((clients, len(dataset.classes)), dtype=np.int64)
-    by_domain = np.zeros((clients, len(dataset.domains)), dtype=np.int64)
-    for client, split in data.clients.items():
-        positions = np.concatenate(split)
-        by_class[client] = np.bincount(dataset.labels[positions], minlength=len(dataset.classes))
-        by_domain[client] = np.bincount(
-            dataset.domain_of[positions], minlength=len(dataset.domains)
-        )
-    return Counts(by_class, by_domain)
+    dataset, clients = data.dataset, data.clients
+    owners, positions = clients.owners(), clients.positions
+
+    def tabulated(column: NDArray[np.int64], values: int) -> NDArray[np.int64]:
+        cells = owners * values + column[positions]
+        return np.bincount(cells, minlength=len(clients) * values).reshape(len(clients), values)
+
+    return Counts(
+        tabulated(dataset.labels, len(dataset.classes)),
+        tabulated(dataset.domain_of, len(dataset.domains)),
+    )
 
 
 def skew(table: NDArray[np.int64]) -> Skew:

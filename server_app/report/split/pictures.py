@@ -14,22 +14,27 @@ from task.data.skew import Counts
 from task.seeding import numpy_generator
 
 MAX_NUMBERED_CELLS = 200  # with more cells, a colour bar replaces the numbers in them
+MAX_DRAWN = 1000  # clients; of more, a sample is drawn
 MAX_NAMED = 40  # with more classes, domains or clients, their names are left out
 SHEET_ROWS, SHEET_COLUMNS = 12, 14
 DOMAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 
 
-def draw_split(data: FederatedData, table: Counts, title: str) -> bytes:
+def draw_split(data: FederatedData, table: Counts, seed: int, title: str) -> bytes:
     """Draw images per client and class as a heat map, and per client and domain as bars.
 
     Args:
         data: the split.
         table: images per client and class, and per client and domain.
+        seed: chooses the clients if there are more than `MAX_DRAWN`.
         title: the picture's title.
 
     Returns:
         The content of a PNG file.
     """
+    if len(data.clients) > MAX_DRAWN:
+        table = of_some_clients(table, seed)
+        title += f": {MAX_DRAWN:,} of {len(data.clients):,} clients, drawn at random"
     clients, classes = table.by_class.shape
     height = min(max(0.3 * clients + 1.8, 3.5), 14)
     figure = Figure(figsize=(min(max(0.5 * classes + 5, 8), 18), height), layout="constrained")
@@ -38,6 +43,13 @@ def draw_split(data: FederatedData, table: Counts, title: str) -> bytes:
     draw_domains(bars, data.dataset.domains, table.by_domain)
     figure.suptitle(title)
     return png(figure)
+
+
+def of_some_clients(table: Counts, seed: int) -> Counts:
+    """Return the counts of `MAX_DRAWN` clients that are drawn at random, in ascending order."""
+    generator = numpy_generator(seed, "clients of the picture")
+    rows = np.sort(generator.choice(len(table.by_class), MAX_DRAWN, replace=False))
+    return Counts(table.by_class[rows], table.by_domain[rows])
 
 
 def draw_classes(cells: Axes, data: FederatedData, by_class: NDArray[np.int64]) -> None:
@@ -65,6 +77,8 @@ def draw_classes(cells: Axes, data: FederatedData, by_class: NDArray[np.int64]) 
         cells.set_xticks(range(classes), names, rotation=45, ha="right")
     if clients <= MAX_NAMED:
         cells.set_yticks(range(clients), [client_label(data, client) for client in data.clients])
+    elif clients < len(data.clients):
+        cells.set_yticks([])  # a row is not the client of that number
     cells.set(xlabel="class", ylabel="client")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib import rc_context
 from numpy.typing import NDArray
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.table import Table
 from server_app.config.experiment import Experiment
 from server_app.report.split.pictures import draw_images, draw_split
 from server_app.runs.records.csv_files import rows_as_csv
+from task.data.dataset import Positions
 from task.data.federated import FederatedData, federate
 from task.data.skew import Counts, counts, skew
 from task.errors import ConfigError, system_reason
@@ -78,7 +80,7 @@ def write_files(
     with rc_context({"text.parse_math": False}):  # a class may be called $x_1$ and be no formula
         files = {
             "split.csv": rows_as_csv(split_rows(data)),
-            "split.png": draw_split(data, table, title),
+            "split.png": draw_split(data, table, experiment.seed, title),
             "images.png": draw_images(data, experiment.seed, title),
         }
     if data.dataset.skipped:
@@ -200,20 +202,30 @@ def split_rows(data: FederatedData) -> Iterator[tuple[object, ...]]:
 
     The test set's rows have no client.
     """
-    dataset = data.dataset
-    parts = [
-        (client, name, held)
-        for client, split in data.clients.items()
-        for name, held in split._asdict().items()
-    ]
+    dataset, clients = data.dataset, data.clients
+    numbers = list(clients)
+    held = np.stack([clients.owners(), clients.held_out()])
     yield COLUMNS
-    for client, name, held in [*parts, ("", "test", dataset.test)]:
-        cells = np.stack([dataset.labels[held], dataset.domain_of[held]])
-        for (label, domain), images in zip(*unique_columns(cells), strict=True):
-            yield client, name, dataset.classes[label], dataset.domains[domain], images
+    for (owner, validation), label, domain, images in cells_of(data, held, clients.positions):
+        split = "validation" if validation else "train"
+        yield numbers[owner], split, dataset.classes[label], dataset.domains[domain], images
+    nobody = np.empty((0, len(dataset.test)), dtype=np.int64)
+    for _, label, domain, images in cells_of(data, nobody, dataset.test):
+        yield "", "test", dataset.classes[label], dataset.domains[domain], images
 
 
-def unique_columns(cells: NDArray[np.int64]) -> tuple[list[list[int]], list[int]]:
-    """Return the distinct columns of [2, n], and how often each occurs."""
-    columns, images = np.unique(cells, axis=1, return_counts=True)
-    return columns.T.tolist(), images.tolist()
+def cells_of(
+    data: FederatedData, held: NDArray[np.int64], positions: Positions
+) -> Iterator[tuple[list[int], int, int, int]]:
+    """Yield who holds images of which class and domain, and how many, in ascending order.
+
+    Args:
+        data: the split.
+        held: [k, N], who holds each image.
+        positions: [N], the images.
+    """
+    dataset = data.dataset
+    columns = np.stack([*held, dataset.labels[positions], dataset.domain_of[positions]])
+    found = pd.DataFrame(columns.T).value_counts(sort=False).sort_index()
+    for (*holder, label, domain), images in found.items():
+        yield holder, label, domain, images

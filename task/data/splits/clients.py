@@ -1,9 +1,11 @@
 """Every client's training and validation images, computed for one client when it is asked for."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from task.data.dataset import Positions
 from task.seeding import numpy_generator
@@ -69,6 +71,17 @@ class ClientImages(Mapping[int, ClientSplit]):
         images = np.diff(self.offsets)
         held_out = validation_counts(images, self._share)
         return ClientSplit(images - held_out, held_out)
+
+    def owners(self) -> Positions:
+        """Return the place of each image's client among the clients, [N], for `positions`."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def held_out(self) -> NDArray[np.bool_]:
+        """Return which images are for validation, [N], for `positions`; draws for every client."""
+        found = np.zeros(len(self.positions), dtype=np.bool_)
+        for (start, end), split in zip(pairwise(self.offsets.tolist()), self.values(), strict=True):
+            found[start + np.searchsorted(self.positions[start:end], split.validation)] = True
+        return found
 
 
 def validation_counts(images: Positions, share: float) -> Positions:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from server_app.config.composition import compose_experiment
-from server_app.report.split.pictures import draw_domains
+from server_app.report.split.pictures import MAX_DRAWN, draw_domains, of_some_clients
 from server_app.report.split.report import report_split, title_of
 from task.data.federated import federate
 from task.data.skew import counts, skew
@@ -47,6 +47,24 @@ def report(directory: Path, *words: str) -> None:
 def table(directory: Path) -> list[dict[str, str]]:
     with (directory / "split.csv").open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_of_very_many_clients_the_table_has_all_and_the_picture_a_sample(tmp_path: Path) -> None:
+    words = ["data=generated", "data.image_size=8", "data.num_images=10010", "num_clients=1001"]
+    words += ["partition=dirichlet", "data.validation_share=0.5"]
+    report(tmp_path, *words)
+    data = federate(compose_experiment(words).local())
+    rows = table(tmp_path)
+    for client in (0, 500, 1000):
+        for split, held in data.clients[client]._asdict().items():
+            found = {row["class"]: int(row["images"]) for row in rows
+                     if (row["client"], row["split"]) == (str(client), split)}  # fmt: skip
+            labels, images = np.unique(data.dataset.labels[held], return_counts=True)
+            assert found == dict(zip(map(str, labels), images, strict=True))
+    whole = counts(data)
+    by_class, by_domain = of_some_clients(whole, 0)
+    assert len(by_class) == len(by_domain) == MAX_DRAWN
+    assert {tuple(row) for row in by_class.tolist()} <= {tuple(row) for row in whole[0].tolist()}
 
 
 @pytest.mark.usefixtures("all_digits")

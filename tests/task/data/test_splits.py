@@ -40,6 +40,11 @@ def test_sizes_are_those_of_the_images_drawn(sizes: list[int], share: float) -> 
     assert [len(clients[client].validation) for client in clients] == validation.tolist()
     for part, split in zip(parts, clients.values(), strict=True):
         assert np.array_equal(np.sort(np.concatenate(split)), part)
+    held_out = clients.held_out()
+    assert np.array_equal(
+        clients.positions[held_out], np.concatenate([each.validation for each in clients.values()])
+    )
+    assert clients.owners().tolist() == np.repeat(range(len(sizes)), sizes).tolist()
 
 
 def test_a_client_that_does_not_exist_has_no_images() -> None:
