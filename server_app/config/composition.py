@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from server_app.config.choices import CONF, choices, search_path
 from server_app.config.experiment import Experiment
+from server_app.config.file_hash import hash_of
 from server_app.config.given_weights import with_hash
 from server_app.config.override_text import quoted
 from server_app.config.overrides import Override, read_override
@@ -57,7 +58,7 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
 
     Raises:
         ConfigError: an override cannot be read, a key or choice is not allowed, or the file of
-            `model.weights` cannot be read.
+            `model.weights` or `clock.trace` cannot be read.
     """
     check_forms(words)
     overrides = [read_override(word) for word in words]
@@ -77,6 +78,7 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
         raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {reason}") from None
     assert isinstance(settings, dict)
     settings["model"] = with_hash(settings["model"])
+    settings["clock"] = _with_trace_hash(settings["clock"])
     return {str(key): value for key, value in settings.items()}
 
 
@@ -110,6 +112,14 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
         if path := config[group].get(key):
             config[group][key] = str(from_home(str(path)).absolute())
     return config
+
+
+def _with_trace_hash(clock: dict[str, Any]) -> dict[str, Any]:
+    """Return the clock's settings, with the hash of the file that describes the devices."""
+    if not clock.get("trace"):
+        return clock
+    found = hash_of("clock.trace", Path(clock["trace"]), "name a CSV file of devices")
+    return {**clock, "trace_sha256": found}
 
 
 def _read_methods(overrides: Sequence[Override]) -> tuple[list[str], list[str]]:

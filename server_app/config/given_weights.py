@@ -4,13 +4,11 @@ Only the server reads the file. If the setting is used, the experiment's group `
 file's path and hash. The part of the experiment that is sent to clients has neither.
 """
 
-import functools
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from task.errors import ConfigError, system_reason
+from server_app.config.file_hash import hash_of
 from task.files import from_home
 
 WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
@@ -40,7 +38,7 @@ def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
         return settings
     path = from_home(str(typed)).absolute()
     path = path / MODEL if path.is_dir() else path
-    return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: hash_of(path)}
+    return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: hash_of(KEY, path, EXPECTED)}
 
 
 def without_weights(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,25 +49,3 @@ def without_weights(model: Mapping[str, Any]) -> dict[str, Any]:
 def given_weights(model: Mapping[str, Any]) -> GivenWeights | None:
     """Return the weights that the settings name; None if the run starts from its seed's."""
     return GivenWeights(Path(model[WEIGHTS]), model[WEIGHTS_HASH]) if WEIGHTS in model else None
-
-
-def hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file of weights.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        status = path.stat()
-        return _hash(path, status.st_mtime_ns, status.st_size, status.st_ino)
-    except OSError as error:
-        reason = f"cannot be read: {system_reason(error)}; {EXPECTED}"
-        raise ConfigError(KEY, path, reason) from None
-
-
-@functools.lru_cache(maxsize=8)
-def _hash(path: Path, *state: int) -> str:
-    """Return the SHA-256 of a file in a state; a sweep composes many runs with one file."""
-    del state
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

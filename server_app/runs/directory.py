@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import KEY, WEIGHTS_HASH
 from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
 from server_app.runs.lock import hold
 from server_app.runs.records.record import FORMAT, read_record
 from task.errors import ConfigError, system_reason
 from task.files import from_home
+
+HASHED_FILES = (("model", "weights"), ("clock", "trace"))
 
 
 def runs_directory(experiment: Experiment) -> Path:
@@ -65,10 +66,12 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
     config = experiment.model_dump()
     code = code_of(config)
     known = record["format"] == FORMAT and record["code"] == code.shared
-    began, given = record["config"]["model"], config["model"]
-    if known and began.get(WEIGHTS_HASH) != given.get(WEIGHTS_HASH):
-        allowed = f"the file of {KEY} has changed since that run began; put the first one back"
-        raise ConfigError("resume", directory, allowed)
+    for group, key in HASHED_FILES:
+        hash_key = f"{key}_sha256"
+        if known and record["config"][group].get(hash_key) != config[group].get(hash_key):
+            changed = f"the file of {group}.{key} has changed since that run began"
+            allowed = f"{changed}; put the first one back"
+            raise ConfigError("resume", directory, allowed)
     if known and identity_of(record["config"], None) != identity_of(config, None):
         allowed = "only federation, watch and engine can be changed when a run is resumed"
         raise ConfigError("resume", directory, allowed)

@@ -45,6 +45,7 @@ class VirtualClock(Clock):
         trace: a CSV file with one row for each client, in their order, and the columns
             seconds_per_image, megabits, available_from and available_hours (hours), and dropout;
             null to draw the devices.
+        trace_sha256: of that file when the experiment was composed; not a setting.
     """
 
     virtual: ClassVar = True
@@ -59,6 +60,7 @@ class VirtualClock(Clock):
     available_spread: float
     dropout: float
     trace: str | None
+    trace_sha256: str | None = None
 
     def __post_init__(self) -> None:
         for field in ("step_cost", "megabits"):

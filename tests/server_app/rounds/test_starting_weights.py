@@ -10,7 +10,8 @@ from torch import Tensor
 
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.composition import compose_experiment
-from server_app.config.given_weights import GivenWeights, hash_of
+from server_app.config.file_hash import hash_of
+from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from server_app.config.resuming import whole_words
 from server_app.inference.model import trained_model
 from server_app.runs.identity import identity_of
@@ -96,7 +97,7 @@ def test_a_classifier_of_other_classes_stays_new(train: Train, first: Path) -> N
 def test_other_layers_are_refused_by_name(tmp_path: Path, layers: Tensors, reason: str) -> None:
     initial = {"body.weight": torch.ones(2), "classifier.weight": torch.ones(2, 2)}
     save_file(layers, tmp_path / "file")
-    given = GivenWeights(tmp_path / "file", hash_of(tmp_path / "file"))
+    given = GivenWeights(tmp_path / "file", hash_of(KEY, tmp_path / "file", EXPECTED))
     with pytest.raises(ConfigError, match=reason):
         starting_weights(given, initial)
 
@@ -104,7 +105,7 @@ def test_other_layers_are_refused_by_name(tmp_path: Path, layers: Tensors, reaso
 def test_half_precision_is_converted(tmp_path: Path) -> None:
     initial = {"body.weight": torch.ones(2), "classifier.weight": torch.ones(2, 2)}
     save_file({"body.weight": torch.tensor([0.5, 2]).half()}, tmp_path / "file")
-    given = GivenWeights(tmp_path / "file", hash_of(tmp_path / "file"))
+    given = GivenWeights(tmp_path / "file", hash_of(KEY, tmp_path / "file", EXPECTED))
     weights, notes = starting_weights(given, initial)
     assert torch.equal(weights["body.weight"], torch.tensor([0.5, 2]))
     assert torch.equal(weights["classifier.weight"], initial["classifier.weight"])

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.devices import UNAVAILABLE, Devices
 from server_app.rounds.devices.profiles import DAY, HOUR, Population, Profiles
 from server_app.rounds.devices.trace import COLUMNS, read_trace
+from server_app.runs.identity import identity_of
 from task.errors import ConfigError
 
 MEDIAN = Population(0.01, 0.0, 8.0, 0.0, 24.0, 0.0, 0.0)  # 8 megabits are a million bytes a second
@@ -138,6 +140,19 @@ class TestTrace:
         (tmp_path / "other.csv").write_text("a,b\n1,2\n")
         with pytest.raises(ConfigError, match="must have the columns seconds_per_image,megabits"):
             read_trace(tmp_path / "other.csv", 1)
+
+    def test_a_changed_file_is_another_experiment(self, tmp_path: Path) -> None:
+        words = ["clock=virtual", "num_clients=2"]
+        plain = compose_experiment(words).model_dump()
+        rows = ["1,1,0,24,0", "2,1,0,24,0"]
+        words.append(f"clock.trace={self.write(tmp_path, *rows)}")
+        first, again = (compose_experiment(words).model_dump() for _ in range(2))
+        self.write(tmp_path, *rows[::-1])
+        other = compose_experiment(words).model_dump()
+        found = [identity_of(each, None) for each in (plain, first, again, other)]
+        assert found[1] == found[2]
+        assert len(set(found)) == 3
+
         (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00\x01,,\n")
         with pytest.raises(ConfigError, match="must"):
             read_trace(tmp_path / "bytes.csv", 1)
