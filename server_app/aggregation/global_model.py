@@ -70,6 +70,7 @@ class GlobalModel:
         self._guard = experiment.update_guard()
         self._needs_each_update = strategy.needs_each_update
         self._participants = experiment.participants
+        self._earlier_weights = strategy.earlier_weights()
         needed_later = experiment.after_training().needs_models
         self._keeps_models = experiment.watch.models_every is not None or needed_later
         self._sizes, self._weight = sizes, strategy.weight
@@ -138,7 +139,8 @@ class GlobalModel:
         per_update = MODELS_PER_HELD_UPDATE if holds else 0.0
         if self._needs_each_update:
             per_update = MODELS_PER_STRATEGY_UPDATE
-        return int(model * (ROUND_MODELS + per_update * self._participants))
+        others = self._earlier_weights + per_update * self._participants
+        return int(model * (ROUND_MODELS + others))
 
     @property
     def reply_bytes(self) -> int:

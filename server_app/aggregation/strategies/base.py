@@ -71,6 +71,10 @@ class StrategySettings(ABC):
             ConfigError: a setting does not fit, such as too few participants.
         """
 
+    def earlier_weights(self) -> int:
+        """Return how many copies of earlier rounds' weights a round may need."""
+        return 0
+
     def client_clipping_norm(self) -> float:
         """Return the L2 norm that each client clips its own update to; 0 for no clipping."""
         return 0.0

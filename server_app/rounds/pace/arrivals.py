@@ -67,6 +67,10 @@ class Arrivals(ABC):
     def rounds(self) -> set[int]:
         """Return the rounds in which the clients that train were asked."""
 
+    def unused(self) -> Sequence[Job]:
+        """Return the jobs of sites whose updates come after the last round."""
+        return []
+
     def state(self) -> Mapping[str, Any]:
         """Return what a resumed run needs to continue the same jobs."""
         return {}

@@ -73,7 +73,7 @@ class Pace(ABC):
         """Continue from what `state` returned."""
 
     def finish(self) -> None:  # noqa: B027  (most keep nothing)
-        """Delete what was kept for the next round."""
+        """Delete what was kept for the next round, and record what comes too late for the run."""
 
     def time(self) -> dict[str, float]:
         """Return the metric of the simulated seconds, if they are counted."""

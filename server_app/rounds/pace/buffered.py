@@ -74,6 +74,10 @@ class Buffered(Pace):
         self._ran_before.append(self._arrivals.rounds())
 
     def finish(self) -> None:
+        for job in self._arrivals.unused():
+            site = self.context.sites[job.client]
+            what = f"its model of round {job.round} comes after the last server step: not used"
+            self.context.note(site, what)
         self._received.delete()
 
     def _drop_received(self) -> None:

@@ -71,7 +71,10 @@ class SiteArrivals(Arrivals):
         self._left = time.monotonic()
 
     def rounds(self) -> set[int]:
-        return {job.round for job in (*self._running.values(), *self._waiting())}
+        return {job.round for job in self.unused()}
+
+    def unused(self) -> list[Job]:
+        return [*self._running.values(), *self._waiting()]
 
     def _waiting(self) -> list[Job]:
         """Return the clients whose updates have arrived, and belong to a later server step."""

@@ -40,6 +40,9 @@ class BufferedSettings(WeightedSettings):
     def step(self, staleness: int) -> float:
         """Return the factor of an update that is so many server steps behind."""
 
+    def earlier_weights(self) -> int:
+        return 2 * self.buffer_size  # those that each update started from, and as they are sent
+
     def build(self, participants: int) -> Strategy:
         return FedAvg(**COMMON_ARGUMENTS)
 
