@@ -1,12 +1,12 @@
 """Measure the same run on one, two and four raylets of this machine.
 
-    uv run python -m benchmarks.raylets     (ten minutes on two cores)
+    uv run python -m benchmarks.raylets     (five minutes on two cores)
 
 A raylet is what each machine of a Ray cluster runs. The raylets have four CPUs together, so that
 there are always four workers, which share this machine's cores. So the table shows what a raylet
 costs, and not what a machine gains. 200 clients of random images train `cnn` for one epoch, 100 of
 them in a round. With FedAvg a worker sends the sum of its clients, with FedMedian every model. Of
-five rounds, the first and the last are left out. Printed are the median seconds of a round, the
+five rounds, the first and the last are left out. The page gets the median seconds of a round, the
 seconds from the command to the first round, the megabytes that all workers send in a round, and the
 model's SHA-256, which must be the same.
 """
@@ -19,9 +19,10 @@ import time
 from pathlib import Path
 
 import pandas as pd
-from tabulate import tabulate
 
+from benchmarks.results import replace_part
 from benchmarks.rounds import make
+from server_app.report.write import markdown
 from server_app.runs.records.record import read_record
 from tests.ray_cluster import Cluster
 
@@ -56,7 +57,7 @@ def measure(words: list[str], strategy: str, raylets: int, place: Path) -> list[
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure, and write the page's table."""
     rows = []
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         place = Path(name)
@@ -69,7 +70,8 @@ def main() -> None:
             for raylets in RAYLETS:
                 rows.append(measure(words, strategy, raylets, place))
                 print(rows[-1], file=sys.stderr, flush=True)
-    print(tabulate(rows, COLUMNS, tablefmt="github"))
+    table = markdown(pd.DataFrame(rows, columns=COLUMNS).astype(str))
+    replace_part("raylets", f"{table}\n\nMade by `python -m benchmarks.raylets`.")
 
 
 if __name__ == "__main__":
