@@ -1,13 +1,11 @@
 """Tables of runs on a virtual clock: time to an accuracy, and who takes part."""
 
-from collections import Counter
-
 import pandas as pd
 
 from server_app.config.labels import label_of
+from server_app.report.spent.participation import in_words, participation_of
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import Summary, first_at
-from server_app.runs.records.clients.reading import read_clients
 from server_app.runs.records.reader import Run
 
 TARGET = 0.85
@@ -19,8 +17,7 @@ def by_pace(summary: Summary) -> list[pd.DataFrame]:
 
     The first table has the test accuracy in %, the simulated seconds and the megabytes sent until
     the target, and the seconds relative to rounds that wait for everybody, with the same seeds.
-    The second has the share of all updates that came from the slowest and the fastest fifth of the
-    clients, the number of clients that never counted, and the mean staleness.
+    The second says who takes part, as a report does.
     """
     found: dict[tuple[str, str], list[Run]] = {}
     for run in summary.runs:
@@ -30,7 +27,7 @@ def by_pace(summary: Summary) -> list[pd.DataFrame]:
         runs = found[method, name]
         head = {"method": label_of("method", method), "rounds": name}
         times.append({**head, **speed(runs, found[method, WAITS])})
-        shares.append({**head, **participation(runs)})
+        shares.append({**head, **in_words(map(participation_of, runs))})
     return [pd.DataFrame(times), pd.DataFrame(shares)]
 
 
@@ -85,28 +82,3 @@ def megabytes_to(run: Run) -> float | None:
         return None
     updates = sum(count for number, count in run.series["train", "clients"].items() if number <= at)
     return updates * float(run.record["reply_bytes"]) / 1e6
-
-
-def participation(runs: list[Run]) -> dict[str, object]:
-    """Return who counted, as means over the runs.
-
-    Clients are ordered by the mean of the seconds of their attempts, images included.
-    """
-    slow, fast, never, stale = [], [], [], []
-    for run in runs:
-        table = read_clients(run.directory)
-        counted = table[table["status"] == "ok"]
-        tried = table[table["simulated_seconds"] > 0].groupby("client")["simulated_seconds"].mean()
-        order = list(tried.sort_values().index)
-        fifth = max(1, len(order) // 5)
-        counts = Counter(counted["client"])
-        fast.append(100 * sum(counts[client] for client in order[:fifth]) / len(counted))
-        slow.append(100 * sum(counts[client] for client in order[-fifth:]) / len(counted))
-        never.append(run.config["num_clients"] - len(counts))
-        stale.append(counted["staleness"].fillna(0).mean())
-    return {
-        "updates of the fastest fifth, %": mean_and_sd(pd.Series(fast)),
-        "of the slowest fifth, %": mean_and_sd(pd.Series(slow)),
-        "clients that never counted": mean_and_sd(pd.Series(never)),
-        "mean staleness": mean_and_sd(pd.Series(stale)),
-    }

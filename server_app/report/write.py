@@ -20,6 +20,8 @@ from server_app.report.charts.of_runs import charts
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.privacy import privacy_table, studies_without_protection
 from server_app.report.spent.charts import spent_charts
+from server_app.report.spent.participation import TITLE as WHO_TAKES_PART
+from server_app.report.spent.participation import participation_table
 from server_app.report.spent.targets import TITLE as TO_A_TARGET
 from server_app.report.spent.targets import targets_table
 from server_app.report.summary import Summary
@@ -84,14 +86,15 @@ def report(
     analysed = analyses_of(summary, baseline)
     by_class, by_client = ByClass(summary), ByClient(summary)
     every = [*charts(summary), *spent_charts(summary), *by_client.charts(), *analysed.charts]
-    left_out = [*analysed.problems, *by_class.problems, *by_client.problems]
+    taking_part, damaged = participation_table(summary)
+    left_out = [*analysed.problems, *by_class.problems, *by_client.problems, *damaged]
     for problem in left_out:
         logger.warning("left out: %s", problem)
     problems += left_out
     warnings = [*comparability(summary), *studies_without_protection(summary)]
     for warning in warnings:
         logger.warning("%s", warning)
-    tables = tables_of(summary, targets, baseline)
+    tables = tables_of(summary, targets, baseline, taking_part)
     if len(at_clients := by_client.table()):
         tables[AT_CLIENTS] = at_clients
     tables |= by_class.tables() | analysed.tables
@@ -125,7 +128,7 @@ def analyses_of(summary: Summary, baseline: str | None) -> Analysed:
 
 
 def tables_of(
-    summary: Summary, targets: Sequence[float], baseline: str | None
+    summary: Summary, targets: Sequence[float], baseline: str | None, taking_part: pd.DataFrame
 ) -> dict[str, pd.DataFrame]:
     """Return every table that is not empty, by title."""
     compared = len(summary.counted) > len({setting for setting, _ in summary.counted})
@@ -137,6 +140,7 @@ def tables_of(
         "Paired differences": summary.differences(baseline),
         "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),
         TO_A_TARGET: targets_table(summary, targets),
+        WHO_TAKES_PART: taking_part,
         "Privacy": privacy_table(summary),
         "Runs": summary.runs_as_shown(),
     }

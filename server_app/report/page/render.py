@@ -23,7 +23,7 @@ from server_app.report.charts.base import Chart
 from server_app.report.page.headline import headlines
 from server_app.report.readings import READINGS
 from server_app.report.spent import charts as spent_charts
-from server_app.report.spent import targets
+from server_app.report.spent import participation, targets
 from server_app.report.statistics import CONFIDENCE
 from server_app.report.summary import BASELINE, Summary
 from server_app.runs.records.reader import Run
@@ -76,6 +76,7 @@ NOTES = {
     "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
     f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
     targets.TITLE: targets.NOTE,
+    participation.TITLE: participation.NOTE,
     **spent_charts.NOTES,
     after_training.TITLE: after_training.NOTE,
     "Privacy": "Epsilon bounds how much one person's data can change what is published; smaller is "

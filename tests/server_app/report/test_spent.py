@@ -7,18 +7,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from server_app.report.charts.base import Plot
 from server_app.report.comparison import compare
 from server_app.report.spent.amounts import MEGABYTES, SECONDS, accuracy_by, spent_until
 from server_app.report.spent.charts import spent_charts
+from server_app.report.spent.participation import NOTE, participation_of
 from server_app.report.spent.targets import TITLE, targets_table
 from server_app.report.summary import Summary
 from server_app.report.write import report
+from server_app.runs.records.client_scores import ClientScore, save_client_scores
 from server_app.runs.records.reader import read_run, read_runs
 from server_app.runs.records.record import read_record, write_record
-from server_app.runs.records.tables import ROUNDS, append_rows
-from tests.server_app.runs.recorded import record
+from server_app.runs.records.tables import CLIENTS, ROUNDS, append_rows
+from tests.server_app.runs.recorded import CLASSES, record
 
 
 def timed(
@@ -142,3 +145,53 @@ def test_a_report_has_the_section_only_with_a_virtual_clock(runs: Path, tmp_path
     plain = (tmp_path / "plain" / "index.html").read_text()
     assert "simulated" not in plain[plain.index("<header>") : plain.index("</main>")]
     assert compare(tmp_path / "usual" / "run", runs / "a0").times() == []
+
+
+class TestWhoTakesPart:
+    """Ten clients; client k's attempts take k + 1 s, and the slowest of a round is left out."""
+
+    def run(self, place: Path, name: str = "a0") -> Path:
+        run = timed(
+            place, name, ["num_clients=11", "clock=virtual"], [0.1, 0.5, 0.6], 10,
+            data={"classes": list(CLASSES), "clients": [*range(100, 110), 5]},
+        )  # fmt: skip
+        rows = []
+        for server_round, asked in ((1, range(5)), (2, (0, 5, 6, 7, 8, 9))):
+            for client in asked:
+                ok = client != max(asked)
+                rows.append({
+                    "round": server_round, "client": client, "status": "ok" if ok else "left out",
+                    "staleness": client % 2 if ok else "", "simulated_seconds": client + 1,
+                })  # fmt: skip
+        header = (run / CLIENTS).read_text().splitlines()[0].split(",")
+        append_rows(run / CLIENTS, [[row.get(name, "") for name in header] for row in rows])
+        scores = [(client, "", 10 * (client + 1), client / 10, 0.5) for client in range(10)]
+        save_client_scores(run, [ClientScore(*score) for score in scores])
+        return run
+
+    def test_the_shares_the_correlation_and_the_accuracy_are_those_counted_by_hand(
+        self, tmp_path: Path
+    ) -> None:
+        found = participation_of(read_run(self.run(tmp_path)))
+        assert found["fast_updates"] == pytest.approx(100 * 3 / 9)  # of clients 0 and 1
+        assert found["slow_updates"] == pytest.approx(100 * 1 / 9)  # of 8, as 9 is left out
+        assert found["never"] == 3  # 4 and 9 are left out, and 10 is not asked
+        assert found["staleness"] == pytest.approx(4 / 9)
+        assert found["fast_accuracy"] == pytest.approx(100 * (20 * 0.1) / 30)
+        assert found["slow_accuracy"] == pytest.approx(100 * (90 * 0.8 + 100 * 0.9) / 190)
+        images = pd.Series([*range(100, 110), 5])
+        updates = pd.Series([2, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0])
+        assert found["correlation"] == pytest.approx(spearmanr(images, updates).statistic)
+
+    def test_the_report_has_the_table_and_names_a_damaged_record(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        self.run(tmp_path / "runs")
+        report(tmp_path / "runs", tmp_path / "report")
+        table = pd.read_csv(tmp_path / "report" / "tables" / "who_takes_part.csv")
+        assert table["clients that never counted"].tolist() == [3]
+        assert NOTE[:40] in (tmp_path / "report" / "index.html").read_text()
+        (tmp_path / "runs" / "a0" / CLIENTS).write_text("round\nmany\n")
+        report(tmp_path / "runs", tmp_path / "again")
+        assert "a0: clients.csv" in caplog.text
+        assert not (tmp_path / "again" / "tables" / "who_takes_part.csv").exists()
