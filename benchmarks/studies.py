@@ -11,6 +11,7 @@ from benchmarks.time_to_accuracy import by_pace
 from server_app.config.composition import compose_experiment
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
+from server_app.config.published import Table, published_numbers
 from server_app.report.after_training import after_training_table
 from server_app.report.breakdown.by_client import ByClient
 from server_app.report.readings import BEST
@@ -51,6 +52,16 @@ SHORTER = "rounds=24 local_epochs=5 batch_size=64"
 PHOTOS = "data=folder data.image_size=64 partition=dirichlet alpha=0.01"
 TIN10 = f"{PHOTOS} rounds=60 local_epochs=10 batch_size=128 rho=0.1 optim.schedule=cosine,constant"
 NIID = "experiment=niid_bench method=fedavg,scaffold,fedprox"
+VACANT = "experiment=fedvls_mnist alpha=0.05 rounds=20"
+COMPARED = (
+    "method=fedavg",
+    "method=fedexp method.step_epsilon=0.01",
+    "method=fedlc method.calibration_weight=0.5",
+    "method=fedrs method.missing_scale=0.7",
+    "method=fedntd method.distillation_weight=0.1",
+    "method=fedvls",
+)
+PAPERS_ROUNDS = 100
 LABELS = "partition=pathological partition.deal=random partition.classes_per_client=1,2,3"
 CHANCE = "alpha=0.01 rounds=20 local_epochs=2"
 CAUSES = (
@@ -192,6 +203,18 @@ def four_readings(summary: Summary) -> list[pd.DataFrame]:
         for runs in summary.counted.values()
     ]
     return [table, summary.differences()]
+
+
+def beside_published(summary: Summary) -> list[pd.DataFrame]:
+    """Return `four_readings`, with the paper's number for `PAPERS_ROUNDS` rounds beside them."""
+    table, differences = four_readings(summary)
+    column = []
+    for runs in summary.counted.values():
+        config = {**runs[0].config, "rounds": PAPERS_ROUNDS}
+        found = published_numbers(config, [Table(**each) for each in config["published"]])
+        column.append(", ".join(cell.accuracy() for _, cell in found))
+    table[f"published, {PAPERS_ROUNDS} rounds"] = column
+    return [table, differences]
 
 
 def after_training(summary: Summary) -> list[pd.DataFrame]:
@@ -355,6 +378,13 @@ STUDIES = {  # with the time of each on two cores
         ),
         needs="MNIST",
         tables=four_readings,
+        pictures=("accuracy",),
+    ),
+    # An hour.
+    "fedvls-mnist": Study(
+        tuple(f"{VACANT} {method} seed={seed}" for seed in range(3) for method in COMPARED),
+        needs="MNIST",
+        tables=beside_published,
         pictures=("accuracy",),
     ),
     # Ten minutes.

@@ -146,6 +146,7 @@ SMOKE: dict[str, tuple[Make, list[str]]] = {
         ["method=fedalign", "num_clients=2", "data.image_size=16"],
     ),
     "niid_bench": (lambda root, _: making.mnist(root), ["method=scaffold", "num_clients=2"]),
+    "fedvls_mnist": (lambda root, _: making.mnist(root), ["method=fedvls", "num_clients=2"]),
 }
 SLOW = ("fedalign_imagenet200", "office_home", "tiny_imagenet")  # deep networks on many test images
 
