@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection
 from decimal import Decimal
 from itertools import chain
 
@@ -50,8 +49,7 @@ def draw(
     generator: np.random.Generator,
     number: int,
     count: int,
-    candidates: NDArray[np.int64] | None = None,
-    busy: Collection[int] = (),
+    candidates: NDArray[np.bool_] | None = None,
 ) -> list[int]:
     """Draw clients without replacement; ascending, and fewer if there are not enough.
 
@@ -59,16 +57,13 @@ def draw(
         generator: makes the draw.
         number: of all clients.
         count: how many are drawn.
-        candidates: those that may be drawn; None for all.
-        busy: those of them that may not.
+        candidates: [number], whether each client may be drawn; None for all.
     """
-    if busy:
-        candidates = np.arange(number) if candidates is None else candidates
-        candidates = np.setdiff1d(candidates, list(busy), assume_unique=True)
     if candidates is None:
         return sorted(generator.choice(number, size=min(count, number), replace=False).tolist())
-    size = min(count, len(candidates))
-    return sorted(generator.choice(candidates, size=size, replace=False).tolist())
+    places = np.flatnonzero(candidates)
+    size = min(count, len(places))
+    return sorted(generator.choice(places, size=size, replace=False).tolist())
 
 
 def clients_to_score(num_clients: int, seed: int) -> list[int]:

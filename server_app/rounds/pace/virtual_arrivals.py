@@ -7,7 +7,12 @@ once, each from the weights that its client started from.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
@@ -34,53 +39,72 @@ class VirtualArrivals(Arrivals):
     ) -> None:
         self._clients, self._policy, self._devices = clients, policy, devices
         self._train = train
-        self._running: list[Job] = []
+        self._running: list[tuple[float, int, Job]] = []  # a heap: ends first, then started first
+        self._started = 0
         self._generators: tuple[int, Any] = (0, None)
 
     def take(self, server_round: int, wanted: int, heard: Collection[int]) -> Iterator[Arrival]:
         arrived: list[Job] = []
         left_out: list[Job] = []
+        idle = np.ones(self._clients.number, dtype=np.bool_)
+        idle[list(heard)] = False
+        idle[[job.client for *_, job in self._running]] = False
         while len(arrived) < wanted:
-            known = {*heard, *(job.client for job in [*arrived, *left_out])}
-            self._start(server_round, known)
+            self._start(server_round, idle)
             if not self._running:
                 break
-            self.now = min(job.ends for job in self._running)
-            for job in [each for each in self._running if each.ends <= self.now]:
+            self.now = self._running[0][0]
+            waiting = []  # the first updates of the next server step
+            while self._running and self._running[0][0] <= self.now:
+                ending = heappop(self._running)
+                *_, job = ending
                 if not job.lost and len(arrived) == wanted:
-                    continue  # it is the first of the next server step
-                self._running.remove(job)
-                (left_out if job.lost else arrived).append(job)
+                    waiting.append(ending)
+                else:
+                    (left_out if job.lost else arrived).append(job)
+            for ending in waiting:
+                heappush(self._running, ending)
         if not (arrived or self._running):  # nobody could start: time passes until somebody can
             self.now = self._devices.next_available(self.now)
         yield Arrival(left_out)
         yield from self._train(arrived)
 
     def rounds(self) -> set[int]:
-        return {job.round for job in self._running}
+        return {job.round for *_, job in self._running}
 
     def state(self) -> Mapping[str, Any]:
-        return {"now": self.now, "running": [asdict(job) for job in self._running]}
+        jobs = sorted(self._running, key=itemgetter(1))
+        return {"now": self.now, "running": [asdict(job) for *_, job in jobs]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.now = float(state["now"])
-        self._running = [Job(**fields) for fields in state["running"]]
+        for fields in state["running"]:
+            self._add(Job(**fields))
 
-    def _start(self, server_round: int, heard: Collection[int]) -> None:
-        """Have clients start, until as many train as a round has participants."""
+    def _add(self, job: Job) -> None:
+        self._started += 1
+        heappush(self._running, (job.ends, self._started, job))
+
+    def _start(self, server_round: int, idle: NDArray[np.bool_]) -> None:
+        """Have clients start, until as many train as a round has participants.
+
+        Args:
+            server_round: the round.
+            idle: [K], which clients may start; those that do are taken out.
+        """
         missing = self._clients.participants - len(self._running)
-        busy = {*heard, *(job.client for job in self._running)}
-        if missing <= 0 or len(busy) >= self._clients.number:
+        if missing <= 0 or not idle.any():
             return
         if not self._running:
-            self.now = self._policy.starts(self._clients, self.now, busy)
-        candidates = self._policy.candidates(self._clients, server_round, self.now)
-        generator = self._generator(server_round)
-        for client in draw(generator, self._clients.number, missing, candidates, busy):
+            self.now = self._policy.starts(self._clients, self.now, idle)
+        allowed = self._policy.candidates(self._clients, server_round, self.now)
+        candidates = idle if allowed is None else idle & allowed
+        for client in draw(
+            self._generator(server_round), self._clients.number, missing, candidates
+        ):
+            idle[client] = False
             attempt = self._devices.attempt(client, server_round, self.now)
-            self._running.append(
-                Job(client, server_round, attempt.ends, attempt.seconds, attempt.reason)
-            )
+            self._add(Job(client, server_round, attempt.ends, attempt.seconds, attempt.reason))
 
     def _generator(self, server_round: int) -> Any:
         """Return the generator of a round's draws; its first draw is that of a round that waits."""

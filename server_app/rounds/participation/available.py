@@ -1,6 +1,5 @@
 """Only clients whose devices are available are asked."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +17,12 @@ class AvailableParticipation(Participation):
     so that the model may fit the data of some better.
     """
 
-    def starts(self, clients: Clients, now: float, busy: Collection[int] = ()) -> float:
+    def starts(self, clients: Clients, now: float, idle: NDArray[np.bool_] | None = None) -> float:
         assert clients.devices is not None
-        return clients.devices.next_available(now, busy)
+        return clients.devices.next_available(now, idle)
 
     def candidates(
         self, clients: Clients, server_round: int, now: float
-    ) -> NDArray[np.int64] | None:
+    ) -> NDArray[np.bool_] | None:
         assert clients.devices is not None
-        return np.flatnonzero(clients.devices.available(now))
+        return clients.devices.available(now)

@@ -1,7 +1,7 @@
 """The base class of the policies that say who takes part in a round."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -93,8 +93,8 @@ class Participation(ABC):
     @abstractmethod
     def candidates(
         self, clients: Clients, server_round: int, now: float
-    ) -> NDArray[np.int64] | None:
-        """Return the clients that may be asked now, ascending; None for all.
+    ) -> NDArray[np.bool_] | None:
+        """Return whether each client may be asked now, [K]; None if all may.
 
         Args:
             clients: all of them.
@@ -102,13 +102,13 @@ class Participation(ABC):
             now: simulated seconds since the run began.
         """
 
-    def starts(self, clients: Clients, now: float, busy: Collection[int] = ()) -> float:
+    def starts(self, clients: Clients, now: float, idle: NDArray[np.bool_] | None = None) -> float:
         """Return when the next client can start, if nobody trains now.
 
         Args:
             clients: all of them.
             now: simulated seconds since the run began.
-            busy: clients that may not start; not all of them.
+            idle: [K], which of them may start, at least one; None for all.
         """
         return now
 
@@ -127,8 +127,7 @@ class Participation(ABC):
         attempts = [clients.devices.attempt(client, server_round, now) for client in sampled]
         ends, left_out = self.cut(clients, attempts, now)
         if ends == now and len(left_out) == len(sampled):  # wait for one of them to come
-            others = set(range(clients.number)) - set(sampled)
-            ends = clients.devices.next_available(now, others)
+            ends = clients.devices.next_available(now, np.array(sampled))
         seconds = {each.client: min(each.seconds, ends - now) for each in attempts}
         return Cohort(sampled, now, ends, seconds, left_out)
 

@@ -48,9 +48,11 @@ class TieredParticipation(Participation):
 
     def candidates(
         self, clients: Clients, server_round: int, now: float
-    ) -> NDArray[np.int64] | None:
+    ) -> NDArray[np.bool_] | None:
         assert clients.devices is not None
         seconds = clients.devices.usual_seconds()
         tiers = np.array_split(np.argsort(seconds, kind="stable"), self.tiers)
         generator = numpy_generator(clients.seed, "tier", server_round)
-        return np.sort(tiers[int(generator.integers(self.tiers))])
+        in_tier = np.zeros(clients.number, dtype=np.bool_)
+        in_tier[tiers[int(generator.integers(self.tiers))]] = True
+        return in_tier

@@ -21,5 +21,5 @@ class UniformParticipation(Participation):
 
     def candidates(
         self, clients: Clients, server_round: int, now: float
-    ) -> NDArray[np.int64] | None:
+    ) -> NDArray[np.bool_] | None:
         return None

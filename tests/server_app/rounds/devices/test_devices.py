@@ -90,7 +90,7 @@ class TestAvailability:
             some = devices(drawn, seed=seed)
             now = some.next_available(9.7 * HOUR + seed)
             assert some.available(now).any()
-            later = some.next_available(now, busy=np.flatnonzero(some.available(now)).tolist())
+            later = some.next_available(now, ~some.available(now))
             assert some.available(later).any()
 
     def test_as_many_attempts_drop_out_as_the_chance_says(self) -> None:

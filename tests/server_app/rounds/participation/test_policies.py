@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.devices import UNAVAILABLE, Devices
@@ -131,15 +132,17 @@ class TestTiers:
 
 
 class TestDraw:
-    def test_busy_clients_are_not_drawn(self) -> None:
+    def test_only_candidates_are_drawn(self) -> None:
         generator = numpy_generator(0, "test")
-        assert draw(generator, 6, 10, None, busy={1, 4}) == [0, 2, 3, 5]
-        assert draw(generator, 6, 10, np.array([1, 3, 5]), busy={3}) == [1, 5]
-        assert draw(generator, 6, 3, None, busy=set(range(6))) == []
+        assert draw(generator, 6, 10, np.array([1, 0, 1, 1, 0, 1], dtype=bool)) == [0, 2, 3, 5]
+        assert draw(generator, 6, 3, np.zeros(6, dtype=bool)) == []
 
-    def test_without_busy_clients_it_is_a_rounds_sample(self) -> None:
+    @pytest.mark.parametrize("candidates", [None, np.ones(100, dtype=bool)])
+    def test_if_all_may_be_drawn_it_is_a_rounds_sample(
+        self, candidates: NDArray[np.bool_] | None
+    ) -> None:
         generator = numpy_generator(7, "participation", 3)
-        assert draw(generator, 100, 30) == sample_clients(100, 0.3, 7, 3)
+        assert draw(generator, 100, 30, candidates) == sample_clients(100, 0.3, 7, 3)
 
 
 @pytest.mark.parametrize(
