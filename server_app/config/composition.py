@@ -118,7 +118,11 @@ def _with_trace_hash(clock: dict[str, Any]) -> dict[str, Any]:
     """Return the clock's settings, with the hash of the file that describes the devices."""
     if not clock.get("trace"):
         return clock
-    found = hash_of("clock.trace", Path(clock["trace"]), "name a CSV file of devices")
+    found = hash_of(
+        "clock.trace",
+        Path(clock["trace"]),
+        "name a CSV file of devices; a resumed run needs the file that it began with",
+    )
     return {**clock, "trace_sha256": found}
 
 

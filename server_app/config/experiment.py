@@ -92,10 +92,10 @@ class Experiment(LocalConfig):
             raise ConfigError("privacy.reproducible", True, allowed)
         if self.secure.masked:
             self._check_masked()
-        self.clients_clock().check(self)
-        self.participation_policy().check(self)
         if strategy.buffered:
             check_buffered(self)
+        self.clients_clock().check(self)
+        self.participation_policy().check(self)
         self.after_training().check(self)
         return self
 

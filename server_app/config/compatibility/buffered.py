@@ -23,15 +23,6 @@ def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
     """Yield each setting that does not fit: its key, its value, and what is allowed."""
     name = experiment.strategy["name"]
     mixes = f"strategy={name} adds updates of different rounds"
-    if not (experiment.clients_clock().virtual or experiment.partitioner().sites):
-        yield (
-            "strategy",
-            name,
-            (
-                "takes updates in the order in which they arrive, which a simulation repeats only "
-                "with simulated devices; add clock=virtual"
-            ),
-        )
     if experiment.participation_policy().waits:
         allowed = f"strategy={name} waits for no client; add participation=available"
         yield "participation", experiment.participation["name"], allowed
@@ -51,3 +42,9 @@ def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
     if (every := experiment.watch.models_every) is not None:
         allowed = f"keeps models of one round, and {mixes}; use null"
         yield "watch.models_every", every, allowed
+    if not (experiment.clients_clock().virtual or experiment.partitioner().sites):
+        allowed = (
+            "takes updates in the order in which they arrive, which a simulation repeats only "
+            "with simulated devices; add clock=virtual"
+        )
+        yield "strategy", name, allowed

@@ -15,11 +15,12 @@ from server_app.runs.records.tables import CLIENTS, RecordError
 
 TITLE = "Who takes part"
 NOTE = (
-    "Clients are ordered by the mean simulated time of their attempts, which grows with their "
-    "images. Updates: the share of all that counted. Accuracy: of the final model on the images "
-    "that the clients of this fifth hold out. The rank correlation is that of a client's images "
-    "and its updates that counted, from -1 to 1: below 0, clients with many images count less. "
-    "Mean ± standard deviation over seeds."
+    "Of the clients that were asked, ordered by the mean recorded time of their attempts. It grows "
+    "with their images, and ends with the round. Updates: the share of all that counted. Accuracy: "
+    "of the final model on the images that the clients of this fifth hold out; with few images it "
+    "says little. The rank correlation is that of a client's images and its updates that counted, "
+    "from -1 to 1: below 0, clients with many images count less. Above 1,000 clients it is that of "
+    "the clients that counted. An empty cell is unknown. Mean ± standard deviation over seeds."
 )
 FIFTHS = 5
 LABELS = {
@@ -29,9 +30,10 @@ LABELS = {
     "correlation": "images and updates, rank correlation",
     "fast_accuracy": "accuracy at the fastest fifth, %",
     "slow_accuracy": "accuracy at the slowest fifth, %",
+    "slow_images": "images held out there",
     "staleness": "mean staleness",
 }
-FORMS = {"correlation": "+.2f"}
+FORMS = {"correlation": "+.2f", "slow_images": ".0f"}
 
 
 def participation_table(summary: Summary) -> tuple[pd.DataFrame, list[str]]:
@@ -82,21 +84,27 @@ def participation_of(run: Run) -> dict[str, float]:
         "fast_updates": 100 * updates.reindex(fast).sum() / max(1, len(counted)),
         "slow_updates": 100 * updates.reindex(slow).sum() / max(1, len(counted)),
         "never": run.config["num_clients"] - len(updates),
-        "correlation": correlation(run, updates),
+        "correlation": correlation(images_of(run, counted), updates),
         "fast_accuracy": accuracy_at(fast, scores),
         "slow_accuracy": accuracy_at(slow, scores),
+        "slow_images": sum(each.images for each in scores if each.client in slow),
         "staleness": counted["staleness"].mean(),
     }
 
 
-def correlation(run: Run, updates: "pd.Series[int]") -> float:
-    """Return Spearman's correlation of clients' images and updates; NaN if it is unknown."""
-    images = run.record["data"].get("clients")
-    if not isinstance(images, list):  # of very many clients the record has a summary
-        return math.nan
-    both = pd.DataFrame({"images": images, "updates": updates.reindex(range(len(images)))})
-    ranks = both.fillna(0).rank()
-    if ranks.nunique().min() < 2:  # all clients are alike in one of them
+def images_of(run: Run, counted: pd.DataFrame) -> "pd.Series[int]":
+    """Return clients' images by number: of all, or of those that counted if there are very many."""
+    recorded = run.record["data"].get("clients")
+    if isinstance(recorded, list):
+        return pd.Series(recorded)
+    return counted.groupby("client")["examples"].max()
+
+
+def correlation(images: "pd.Series[int]", updates: "pd.Series[int]") -> float:
+    """Return Spearman's correlation of clients' images and updates; NaN if all are alike."""
+    both = pd.DataFrame({"images": images, "updates": updates.reindex(images.index).fillna(0)})
+    ranks = both.rank()
+    if ranks.nunique().min() < 2:
         return math.nan
     return float(ranks["images"].corr(ranks["updates"]))
 

@@ -70,7 +70,7 @@ class NaturalPartitioner(MinimumSizePartitioner):
         count = len(groups) - len(usable)
         images = sum(map(len, groups)) - sum(map(len, usable))
         least = f"fewer than {self.min_images} (partition.min_images)"
-        left_out = f"{count} of {len(groups)} groups were left out, each with {least} images"
+        left_out = f"left out: {count} of {len(groups)} groups, each with {least} images"
         return f"{left_out}, together {images}" if count else ""
 
     def _check_divisible(self, num_clients: int, sizes: Sequence[int]) -> None:
@@ -119,7 +119,7 @@ def not_drawn(usable: list[Positions], drawn: list[Positions]) -> str:
     """Return a note on the groups that are large enough, but were not drawn."""
     count = len(usable) - len(drawn)
     images = sum(map(len, usable)) - sum(map(len, drawn))
-    return f"{count} groups with {images} images were not drawn" if count else ""
+    return f"not drawn: {count} of {len(usable)} groups, {images} images" if count else ""
 
 
 def clients_of(sizes: Sequence[int], num_clients: int) -> NDArray[np.int64]:

@@ -50,6 +50,8 @@ class Generated(Source):
             refuse(self, "num_images", "must be at least num_classes")
         if self.test_images < 0:
             refuse(self, "test_images", "must be at least 0")
+        if self.seed < 0:
+            refuse(self, "seed", "must be at least 0")
 
     def fingerprint(self) -> str:
         return FORMULA

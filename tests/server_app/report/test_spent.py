@@ -162,6 +162,7 @@ class TestWhoTakesPart:
                 rows.append({
                     "round": server_round, "client": client, "status": "ok" if ok else "left out",
                     "staleness": client % 2 if ok else "", "simulated_seconds": client + 1,
+                    "examples": (105 if client == 0 else 100 + client) if ok else 0,
                 })  # fmt: skip
         header = (run / CLIENTS).read_text().splitlines()[0].split(",")
         append_rows(run / CLIENTS, [[row.get(name, "") for name in header] for row in rows])
@@ -178,10 +179,20 @@ class TestWhoTakesPart:
         assert found["never"] == 3  # 4 and 9 are left out, and 10 is not asked
         assert found["staleness"] == pytest.approx(4 / 9)
         assert found["fast_accuracy"] == pytest.approx(100 * (20 * 0.1) / 30)
+        assert found["slow_images"] == 190
         assert found["slow_accuracy"] == pytest.approx(100 * (90 * 0.8 + 100 * 0.9) / 190)
         images = pd.Series([*range(100, 110), 5])
         updates = pd.Series([2, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0])
         assert found["correlation"] == pytest.approx(spearmanr(images, updates).statistic)
+
+    def test_of_very_many_clients_those_that_counted_are_compared(self, tmp_path: Path) -> None:
+        run = self.run(tmp_path)
+        facts = {"classes": list(CLASSES), "clients": {"count": 2000}}
+        write_record(run, read_record(run) | {"data": facts})
+        images, updates = [105, *range(101, 109)], [2, *[1] * 8]
+        del images[4], updates[4]  # client 4 never counted
+        expected = spearmanr(images, updates).statistic
+        assert participation_of(read_run(run))["correlation"] == pytest.approx(expected)
 
     def test_the_report_has_the_table_and_names_a_damaged_record(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -100,10 +100,10 @@ def test_every_group_can_be_drawn() -> None:
 def test_the_note_counts_what_is_left_out() -> None:
     assert split([30, 20, 10], 3).note == ""
     assert split([30, 20, 9, 3, 0], 2).note == (
-        "2 of 4 groups were left out, each with fewer than 10 (partition.min_images) images, "
+        "left out: 2 of 4 groups, each with fewer than 10 (partition.min_images) images, "
         "together 12"
     )
-    assert split([20, 20, 20, 9], 1).note.endswith("; 2 groups with 40 images were not drawn")
+    assert split([20, 20, 20, 9], 1).note.endswith("; not drawn: 2 of 3 groups, 40 images")
 
 
 @settings(deadline=None)
@@ -173,5 +173,5 @@ def test_images_of_left_out_groups_belong_to_no_client(tmp_path: Path) -> None:
     names = [data.dataset.domains[data.dataset.domain_of[part[0]]] for part in parts]
     assert names == ["ann", "cat"]
     assert [len(part) for part in parts] == [18, 18]
-    assert any(note.startswith("1 of 3 groups were left out") for note in data.notes)
+    assert any(note.startswith("left out: 1 of 3 groups") for note in data.notes)
     assert len(data.dataset.train) == 18 + 9 + 18
