@@ -2,8 +2,8 @@
 
     uv run python -m benchmarks.exchange_costs     (ten minutes on two cores)
 
-Clients have 20 generated images and train `linear` for one epoch, in two workers. Pairs of runs
-differ in one number:
+Clients have 20 generated images and train `linear` for one epoch, in two workers. Of each pair of
+runs, one has more of:
 
 * clients: 10 or 1,000 of them, whose updates each worker adds up and sends as one sum;
 * messages: 200 clients whose updates are sent each by itself (`guard=drop` looks at each), in two
