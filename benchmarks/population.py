@@ -1,13 +1,14 @@
 """Measure what a run costs with 10 to 100,000 clients, of whom 10, 100 or 1,000 train in a round.
 
-    uv run python -m benchmarks.population                   (an hour, two cores)
+    uv run python -m benchmarks.population                   (ten minutes, two cores)
     uv run python -m benchmarks.population CLIENTS ...       (for these numbers of clients)
     uv run python -m benchmarks.population write             (from the saved record, in seconds)
 
-Each client has 20 generated images of 8x8, and trains `linear` for one epoch by federated
-averaging. So the costs of the federation show. Runs are in one process (``engine=inprocess``), and
-with two worker processes. Start-up is the time from the command to round 0, with the images and the
-partition in the cache. Of `ROUNDS` rounds, the first
+Each client has 20 generated images of 8x8, and trains `linear` for one epoch. So the costs of the
+federation show. Runs with FedAvg are in one process (``engine=inprocess``), and with two worker
+processes. Runs with FedBuff are in one process: 1,000 clients train at a time on simulated devices
+that are available for 20 hours a day, and a round is 500 updates. Start-up is the time from the
+command to round 0, with the images and the partition in the cache. Of `ROUNDS` rounds, the first
 and the last are left out, and the median is reported. Memory is the peak of a process's anonymous
 pages (smaps_rollup): pages of mapped files, which processes share, do not count. The measurements
 are saved in benchmarks/records/population.json.
@@ -36,9 +37,14 @@ from tests.processes import UNIVARFL
 
 CLIENTS, PARTICIPANTS, WORKERS = (10, 1_000, 10_000, 100_000), (10, 100, 1_000), (1, 2)
 ROUNDS, IMAGES, PAUSE = 5, 20, 0.05
-CASE = ("clients", "participants", "workers")
+CASE = ("strategy", "clients", "participants", "workers")
+GROUPED = ("strategy", "participants", "workers")
 RECORD = RECORDS / "population.json"
 LEFT_OUT = (".safetensors", ".png", ".log")  # of a record's size
+FEDBUFF = (
+    "strategy=fedbuff", "strategy.buffer_size=500", "participation=available", "clock=virtual",
+    "clock.available_hours=20",
+)  # fmt: skip
 EXPERIMENT = (
     "data=generated", "data.image_size=8", "model=linear", "method=fedavg", "device=cpu",
     "engine=inprocess", f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}", "watch.tensorboard=false",
@@ -71,9 +77,14 @@ def measurements(counts: Sequence[int]) -> Iterator[Result]:
         for participants in (each for each in PARTICIPANTS if each <= clients):
             rho = participants / clients
             assert participant_count(clients, rho) == participants
-            for workers in WORKERS:
-                more = [*data, f"rho={rho}", f"federation.workers={workers}"]
-                head = dict(zip(CASE, (clients, participants, workers), strict=True))
+            cases: list[tuple[str, int, Sequence[str]]] = [
+                ("FedAvg", workers, ()) for workers in WORKERS
+            ]
+            if participants == max(PARTICIPANTS):
+                cases.append(("FedBuff", 1, FEDBUFF))
+            for strategy, workers, words in cases:
+                more = [*data, f"rho={rho}", f"federation.workers={workers}", *words]
+                head = dict(zip(CASE, (strategy, clients, participants, workers), strict=True))
                 yield (result := {**head, **measure(more)})
                 print(result, file=sys.stderr, flush=True)
 
@@ -123,7 +134,7 @@ def write(found: Sequence[Result]) -> None:
     table = pd.DataFrame(found)
     digits = {"start-up, s": 1, "round, s": 2, "server, MB": 0, "worker, MB": 0}
     shown = table.copy()
-    for name in table.columns[3:]:
+    for name in table.columns[len(CASE) :]:
         form = f"{{:.{digits.get(name, 0)}f}}"
         shown[name] = [form.format(value) if pd.notna(value) else "" for value in table[name]]
     draw(table)
@@ -135,9 +146,11 @@ def draw(table: pd.DataFrame) -> None:
     """Save the picture: seconds a round and the server's memory by the number of clients."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     for plot, column in zip(axes, ("round, s", "server, MB"), strict=True):
-        for (participants, workers), rows in table.groupby(["participants", "workers"]):
+        for (strategy, participants, workers), rows in table.groupby(list(GROUPED)):
             style = "-" if workers == 1 else "--"
-            label = f"{participants} participants, {workers} worker{'s' * (workers > 1)}"
+            label = (
+                f"{strategy}, {participants} participants, {workers} worker{'s' * (workers > 1)}"
+            )
             plot.plot(rows["clients"], rows[column], style, marker="o", label=label)
         plot.set(xlabel="clients", ylabel=column, xscale="log")
         plot.set_ylim(0, 1.15 * table[column].max())
