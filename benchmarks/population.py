@@ -155,7 +155,7 @@ def draw(table: pd.DataFrame) -> None:
         plot.set(xlabel="clients", ylabel=column, xscale="log")
         plot.set_ylim(0, 1.15 * table[column].max())
         plot.grid(alpha=0.3)
-    axes[0].legend(frameon=False, fontsize=7)
+    axes[1].legend(frameon=False, fontsize=8, loc="center")  # below the lines there is room
     figure.savefig(PICTURES / "population.png", dpi=100)
     plt.close(figure)
 
