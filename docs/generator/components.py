@@ -109,7 +109,8 @@ def component(group: Group, name: str, heading: str = "## {name}") -> str:
     file = read_file(CONF / group.name / f"{name}.yaml")
     parts = [
         heading.format(name=name),
-        from_docstring(file.about) or summary(module),
+        from_docstring(file.about)
+        or summary(module, registry.component_class(group.package, name, group.base)),
         details(module),
     ]
     found = settings(group, name)

@@ -23,9 +23,10 @@ def attributes(kind: type) -> dict[str, str]:
     return found
 
 
-def summary(module: ModuleType) -> str:
-    """Return the first line of a module's docstring."""
-    return from_docstring(inspect.getdoc(module) or "").splitlines()[0]
+def summary(module: ModuleType, kind: type) -> str:
+    """Return the first line of a module's docstring; of a class's if the module has none."""
+    text = inspect.getdoc(module) or inspect.getdoc(kind) or kind.__name__
+    return from_docstring(text).splitlines()[0]
 
 
 def details(module: ModuleType) -> str:
