@@ -16,7 +16,6 @@ each run and the differences. A client's cost includes its training. Workers tak
 side, so a message's cost is that of its worker.
 """
 
-import csv
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.results import replace_part
+from benchmarks.rounds import round_seconds
 from server_app.report.write import markdown
 from server_app.runs.records.record import read_record
 from tests.processes import UNIVARFL
@@ -50,8 +50,7 @@ def measure(what: str, clients: int, *words: str) -> Result:
         command = [UNIVARFL, "train", *EXPERIMENT, *data, *words, f"output_dir={place}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         (directory,) = (path.parent for path in Path(place).glob("*/rounds.csv"))
-        with (directory / "rounds.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
+        seconds = round_seconds(directory)
         model = read_record(directory)["reply_bytes"]
     each = EACH in words
     sent = model * (clients if each else 2 * WORKERS)  # a sum has twice a model's bytes
@@ -60,7 +59,7 @@ def measure(what: str, clients: int, *words: str) -> Result:
         "clients": clients,
         "messages": clients if ALONE in words else WORKERS,
         "MB sent": sent / 1e6,
-        "round, s": statistics.median(float(row["value"]) for row in rows[1:-1]),
+        "round, s": statistics.median(seconds[1:-1]),
     }
 
 
@@ -90,8 +89,8 @@ def main() -> None:
         "a megabyte": f"{1e3 * difference(updates, sums, 'MB sent'):.1f} ms",
     }
     table = pd.DataFrame(found)
-    for name, digits in (("MB sent", 2), ("round, s", 2)):
-        table[name] = [f"{value:.{digits}f}" for value in table[name]]
+    for name in ("MB sent", "round, s"):
+        table[name] = [f"{value:.2f}" for value in table[name]]
     lines = [f"* {what}: {cost}" for what, cost in costs.items()]
     made = "Made by `python -m benchmarks.exchange_costs`."
     replace_part("exchange costs", "\n".join([markdown(table), "", *lines, "", made]))

@@ -7,12 +7,12 @@ trains one epoch in each of `ROUNDS` rounds. All machines share this one, so eve
 site costs the others time. The seconds of each round and the hash of each model are printed.
 """
 
-import csv
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.faults import partition
+from benchmarks.rounds import round_seconds
 from server_app.runs.records.record import read_record
 from tests.machines import Machines
 from tests.test_masked_deployment import with_rosters
@@ -34,9 +34,7 @@ def measure(place: Path, sites: Path, words: list[str], masks: str) -> None:
         if machines.processes["run"].wait(LONGEST):
             raise SystemExit(log.read_text())
         directory = machines.record()
-        with (directory / "rounds.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
-        seconds = [float(row["value"]) for row in rows if row["split"] == "train"]
+        seconds = round_seconds(directory)
         print(f"secure={masks}: {seconds}; sha256 {read_record(directory)['model_sha256']}")
         sys.stdout.flush()
 

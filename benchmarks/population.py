@@ -14,7 +14,6 @@ pages (smaps_rollup): pages of mapped files, which processes share, do not count
 are saved in benchmarks/records/population.json.
 """
 
-import csv
 import json
 import statistics
 import subprocess
@@ -31,6 +30,7 @@ import psutil
 
 from benchmarks.processes import anonymous
 from benchmarks.results import PICTURES, RECORDS, replace_part
+from benchmarks.rounds import round_seconds
 from server_app.report.write import markdown
 from server_app.rounds.sampling import participant_count
 from tests.processes import UNIVARFL
@@ -115,13 +115,12 @@ def measure(words: Sequence[str]) -> Result:
         if train.returncode:
             raise SystemExit(f"{' '.join(map(str, command))} failed")
         (directory,) = Path(place).iterdir()
-        with (directory / "rounds.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
+        seconds = round_seconds(directory)
         files = [path for path in directory.rglob("*") if path.is_file()]
         record = sum(path.stat().st_size for path in files if path.suffix not in LEFT_OUT)
     return {
         "start-up, s": start_up,
-        "round, s": statistics.median(float(row["value"]) for row in rows[1:-1]),
+        "round, s": statistics.median(seconds[1:-1]),
         "server, MB": server,
         "worker, MB": worker or None,
         "record, kB": record / 1e3,

@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.results import replace_part
-from benchmarks.rounds import make
+from benchmarks.rounds import make, round_seconds
 from server_app.report.write import markdown
 from server_app.runs.records.record import read_record
 from tests.ray_cluster import Cluster
@@ -45,8 +45,7 @@ def measure(words: list[str], strategy: str, raylets: int, place: Path) -> list[
     if run.returncode:
         raise subprocess.CalledProcessError(run.returncode, "univarfl train", said)
     record = read_record(place / name)
-    table = pd.read_csv(place / name / "rounds.csv").query("metric == 'seconds'")
-    seconds = list(table["value"])
+    seconds = round_seconds(place / name)
     models = 2 * CPUS if strategy == "fedavg" else PARTICIPANTS  # a sum has twice a model's bytes
     sent = models * record["reply_bytes"] / 1e6
     before = whole - sum(seconds)

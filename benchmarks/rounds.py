@@ -69,8 +69,13 @@ def ours(words: Sequence[str], *more: str) -> list[float]:
         command = ["univarfl", "train", *words, *more, f"output_dir={place}"]
         subprocess.run(command, check=True, capture_output=True)
         (directory,) = Path(place).iterdir()
-        with (directory / "rounds.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
+        return round_seconds(directory)
+
+
+def round_seconds(directory: Path) -> list[float]:
+    """Return the seconds of each round of a run."""
+    with (directory / "rounds.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "seconds"]
     return [float(row["value"]) for row in rows]
 
 

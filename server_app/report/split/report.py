@@ -217,7 +217,7 @@ def split_rows(data: FederatedData) -> Iterator[tuple[object, ...]]:
 def cells_of(
     data: FederatedData, held: NDArray[np.int64], positions: Positions
 ) -> Iterator[tuple[list[int], int, int, int]]:
-    """Yield who holds images of which class and domain, and how many, in ascending order.
+    """Yield the holder, the class and the domain of images, and their number, in ascending order.
 
     Args:
         data: the split.
