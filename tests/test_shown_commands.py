@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from server_app.cli.main import application
-from server_app.sweep.combinations import expand
+from server_app.sweep.combinations import combinations
 from tests.documents import Command
 from tests.task.data import making
 from tests.test_docs import NEW_PARTS, PRODUCT, parsed
@@ -41,6 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
         making.stl10(root / "STL10", patch, train=200)
+        making.mnist(root / "mnist", train=1000)
         succeed([*words, "run_id=RUN"])
         succeed([*words, "run_id=FEDBN", "method=fedbn"])
         for name in LISTS:
@@ -69,12 +70,13 @@ def test_a_shown_command_runs(
     monkeypatch.chdir(place)
     monkeypatch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
     monkeypatch.setenv("UNIVARFL_MEMORY", str(place / "memory"))
+    monkeypatch.setenv("DATA", str(place))
     data = "STL10" if "experiment=stl10" in shown.line else "PACS"
     line = shown.line.replace("DIRECTORY", data)
     words = Command(shown.page, line).words[1:]
     name, parameters = parsed(Command(shown.page, line))
     overrides = [str(word) for word in parameters.get("overrides") or ()]  # type: ignore[attr-defined]
     if name == "sweep" and "--dry-run" not in words:
-        last = expand(overrides)[-1]
+        last = combinations(overrides)[-1]
         name, overrides = "train", [word for word in last if not word.startswith("output_dir=")]
     succeed(["train", *shortened(overrides)] if name == "train" else words)

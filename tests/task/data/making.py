@@ -139,14 +139,17 @@ def cifar100(root: Path, patch: pytest.MonkeyPatch) -> list[int]:
 
 
 def mnist(
-    root: Path, folder: str = "MNIST", names: tuple[str, str] = ("train", "t10k")
+    root: Path,
+    folder: str = "MNIST",
+    names: tuple[str, str] = ("train", "t10k"),
+    train: int = 12,
 ) -> list[int]:
-    """Write 12 training and 4 test images as the four files of MNIST; return their labels."""
+    """Write training images and 4 test images as the four files of MNIST; return their labels."""
     place = root / folder / "raw"
     place.mkdir(parents=True)
-    labels = [(3 * index) % 10 for index in range(16)]
-    grey = pixels(16, 28, 0)[..., 0]
-    for part, at in zip(names, (slice(12), slice(12, 16)), strict=True):
+    labels = [(3 * index) % 10 for index in range(train + 4)]
+    grey = pixels(train + 4, 28, 0)[..., 0]
+    for part, at in zip(names, (slice(train), slice(train, None)), strict=True):
         count = len(labels[at])
         head = b"".join(n.to_bytes(4, "big") for n in (2051, count, 28, 28))
         (place / f"{part}-images-idx3-ubyte").write_bytes(head + grey[at].tobytes())
