@@ -10,14 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 
 from task.errors import SiteError
 from task.extensions import normal, run_by_clients
@@ -41,6 +34,8 @@ class Site(BaseModel):
         device: ``device``, the device that it trains on.
         memory: ``memory-dir``, an absolute path for the client state of methods; None means
             `user_state_directory`.
+        models: ``models-dir``, an absolute path. If a method leaves a part of the model with each
+            client, the site's part of the final model is kept there. None means that it is not.
         key: ``key``, an absolute path to its private key, with which it signs its replies. ``deploy
             site`` sets it.
         max_norm: ``max-norm``, the largest L2 norm of an update that it sends, above 0. A larger
@@ -73,6 +68,7 @@ class Site(BaseModel):
     directory: Annotated[str, Field(alias="data-dir")]
     device: Literal["auto", "cpu", "cuda"] = "auto"
     memory: Annotated[str | None, Field(alias="memory-dir")] = None
+    models: Annotated[str | None, Field(alias="models-dir")] = None
     key: str | None = None
     max_norm: Annotated[float | None, Field(alias="max-norm", gt=0)] = None
     max_epochs: Annotated[int, Field(alias="max-epochs", ge=1)] = 1000
@@ -88,7 +84,7 @@ class Site(BaseModel):
     max_share: Annotated[float, Field(alias="max-share", gt=0, le=1)] = 0.75
     extensions: Annotated[tuple[str, ...], PlainSerializer(" ".join)] = ()
 
-    @field_validator("directory", "memory", "key", "roster")
+    @field_validator("directory", "memory", "models", "key", "roster")
     @classmethod
     def _absolute(cls, path: str | None) -> str | None:
         if path is None:

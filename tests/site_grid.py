@@ -40,6 +40,7 @@ class SiteGrid(InProcessGrid):
             self._supernodes[node_id].context.node_config = {
                 "site": name, "data-dir": str(root / name), "key": str(path),
                 "memory-dir": str(place / f"{name}.mem"),
+                "models-dir": str(place / f"{name}.models"),
             }  # fmt: skip
 
     def get_nodes(self) -> Iterable[NodeInfo]:

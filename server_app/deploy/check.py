@@ -168,7 +168,8 @@ class Inspection:
         return f"{fingerprint()[:12]}, {compared}"
 
     def _client_state(self) -> str:
-        for place in (self.place.cache, self.site.state_directory):
+        models = [Path(self.site.models)] if self.site.models else []
+        for place in (*models, self.place.cache, self.site.state_directory):
             try:
                 place.mkdir(mode=ONLY_OWNER, parents=True, exist_ok=True)
                 probe = place / ".probe"

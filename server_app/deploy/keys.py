@@ -37,6 +37,7 @@ SETTINGS = """\
 site = {name}
 data-dir = {data}
 memory-dir = {memory}
+models-dir = {models}
 
 # device = "cuda"      # cpu, cuda, or auto: a GPU where there is one
 # max-norm = 10.0      # clip the update that is sent to this Euclidean norm
@@ -129,8 +130,8 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     with refuse_unusable(data):
         if not from_home(data).is_dir():
             raise ConfigError("--data", data, "must be a directory with a folder for each class")
-    memory = place.directory / "memory"
-    values = {"name": name, "data": str(from_home(data).absolute()), "memory": str(memory)}
+    own = {kind: str(place.directory / kind) for kind in ("memory", "models")}
+    values = {"name": name, "data": str(from_home(data).absolute()), **own}
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
     key = new_key()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from server_app.aggregation.weights import Weights, as_bytes
-from server_app.runs.checkpoint import DIGEST, digest
+from server_app.aggregation.weights import Weights, from_tensors
 from task.errors import ConfigError
 from task.files import write_whole
+from task.methods.base import Tensors
+from task.training.personal.part_file import DIGEST, SUFFIX, part_digest, part_file
 
 DIRECTORY = "clients"
-SUFFIX = ".safetensors"
 
 
-def save_client_part(directory: Path, client: int, part: Weights, model: str) -> None:
-    """Write a client's part; equal parts give equal bytes.
+def save_client_part(directory: Path, client: int, part: Tensors, model: str) -> None:
+    """Write a client's part.
 
     Args:
         directory: the run's.
@@ -30,8 +30,7 @@ def save_client_part(directory: Path, client: int, part: Weights, model: str) ->
     """
     place = directory / DIRECTORY
     place.mkdir(exist_ok=True)
-    content = as_bytes(part, {DIGEST: digest(model, part)})
-    write_whole(place / f"{client}{SUFFIX}", content)
+    write_whole(place / f"{client}{SUFFIX}", part_file(part, model))
 
 
 def saved_clients(directory: Path) -> list[int]:
@@ -41,7 +40,7 @@ def saved_clients(directory: Path) -> list[int]:
 
 
 def load_client_part(directory: Path, client: int, model: str) -> Weights:
-    """Return the part that `save_client_part` wrote.
+    """Return the part that `save_client_part` or the client's site wrote.
 
     Raises:
         ConfigError: there is none, it is damaged, or it belongs to another shared part.
@@ -50,23 +49,24 @@ def load_client_part(directory: Path, client: int, model: str) -> Weights:
     if not path.exists():
         raise ConfigError("client", client, missing_reason(saved_clients(directory)))
     try:
-        with safe_open(path, "np") as file:
+        with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            part: Weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            part = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ConfigError("client", client, f"{path} cannot be read: {error}") from None
-    if metadata.get(DIGEST) != digest(model, part):
-        allowed = f"{path} is not what the run wrote beside its model: its checksum differs"
+    if metadata.get(DIGEST) != part_digest(part, model):
+        allowed = f"{path} is damaged, or belongs to the model of another run: its checksum differs"
         raise ConfigError("client", client, allowed)
-    return part
+    return from_tensors(part)
 
 
 def missing_reason(saved: list[int]) -> str:
     """Return why a client has no part, and which ones have."""
     if not saved:
         return (
-            "the run has saved no client's part of the model: it was trained at sites, with "
-            "secure=masked, or by an older version"
+            "the run has saved no client's part of the model. A site keeps its own in its "
+            "models-dir: copy that file to clients/ in the run directory. A simulation with "
+            "secure=masked saves none"
         )
     first = ", ".join(map(str, saved[:10]))
     more = f" and {len(saved) - 10} more" if len(saved) > 10 else ""

@@ -1,11 +1,10 @@
-"""Asking the clients of a simulation for their parts of the model, and writing them."""
+"""The clients' parts of the model after the last round: saved, or kept by the sites."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from server_app.aggregation.weights import from_tensors
-from server_app.nodes.assignment import WorkUnit, assign_clients
+from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import Failure
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import stateful_fields, with_a_model
@@ -22,11 +21,10 @@ logger = logging.getLogger("univarfl")
 
 
 def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
-    """Write the part of the model of each client that has trained, in a simulation.
+    """Write the part of the model of each client that has trained; ask sites to keep theirs.
 
-    Clients are asked in blocks, so that the server holds few parts at a time. A client whose part
-    is lost has no file, and is named in the record. The part of a site never leaves it, and masks
-    hide what belongs to one client; then nothing is written.
+    A site sends nothing. In a simulation with masks, which hide what belongs to one client, nothing
+    is written.
 
     Args:
         context: the run, after its last round.
@@ -35,9 +33,24 @@ def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
     Raises:
         OSError: a file cannot be written.
     """
-    if not context.worker.personal or context.sites or context.experiment.secure.masked:
+    if not context.worker.personal:
         return
     clients = with_a_model(context, range(context.experiment.num_clients))
+    if context.sites:
+        have_sites_keep_their_parts(context, recorder, clients)
+    elif not context.experiment.secure.masked:
+        write_client_parts(context, recorder, clients)
+
+
+def write_client_parts(context: RoundContext, recorder: Recorder, clients: Sequence[int]) -> None:
+    """Write the parts of a simulation's clients.
+
+    They are asked in blocks, so that the server holds few parts at a time. A client whose part is
+    lost has no file, and is named in the record.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     limit = context.experiment.federation.message_megabytes * MEGABYTE
     block = max(1, int(limit // context.worker.personal.size))
     saved = 0
@@ -46,31 +59,55 @@ def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
     recorder.update(client_parts=saved)
 
 
+def have_sites_keep_their_parts(
+    context: RoundContext, recorder: Recorder, clients: Sequence[int]
+) -> None:
+    """Ask the connected sites to keep their parts; those that fail are named in the record."""
+    here = served_clients(clients, context.nodes.connected())
+    for client, reply in ask(context, recorder, here).items():
+        try:
+            if isinstance(reply, Failure):
+                raise ProtocolError(reply.reason)
+            reply.check_succeeded(client)
+        except ProtocolError as error:
+            site = context.sites[client]
+            context.note(site, f"it did not keep its part of the model: {error}")
+
+
 def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]) -> int:
     """Ask some clients at once; return how many parts were written."""
-    units = assign_clients(
-        clients, context.sizes.validation, context.nodes.connected(), len(clients)
-    )
-
-    def fields(unit: WorkUnit) -> dict[str, Any]:
-        return {"part_bytes": context.worker.personal.size, **stateful_fields(context, unit)}
-
-    letters = context.letters(PERSONAL, units, context.experiment.rounds, fields)
-    replies = context.exchange(PERSONAL, letters).replies()
-    reply_to: Mapping[int, PersonalReply | Failure] = {
-        client: reply for unit, reply in zip(units, replies, strict=True) for client in unit.clients
-    }
     saved = 0
-    for client in clients:
+    for client, reply in ask(context, recorder, clients).items():
         try:
-            part = read_part(context, client, reply_to[client])
+            part = read_part(context, client, reply)
         except ProtocolError as error:
             context.note("", f"client {client}: its part of the model is not saved: {error}")
         else:
             model = recorder.summary["model_sha256"]
-            save_client_part(recorder.directory, client, from_tensors(part), model)
+            save_client_part(recorder.directory, client, part, model)
             saved += 1
     return saved
+
+
+def ask(
+    context: RoundContext, recorder: Recorder, clients: Sequence[int]
+) -> Mapping[int, PersonalReply | Failure]:
+    """Ask clients, which connected nodes serve, for their parts; return each one's reply."""
+    nodes = context.nodes.connected()
+    units = assign_clients(clients, context.sizes.validation, nodes, max(1, len(clients)))
+
+    def fields(unit: WorkUnit) -> dict[str, Any]:
+        return {
+            "model": recorder.summary["model_sha256"], "part_bytes": context.worker.personal.size,
+            **stateful_fields(context, unit),
+        }  # fmt: skip
+
+    letters = context.letters(PERSONAL, units, context.experiment.rounds, fields)
+    replies = context.exchange(PERSONAL, letters).replies()
+    reply_to = {
+        client: reply for unit, reply in zip(units, replies, strict=True) for client in unit.clients
+    }
+    return {client: reply_to[client] for client in clients}
 
 
 def read_part(context: RoundContext, client: int, reply: PersonalReply | Failure) -> Tensors:

@@ -1,20 +1,24 @@
-"""A request for the part of the model that each client of a simulation keeps, and these parts."""
+"""A request for the part of the model that each client keeps, and these parts."""
 
 from task.protocol.after.sent_tensors import TensorsReply
-from task.protocol.base import Count
+from task.protocol.base import Count, Fingerprint
 from task.protocol.envelope import StatefulRequest
 from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
 from task.protocol.tensors import PackedTensors
 
 
 class PersonalRequest(StatefulRequest):
-    """Asks a simulated worker for the part of the model that each client keeps. A site refuses.
+    """Asks a simulated worker for the part of the model that each client keeps.
+
+    A site sends nothing. It writes its part to a directory of its own, if its owner has named one.
 
     Attributes:
+        model: the SHA-256 of the file with the shared part, to which the clients' parts belong.
         part_bytes: the size of one client's part.
         weights: the shared part, with which a client may measure batch norm's statistics.
     """
 
+    model: Fingerprint
     part_bytes: Count
     weights: PackedTensors
 

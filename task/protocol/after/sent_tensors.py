@@ -29,15 +29,23 @@ class TensorsReply(TableReply):
 
     sent: dict[str, PackedTensors]
 
+    def check_succeeded(self, client: int) -> None:
+        """Refuse the row of a client that failed.
+
+        Raises:
+            ProtocolError: it failed, or its row is missing or damaged.
+        """
+        row = SentRow.checked(self.fields_of(client))
+        if row.reason:
+            raise ProtocolError(row.reason)
+
     def of(self, client: int) -> dict[str, Tensor]:
         """Return a client's tensors, unchecked.
 
         Raises:
             ProtocolError: the client failed, or its row or its tensors are missing or damaged.
         """
-        row = SentRow.checked(self.fields_of(client))
-        if row.reason:
-            raise ProtocolError(row.reason)
+        self.check_succeeded(client)
         if str(client) not in self.sent:
             raise ProtocolError("its tensors are missing")
         return self.sent[str(client)].unpack()

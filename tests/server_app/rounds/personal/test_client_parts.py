@@ -9,8 +9,6 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from client_app.after.personal import parts_of_clients
-from client_app.session import Session
 from server_app.cli.main import main
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
@@ -21,13 +19,7 @@ from server_app.rounds import federation
 from server_app.runs.client_parts import saved_clients
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
-from task.errors import ConfigError, SiteError
-from task.fingerprint import fingerprint_for
-from task.protocol.errors import ProtocolError
-from task.protocol.messages import PersonalRequest
-from task.protocol.tensors import PackedTensors
-from task.site import IN_PROCESS
-from task.training.worker import Worker
+from task.errors import ConfigError
 from tests.conftest import SMALL, Train, lose_state, model_for, rows, sha256
 from tests.server_app.rounds.personal.saved import predicted, scored_again
 from univarfl import load_run
@@ -165,38 +157,3 @@ def test_a_damaged_part_is_refused(fault: str, train: Train) -> None:
         path.write_bytes(whole[:-8] if fault == "cut" else whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(ConfigError, match=f"client={client}: "):
         trained_model(directory, "cpu", client)
-
-
-def request_to(words: list[str]) -> PersonalRequest:
-    """Return a request for the part of client 0."""
-    local = compose_experiment(words).local()
-    worker = Worker(local)
-    return PersonalRequest(
-        run="run", experiment=local.model_dump_json(),
-        fingerprint=fingerprint_for(local.model_dump_json()), round=2, clients=[0], accepted=[0],
-        part_bytes=worker.personal.size, weights=PackedTensors.of(worker.initial_weights()),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["method=fedavg"], "no part of the model stays with the clients"),
-        (["method=fedbn", "secure=masked"], "secure=masked: the part of the model of one client"),
-    ],
-)
-def test_a_worker_refuses_what_no_run_asks_for(words: list[str], reason: str) -> None:
-    with pytest.raises(ProtocolError, match=reason):
-        parts_of_clients(Session(request_to([*SMALL, SHARE, *words]), {IN_PROCESS: True}))
-
-
-def test_a_site_never_sends_its_part(tmp_path: Path) -> None:
-    request = request_to([*SMALL, SHARE, "method=fedbn"])
-    local = compose_experiment([
-        *SMALL, SHARE, "method=fedbn", "partition=sites", "partition.names=[east,north]",
-        "num_clients=2", "data=folder", "data.classes=[cat,dog]", "data.image_size=32",
-    ]).local()  # fmt: skip
-    asked = request.model_copy(update={"experiment": local.model_dump_json()})
-    site = {"site": "east", "data-dir": str(tmp_path), "memory-dir": str(tmp_path / "memory")}
-    with pytest.raises(SiteError, match="site east does not send its part of the model"):
-        parts_of_clients(Session(asked, site))
