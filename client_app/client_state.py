@@ -116,6 +116,17 @@ class ClientState:
         path.parent.mkdir(parents=True, exist_ok=True)
         return value if create_whole(path, value.encode()) else path.read_text()
 
+    def has(self, prefix: str) -> bool:
+        """Return whether a state has a tensor whose name begins so."""
+        for path in self.directory.glob(f"client-*/{ROUND_FILES}"):
+            try:
+                with safe_open(path, "pt") as file:
+                    if any(name.startswith(prefix) for name in file.keys()):  # noqa: SIM118
+                        return True
+            except (OSError, SafetensorError):
+                continue
+        return False
+
     def delete(self) -> None:
         """Delete the states of the run, because it is completed."""
         shutil.rmtree(self.directory, ignore_errors=True)

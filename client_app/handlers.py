@@ -7,9 +7,9 @@ from typing import TypeVar
 from flwr.app import Context, Message
 
 from client_app.after.finetuning import finetune_clients
+from client_app.after.kept_parts import delete_state
 from client_app.after.personal import parts_of_clients
 from client_app.after.statistics import statistics_of_clients
-from client_app.client_state import ClientState
 from client_app.masked import stages
 from client_app.masked.report import report, score
 from client_app.messages import read_request, write_reply
@@ -81,7 +81,7 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def personal(message: Message, context: Context) -> Message:
-    """Send the part of the model of each client that the message names; a site refuses."""
+    """Send the part of the model of each client that the message names; a site keeps it."""
     return answer(PERSONAL, message, context, parts_of_clients, in_time=True)
 
 
@@ -129,5 +129,5 @@ def forget(message: Message, context: Context) -> Message:
     """Delete the states that the run's clients keep."""
     request = read_request(FORGET, message, context.node_config)
     site = None if simulated(context.node_config) else Site.from_node_config(context.node_config)
-    ClientState(request.run, site=site).delete()
+    delete_state(request.run, site)
     return write_reply(FORGET, ForgetReply.to(request), message, context.node_config)

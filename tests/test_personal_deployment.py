@@ -70,6 +70,6 @@ def test_a_site_that_is_restarted_goes_on_with_its_own_part(tmp_path: Path, trai
     assert [score._replace(site="") for score in scores] == read_client_scores(simulated)
     assert not (directory / "clients").exists()
     for number, site in enumerate(SITES):
-        place = f"{record['key']}-{record['model_sha256'][:12]}/{number}.safetensors"
+        place = f"run-{record['key']}-{record['model_sha256'][:12]}/{number}.safetensors"
         kept_there = (machines.root / site / "models" / place).read_bytes()
         assert kept_there == (simulated / "clients" / f"{number}.safetensors").read_bytes()

@@ -168,8 +168,8 @@ class Inspection:
         return f"{fingerprint()[:12]}, {compared}"
 
     def _client_state(self) -> str:
-        models = [Path(self.site.models)] if self.site.models else []
-        for place in (*models, self.place.cache, self.site.state_directory):
+        state, models = self.site.state_directory, self.site.models
+        for place in (state, self.place.cache, *([Path(models)] if models else [])):
             try:
                 place.mkdir(mode=ONLY_OWNER, parents=True, exist_ok=True)
                 probe = place / ".probe"
@@ -178,7 +178,8 @@ class Inspection:
             except OSError as error:
                 reason = f"{place} must be writable: {system_reason(error)}"
                 raise CheckFailedError(reason) from None
-        return f"{place}, and decoded images in {self.place.cache}"
+        own = f"its own models in {models}" if models else "no models-dir for its own models"
+        return f"{state}; decoded images in {self.place.cache}; {own}"
 
     def _device(self) -> str:
         if self.patient and self.site.device != "cuda":

@@ -1,6 +1,5 @@
 """Checkpoints: the state of a run after each round; the last two are kept."""
 
-import hashlib
 import json
 import logging
 import shutil
@@ -15,9 +14,10 @@ from safetensors.numpy import load
 from server_app.aggregation.weights import Weights, as_bytes
 from task.errors import ConfigError
 from task.files import write_whole
+from task.training.digest import DIGEST, digest
 
 DIRECTORY, KEPT = "checkpoints", 2
-FACTS, DIGEST = "facts", "sha256"
+FACTS = "facts"
 
 logger = logging.getLogger("univarfl")
 
@@ -138,13 +138,3 @@ def last_round(directory: Path) -> int:
 def forget_checkpoints(directory: Path) -> None:
     """Delete the checkpoints of a completed run."""
     shutil.rmtree(directory / DIRECTORY, ignore_errors=True)
-
-
-def digest(facts: str, arrays: Weights) -> str:
-    """Return the SHA-256 of everything in a checkpoint."""
-    found = hashlib.sha256(facts.encode())
-    for name in sorted(arrays):
-        value = arrays[name]
-        found.update(f"{name} {value.dtype} {value.shape}".encode())
-        found.update(value.tobytes())
-    return found.hexdigest()

@@ -1,6 +1,7 @@
-"""The part of the model that each client of a simulation keeps: ``clients/NUMBER.safetensors``.
+"""The part of the model that each client keeps: ``clients/NUMBER.safetensors`` in a run directory.
 
-Together with ``model.safetensors`` it is the client's model.
+A simulation writes it; what a site has written, its owner copies there. Together with
+``model.safetensors`` it is the client's model.
 """
 
 from pathlib import Path
@@ -11,7 +12,8 @@ from server_app.aggregation.weights import Weights, from_tensors
 from task.errors import ConfigError
 from task.files import write_whole
 from task.methods.base import Tensors
-from task.training.personal.part_file import DIGEST, SUFFIX, part_digest, part_file
+from task.training.digest import DIGEST
+from task.training.personal.part_file import SUFFIX, part_digest, part_file
 
 DIRECTORY = "clients"
 
@@ -66,7 +68,7 @@ def missing_reason(saved: list[int]) -> str:
         return (
             "the run has saved no client's part of the model. A site keeps its own in its "
             "models-dir: copy that file to clients/ in the run directory. A simulation with "
-            "secure=masked saves none"
+            "secure=masked saves none, and older versions did not, either"
         )
     first = ", ".join(map(str, saved[:10]))
     more = f" and {len(saved) - 10} more" if len(saved) > 10 else ""

@@ -8,9 +8,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from server_app.aggregation.weights import Readable, Weights, as_bytes
-from server_app.runs.checkpoint import DIGEST, DIRECTORY, digest
+from server_app.runs.checkpoint import DIRECTORY
 from task.errors import ConfigError
 from task.files import write_whole
+from task.training.digest import DIGEST, digest
 
 FILE = "last-models.safetensors"  # beside the checkpoints, and deleted with them
 

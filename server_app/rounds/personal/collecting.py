@@ -10,7 +10,6 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import stateful_fields, with_a_model
 from server_app.runs.client_parts import save_client_part
 from server_app.runs.recorder import Recorder
-from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import PERSONAL, PersonalReply
 from task.protocol.tensors import check_tensors
@@ -62,13 +61,11 @@ def write_client_parts(context: RoundContext, recorder: Recorder, clients: Seque
 def have_sites_keep_their_parts(
     context: RoundContext, recorder: Recorder, clients: Sequence[int]
 ) -> None:
-    """Ask the connected sites to keep their parts; those that fail are named in the record."""
-    here = served_clients(clients, context.nodes.connected())
-    for client, reply in ask(context, recorder, here).items():
+    """Ask sites to keep their parts; those that fail or are away are named in the record."""
+    replies = ask(context, recorder, clients)
+    for client in clients:
         try:
-            if isinstance(reply, Failure):
-                raise ProtocolError(reply.reason)
-            reply.check_succeeded(client)
+            received(replies, client).check_succeeded(client)
         except ProtocolError as error:
             site = context.sites[client]
             context.note(site, f"it did not keep its part of the model: {error}")
@@ -77,9 +74,11 @@ def have_sites_keep_their_parts(
 def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]) -> int:
     """Ask some clients at once; return how many parts were written."""
     saved = 0
-    for client, reply in ask(context, recorder, clients).items():
+    replies = ask(context, recorder, clients)
+    for client in clients:
         try:
-            part = read_part(context, client, reply)
+            part = received(replies, client).of(client)
+            check_tensors(part, context.worker.personal.initial)
         except ProtocolError as error:
             context.note("", f"client {client}: its part of the model is not saved: {error}")
         else:
@@ -92,32 +91,30 @@ def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]
 def ask(
     context: RoundContext, recorder: Recorder, clients: Sequence[int]
 ) -> Mapping[int, PersonalReply | Failure]:
-    """Ask clients, which connected nodes serve, for their parts; return each one's reply."""
+    """Ask the clients that connected nodes serve for their parts; return each one's reply."""
     nodes = context.nodes.connected()
-    units = assign_clients(clients, context.sizes.validation, nodes, max(1, len(clients)))
+    here = served_clients(clients, nodes)
+    units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
 
     def fields(unit: WorkUnit) -> dict[str, Any]:
-        return {
-            "model": recorder.summary["model_sha256"], "part_bytes": context.worker.personal.size,
-            **stateful_fields(context, unit),
-        }  # fmt: skip
+        size = 0 if context.sites else context.worker.personal.size
+        model = recorder.summary["model_sha256"]
+        return {"model": model, "part_bytes": size, **stateful_fields(context, unit)}
 
     letters = context.letters(PERSONAL, units, context.experiment.rounds, fields)
     replies = context.exchange(PERSONAL, letters).replies()
-    reply_to = {
+    return {
         client: reply for unit, reply in zip(units, replies, strict=True) for client in unit.clients
     }
-    return {client: reply_to[client] for client in clients}
 
 
-def read_part(context: RoundContext, client: int, reply: PersonalReply | Failure) -> Tensors:
-    """Return a client's part.
+def received(replies: Mapping[int, PersonalReply | Failure], client: int) -> PersonalReply:
+    """Return the reply about a client.
 
     Raises:
-        ProtocolError: there is none that can be used.
+        ProtocolError: there is none, for the reason that it says.
     """
+    reply = replies.get(client, Failure("it is not connected"))
     if isinstance(reply, Failure):
         raise ProtocolError(reply.reason)
-    part = reply.of(client)
-    check_tensors(part, context.worker.personal.initial)
-    return part
+    return reply

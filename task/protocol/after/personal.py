@@ -14,7 +14,7 @@ class PersonalRequest(StatefulRequest):
 
     Attributes:
         model: the SHA-256 of the file with the shared part, to which the clients' parts belong.
-        part_bytes: the size of one client's part.
+        part_bytes: the size of one client's part; 0 for a site, whose reply has none.
         weights: the shared part, with which a client may measure batch norm's statistics.
     """
 
@@ -24,8 +24,9 @@ class PersonalRequest(StatefulRequest):
 
     def reply_limits(self) -> ReplyLimits:
         most = self.part_bytes + NAMES_AND_SHAPES
+        senders = self.clients if self.part_bytes else []
         return ReplyLimits(
-            super().reply_limits().header, {f"sent/{client}": most for client in self.clients}
+            super().reply_limits().header, {f"sent/{client}": most for client in senders}
         )
 
 

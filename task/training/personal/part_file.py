@@ -1,12 +1,10 @@
 """The file with a client's part of the model, which belongs to one file with the shared part."""
 
-import hashlib
-
 from safetensors.torch import save
 
 from task.methods.base import Tensors
+from task.training.digest import DIGEST, digest
 
-DIGEST = "sha256"  # the metadata entry with the hash of the part and the model that it belongs to
 SUFFIX = ".safetensors"
 
 
@@ -22,4 +20,4 @@ def part_file(part: Tensors, model: str) -> bytes:
 
 def part_digest(part: Tensors, model: str) -> str:
     """Return the hash by which a reader recognises a whole part of this model."""
-    return hashlib.sha256(model.encode() + save(dict(part))).hexdigest()
+    return digest(model, {name: value.numpy() for name, value in part.items()})

@@ -9,14 +9,17 @@ import pytest
 from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
-from client_app.after import personal
+from client_app.after import kept_parts
+from client_app.after.kept_parts import delete_state
 from client_app.after.personal import parts_of_clients
 from client_app.app import app as client_app
+from client_app.client_state import ClientState
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import to_run_config
 from server_app.inference.model import trained_model
+from server_app.rounds.personal import collecting
 from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
@@ -26,6 +29,7 @@ from task.protocol.errors import ProtocolError
 from task.protocol.messages import PersonalRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
+from task.training.personal.part import PERSONAL as OWN
 from task.training.worker import Worker
 from tests.conftest import SMALL, rows
 from tests.site_grid import SiteGrid
@@ -70,11 +74,12 @@ def test_a_worker_refuses_what_no_run_asks_for(
 
 
 class OneSite:
-    """A site with images.
+    """A site with images, which has trained in both rounds of a run.
 
     Attributes:
         settings: its ``--node-config``.
         models: the directory in which it keeps its parts.
+        part: its part of the model.
     """
 
     def __init__(self, root: Path) -> None:
@@ -83,14 +88,32 @@ class OneSite:
             "site": "east", "data-dir": str(making.tree(root / "east", ["cat", "dog"], 10)),
             "memory-dir": str(root / "memory"), "models-dir": str(self.models),
         }  # fmt: skip
+        first = Worker(compose_experiment(list(SITES)).local(), self.site).personal.initial
+        self.part = {name: value + 1 for name, value in first.items()}
+        state = ClientState("run", site=self.site)
+        for server_round, part in enumerate((first, self.part), 1):
+            kept = {OWN + name: value for name, value in part.items()}
+            state.keep(0, server_round, server_round - 1, kept)
+
+    @property
+    def site(self) -> Site:
+        """Its settings."""
+        return Site.from_node_config(self.settings)
 
     def reason(self, *words: str, **changes: Any) -> str:
         """Answer a request; return the reason in the reply, which has no tensor."""
-        site = Site.from_node_config(self.settings)
-        request = request_to([*SITES, *words], site, **changes)
+        request = request_to(
+            [*SITES, *words], self.site, part_bytes=0, **{"accepted": [2], **changes}
+        )
+        assert request.reply_limits().arrays == {}
         reply = parts_of_clients(Session(request, self.settings))
         assert reply.sent == {}
         return SentRow.checked(reply.fields_of(0)).reason
+
+    def forget(self) -> bool:
+        """Ask the site to delete its state; return whether it did."""
+        delete_state("run", self.site)
+        return not ClientState("run", site=self.site).directory.exists()
 
 
 @pytest.fixture
@@ -102,56 +125,87 @@ def site(tmp_path: Path) -> OneSite:
 def test_a_site_keeps_its_part_and_sends_nothing(secure: str, site: OneSite) -> None:
     assert site.reason(f"secure={secure}") == ""
     (path,) = site.models.rglob("*.safetensors")
-    assert path.relative_to(site.models) == Path(f"run-{MODEL[:12]}/0.safetensors")
+    assert path.relative_to(site.models) == Path(f"run-run-{MODEL[:12]}/0.safetensors")
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    local = compose_experiment(list(SITES)).local()
-    first = Worker(local, Site.from_node_config(site.settings)).personal.initial
     kept = load_file(path)
-    assert kept.keys() == first.keys()
-    assert all(kept[name].equal(first[name]) for name in first)
+    assert kept.keys() == site.part.keys()
+    assert all(kept[name].equal(site.part[name]) for name in kept)
+    assert site.forget()
 
 
 def test_the_owner_may_keep_nothing(site: OneSite, tmp_path: Path) -> None:
     del site.settings["models-dir"]
     assert site.reason() == ""
     assert not (tmp_path / "kept").exists()
+    assert site.forget()
 
 
-def test_a_run_with_the_id_of_an_old_one_overwrites_nothing(site: OneSite) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"accepted": [1]}, {"accepted": [0]}, {"words": ["method=fedper", "seed=9"]}]
+)
+def test_a_later_request_replaces_nothing(changes: dict[str, Any], site: OneSite) -> None:
     site.reason()
-    site.reason()
+    (path,) = site.models.rglob("*.safetensors")
+    before = path.read_bytes()
+    site.reason(*changes.pop("words", []), **changes)
     site.reason(model=OTHER)
-    assert sorted(path.name for path in site.models.iterdir()) == [
-        f"run-{MODEL[:12]}", f"run-{OTHER[:12]}",
-    ]  # fmt: skip
+    assert path.read_bytes() == before
+    assert len(list(site.models.iterdir())) == 2
+
+
+def test_a_request_after_the_state_is_gone_finds_the_part(site: OneSite) -> None:
+    site.reason()
+    assert site.forget()
+    assert site.reason() == ""
+
+
+def test_a_client_that_has_not_trained_has_no_part(site: OneSite) -> None:
+    assert site.reason(accepted=[0]) == "a client that has not trained has no part of the model"
+    assert not site.models.exists()
 
 
 def test_too_many_models_are_refused(site: OneSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal, "MAX_MODELS", 1)
+    monkeypatch.setattr(kept_parts, "MAX_MODELS", 1)
     assert site.reason() == ""
-    assert site.reason(model=OTHER) == "its models-dir has the models of 1 runs; delete old ones"
+    assert site.reason(model=OTHER) == "its models-dir has 1 models, the most; delete old ones"
     assert site.reason() == ""
 
 
-def test_a_part_that_cannot_be_written_is_not_described_to_the_server(site: OneSite) -> None:
+def test_a_part_that_cannot_be_written_stays_in_the_state(site: OneSite) -> None:
     site.models.parent.mkdir()
     site.models.touch()
     assert site.reason() == "site east failed; see the site's log for the reason"
+    assert not site.forget()
+    site.models.unlink()
+    assert site.reason() == ""
+    assert site.forget()
+
+
+def trained_at_sites(root: Path) -> Path:
+    """Train at two sites; return the run directory."""
+    for name in NAMES:
+        making.tree(root / name, ["cat", "dog"], 10)
+    words = [*SITES, f"output_dir={root}", "run_id=run", "watch.tensorboard=false"]
+    experiment = compose_experiment(words)
+    context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
+    server_app(grid=SiteGrid(client_app, root, NAMES, root), context=context)
+    return root / "run"
+
+
+def states(root: Path, name: str) -> list[Path]:
+    """Return the files with the states that a site still has."""
+    return list((root / f"{name}.mem").rglob("*.safetensors"))
 
 
 def test_the_part_is_used_with_the_coordinators_model(tmp_path: Path) -> None:
     """The second site cannot write its part, which the record says."""
-    for name in NAMES:
-        making.tree(tmp_path / name, ["cat", "dog"], 10)
     (tmp_path / "north.models").touch()
-    words = [*SITES, f"output_dir={tmp_path}", "run_id=run", "watch.tensorboard=false"]
-    experiment = compose_experiment(words)
-    context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
-    server_app(grid=SiteGrid(client_app, tmp_path, NAMES, tmp_path), context=context)
-    run = tmp_path / "run"
+    run = trained_at_sites(tmp_path)
     events = [(row["site"], row["event"]) for row in rows(run, "events.csv")]
     failed = "site north failed; see the site's log for the reason"
     assert ("north", f"it did not keep its part of the model: {failed}") in events
+    assert states(tmp_path, "north")
+    assert not states(tmp_path, "east")
     with pytest.raises(ConfigError, match="A site keeps its own in its models-dir: copy that file"):
         trained_model(run, "cpu", 0)
     (path,) = (tmp_path / "east.models").rglob("*.safetensors")
@@ -163,3 +217,15 @@ def test_the_part_is_used_with_the_coordinators_model(tmp_path: Path) -> None:
     network = trained_model(copy, "cpu", 0).classifier.network.state_dict()
     assert own.keys() == set(read_record(run)["personal"])
     assert all((network[name].numpy() == own[name]).all() for name in own)
+
+
+def test_a_site_that_is_away_keeps_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "served_clients", lambda clients, nodes: list(clients)[1:])
+    run = trained_at_sites(tmp_path)
+    assert read_record(run)["status"] == "completed"
+    events = [(row["site"], row["event"]) for row in rows(run, "events.csv")]
+    assert ("east", "it did not keep its part of the model: it is not connected") in events
+    assert states(tmp_path, "east")
+    assert not states(tmp_path, "north")

@@ -1,0 +1,78 @@
+"""A site's own parts of final models, in the directory that its owner has named."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from client_app.client_state import ClientState
+from task.errors import SiteError
+from task.files import create_whole, make_private
+from task.methods.base import Tensors
+from task.site import Site
+from task.training.personal.part import PERSONAL
+from task.training.personal.part_file import SUFFIX, part_file
+
+HASH_DIGITS = 12  # of the model's hash in the name of a directory
+MAX_MODELS = 1000  # that a site keeps
+
+logger = logging.getLogger("univarfl.client")
+
+
+class KeptParts:
+    """The parts that a site keeps of one run: ``run-KEY-HASH/CLIENT.safetensors``.
+
+    KEY is the ``key`` of the ``run.json``, HASH the beginning of its ``model_sha256``. The key has
+    letters, digits, ``_`` and ``-`` alone, so it cannot lead to another directory. A part that is
+    kept is never replaced, whatever a later request asks.
+
+    Args:
+        place: the directory of all models that the site keeps.
+        run: the run's key.
+    """
+
+    def __init__(self, place: Path, run: str) -> None:
+        self._place, self._run = place, run
+
+    def __bool__(self) -> bool:
+        return any(self._place.glob(f"run-{self._run}-{'?' * HASH_DIGITS}/*{SUFFIX}"))
+
+    def keep(self, client: int, model: str, part: Callable[[], Tensors]) -> None:
+        """Write a part, if the site has none of this run and model.
+
+        Args:
+            client: the site's number.
+            model: the SHA-256 of the file with the shared part.
+            part: returns the entries of the ``state_dict`` that are the site's own.
+
+        Raises:
+            SiteError: the site keeps too many models.
+            OSError: it cannot be written.
+        """
+        directory = self._place / f"run-{self._run}-{model[:HASH_DIGITS]}"
+        if any(directory.glob(f"*{SUFFIX}")):
+            return
+        make_private(self._place)
+        if sum(1 for _ in self._place.iterdir()) >= MAX_MODELS:
+            raise SiteError(f"its models-dir has {MAX_MODELS} models, the most; delete old ones")
+        content = part_file(part(), model)
+        make_private(directory)
+        path = directory / f"{client}{SUFFIX}"
+        create_whole(path, content)
+        logger.info("the site's part of the final model is in %s", path)
+
+
+def delete_state(run: str, site: Site | None) -> None:
+    """Delete the state of a completed run's clients.
+
+    A site whose owner wants its part of the model keeps the state until the part is written.
+
+    Args:
+        run: the run's key.
+        site: the site, if this machine is one.
+    """
+    state = ClientState(run, site=site)
+    kept = site is None or not site.models or bool(KeptParts(Path(site.models), run))
+    if kept or not state.has(PERSONAL):
+        state.delete()
+    else:
+        logger.warning("the site's part of the model was not kept: %s stays", state.directory)
