@@ -22,7 +22,9 @@ ELSEWHERE = (
     *NEW_PARTS, "resume=", "watch.mlflow", "deploy ", "dashboard", "doctor ", "analyse ",
     "runtime=compiled", "device=cuda", "univarfl bench",
 )  # fmt: skip
-LISTS = ("runs/compare", "runs/mine", "runs/skew", "runs/digits", "runs/own", "runs/after")
+LISTS = (
+    "runs/compare", "runs/mine", "runs/skew", "runs/digits", "runs/own", "runs/after", "runs/seeds",
+)  # fmt: skip
 SHOWN = {
     each.line: each for each in PRODUCT if not any(part in each.line for part in ELSEWHERE)
 }.values()
