@@ -20,10 +20,10 @@ def application_directory() -> Path:
 
 
 def require_own_modules(directory: Path) -> None:
-    """Refuse a process that has imported packages of the application's names from elsewhere.
+    """Check that no other package with the name of one of ours is already imported.
 
     Raises:
-        ImportError: it has.
+        ImportError: ``client_app``, ``server_app`` or ``task`` was imported from elsewhere.
     """
     for name in ("client_app", "server_app", "task"):
         path = getattr(sys.modules.get(name), "__file__", None)

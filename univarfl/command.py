@@ -13,7 +13,7 @@ def main() -> None:
     try:
         run_command()
     finally:
-        # Or Python would look for cycles in all of PyTorch at the end, for a second. Triton, which
-        # second derivatives import, would report each object that is then left as a leak.
+        # gc.freeze() saves the last garbage collection, which takes a second with PyTorch. It is
+        # not called if Triton is imported: Triton would report the objects left as leaks.
         if "triton" not in sys.modules:
             gc.freeze()

@@ -1,4 +1,4 @@
-"""What a package imports that adds a method, a strategy or a data source.
+"""The names that a package imports to add a method, a strategy or a data source to univarfl.
 
 Such a package names each component in its ``pyproject.toml``, in the group `univarfl.methods`,
 `univarfl.strategies` or `univarfl.data`. The component has the name of its module::
@@ -16,7 +16,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-# In a run the application is imported already, perhaps from a submitted bundle; it stays that one.
+# In a run, the application is already imported, perhaps from a submitted bundle: do not replace it.
 if "task" not in sys.modules:
     import univarfl.application  # noqa: F401
 

@@ -30,7 +30,7 @@ SPLITS = ("test", "validation")  # accuracy is that of the test set, if there is
 
 
 class Run:
-    """One run, as its record was when this object was made; `load_run` returns one.
+    """One run: its record, read once when this object is made. `load_run` returns a `Run`.
 
     Attributes:
         directory: the run directory.
@@ -110,22 +110,22 @@ class Run:
         the standard deviation of the accuracies.
 
         Raises:
-            ConfigError: there is no ``client_scores.csv``: the run is not completed, nobody holds
-                out images, the server must not see these scores (``secure=masked``, noise at the
-                clients), or the run is older than this file.
+            ConfigError: there is no ``client_scores.csv``: the run is not completed, no client has
+                held-out images, the scores are secret (``secure=masked``, noise at the clients), or
+                the run was made by a version that did not write the file.
         """
         return self._table(CLIENT_SCORES)
 
     @cached_property
     def class_metrics(self) -> "pd.DataFrame":
-        """One row for each class: how the final model tells it from the rest on the test set.
+        """One row for each class: metrics of the class against all others on the test set.
 
         Columns: ``class``, ``images``, ``sensitivity``, ``specificity``, ``auroc`` and
-        ``average_precision``. A metric is NaN without images of the class, or of others.
+        ``average_precision``. A metric that needs images which the test set lacks is NaN.
 
         Raises:
             ConfigError: there is no ``class_metrics.csv``: the run is not completed, has no test
-                images, or is older than this file.
+                images, or was made by a version that did not write the file.
         """
         return self._table(CLASS_METRICS)
 
@@ -240,8 +240,8 @@ def load_run(name: str | Path) -> Run:
     """Return a run that exists, whatever its status.
 
     Args:
-        name: the path of its directory; its id, that is its name in ``$UNIVARFL_RUNS``, else
-            ``./runs``; or "latest" for the run there that started last.
+        name: the path of the run directory; or its name, which is looked up in ``$UNIVARFL_RUNS``
+            (default: ``./runs``); or "latest" for the run that was started last in that directory.
 
     Raises:
         ConfigError: there is no such run, or its record is damaged.

@@ -96,7 +96,7 @@ def run() -> None:
 
 
 def shortened(line: str) -> str:
-    """Return a line of output that fits the terminal; a long path loses its middle."""
+    """Return a line of output, cut at its end with "..." if it is too long for the terminal."""
     return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 4]} ..."
 
 

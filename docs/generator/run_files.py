@@ -26,12 +26,12 @@ FILES = {
     "run.json": "Configuration, seed, versions, hashes, machine, result and status. A run is "
     'finished only if it has `"status": "completed"`, which is written last.',
     "rounds.csv": "Losses and scores of each round.",
-    "clients.csv": "Who trained in which round, on how many images and what device, and who "
-    "failed why. A run writes it; a completed run with more than 10,000 rows keeps "
-    "`clients.parquet` instead.",
-    "clients.parquet": "The same table, of a completed run with more than 10,000 rows. Read it "
-    "with `univarfl.load_run(RUN).clients` or `pandas.read_parquet`. Its texts have no `'` in "
-    "front. If a record has both files, `clients.csv` counts.",
+    "clients.csv": "One row for each client and round: number of images, device, losses and, if "
+    "the client failed, the reason. When a run with more than 10,000 rows is completed, "
+    "`clients.parquet` replaces this file.",
+    "clients.parquet": "The same table, for a completed run with more than 10,000 rows. Read it "
+    "with `univarfl.load_run(RUN).clients` or `pandas.read_parquet`. Text cells have no `'` in "
+    "front here. If a record has both files, `clients.csv` is used.",
     "classes.csv": "Recall of each class on the test set; `run.json` names the classes.",
     "class_metrics.csv": "Metrics of each class against the rest on the test set, of the final "
     "model. Not in runs without test images.",
@@ -53,7 +53,7 @@ FILES = {
     "tensorboard/": "TensorBoard logs, if TensorBoard is installed.",
     "analysis/": "The results of `univarfl analyse`.",
     "curves.png": "Accuracy and loss over the rounds.",
-    "run.log": "Everything that was printed, and the tracebacks that were not.",
+    "run.log": "Everything that was printed, and the full tracebacks of errors.",
     "flower.log": "Flower's own output, if Flower itself ended the run.",
     "running_jobs/": "With `strategy=fedbuff`: the weights that running clients started from; "
     "deleted when the run is completed.",
@@ -64,9 +64,9 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
         ROUND_COLUMNS,
         {
             "round": "Number of the round; round 0 is the untrained model.",
-            "split": "`train`: unweighted means over the participants. `validation`: "
-            "`data.validation_share` of each participant's images; after the last round, of every "
-            "client's. `test`: the test set.",
+            "split": "`train`: means over the clients whose update counts, weighted by their "
+            "numbers of images. `validation`: the held-out images (`data.validation_share`) of "
+            "the participants; after the last round, of all clients. `test`: the test set.",
             "metric": "For `train`: `ce`, the method's terms, `seconds`, and `learning_rate` "
             "if it has a schedule; with `clock=virtual` also `simulated_seconds` since the run "
             "began, and with `strategy=fedbuff` the mean `staleness`. For `test`: "

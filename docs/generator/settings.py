@@ -16,8 +16,8 @@ from task.secure.settings import Secure
 
 INTRODUCTION = """# Settings
 
-A run is described by these keys. Type them as `key=value` after `univarfl train`, `sweep`, `data`
-or `deploy run`. Unknown keys and values out of range are refused before anything starts.
+These keys describe a run. Type them as `key=value` after `univarfl train`, `config`, `sweep`,
+`data` or `deploy run`. Unknown keys and values out of range are refused before anything starts.
 
 The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, `after`, `data`,
 `partition`, `augmentation` and `model` depend on the choice: see [methods](methods/index.md),

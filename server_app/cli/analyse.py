@@ -20,15 +20,17 @@ Measures (--only):
   spread            of class probabilities and features, before and after aggregation *
   drift             norm, cosine and distance of the clients' updates *
   training_loss     the global model's loss on all training images *
-  curvature         top Hessian eigenvalue and trace, H_N and H_D between clients
-  release_curvature H_N and H_D by the definition of FedAlign's program *
+  curvature         top Hessian eigenvalue and trace; how the clients' Hessians differ in norm
+                    (H_N) and direction (H_D), as in FedAlign's paper
+  release_curvature H_N and H_D as FedAlign's program computes them *
   landscape         loss along the two top eigenvectors
   features          t-SNE by client, class and domain
   class_features    t-SNE of one class's test images (--class) in the clients' models *
   cost              FLOPs, numbers kept in memory, and seconds
 \b
-* These need rounds whose models were kept. watch.models_every=5 keeps those of every fifth round in
-the run directory: one model for each participant and two more. It changes no result.
+* These measures need saved models: train with watch.models_every=5 to save the models of every
+fifth round in the run directory. A saved round has the global model before it, the model of each
+participant and the global model after it. Saving models changes no result.
 \b
 Each measure writes a CSV file and pictures into RUN/analysis; 'univarfl report' compares them with
 those of other runs. Exit codes: 0 all that the runs allow was measured, 1 a measure failed, 2 bad

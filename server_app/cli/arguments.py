@@ -47,7 +47,7 @@ Client = Annotated[
     typer.Option(
         metavar="NUMBER",
         min=0,
-        help="The client whose own model to use, if each one keeps a part (method=fedbn).",
+        help="Use this client's model, if clients keep a part (method=fedbn, fedper, fedrep).",
         show_default=False,
     ),
 ]

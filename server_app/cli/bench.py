@@ -14,20 +14,21 @@ BENCH_HELP = """Compare methods that are tuned alike, and rank them.
 \b
   univarfl bench                                       every method of the plan
   univarfl bench method=fedavg,univarfl                two of them
-  univarfl bench method=mine method.weight=0.01,0.1,1  your own method: its row
+  univarfl bench method=mine method.weight=0.01,0.1,1  your own method and the values to try
   univarfl bench --records benchmarks/records/bench.tar.xz method=mine method.weight=0.01,0.1,1
 \b
-Each method has three values of one setting tried on validation images, on seeds that the tables do
-not use; methods without a coefficient have the learning rate. The best value is then run on every
-cell and seed, and the paper's value as well. Only what is missing is run; the same command again
-continues. conf/benchmark.yaml is the plan: cells, seeds and values. DATA=DIRECTORY, else ./data,
-has the data sets; cells whose data are missing are left out.
+A cell is one set of data, split and rounds. For each method, three values of one setting are tried
+on one cell and scored on validation images, with seeds that the tables do not use. The setting is
+the method's coefficient or, without one, the learning rate. Every cell and seed is then run with
+the best value and with the default. The same command again runs only what is missing.
+conf/benchmark.yaml is the plan. DATA (default: ./data) is the directory of the data sets; cells
+without data are left out.
 \b
 It writes DIRECTORY/report/index.html: average ranks with the critical difference, accuracy by cell,
-differences from FedAvg, rounds and seconds, cost, and the command of each cell. --records adds runs
-that others made. Runs of other code count too, and the page says so.
-Exit codes: 0 complete, 1 a run failed or cannot be made, or is missing with --write, 2 bad input,
-130 interrupted.
+differences from FedAvg, rounds and seconds, cost, and the command of each cell. --records adds
+saved runs. Runs of another version of the code are used too; the page then says so.
+Exit codes: 0 complete; 1 a run failed or cannot start, or runs are missing with --write; 2 bad
+input; 130 interrupted.
 """
 
 

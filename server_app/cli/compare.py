@@ -13,10 +13,11 @@ COMPARE_HELP = """Compare two runs: settings, accuracy, curves, paired test.
   univarfl compare runs/RUN runs/OTHER
   univarfl compare runs/RUN latest --to picture.png
 \b
-Completed runs beside each of the two that differ from it in the seed alone count too: accuracy is
-then mean ± standard deviation over seeds. The difference is computed over the seeds that both have,
-with a 95 % interval and the p-value of a paired t-test, from two seeds on. With a virtual clock in
-both, it compares the simulated seconds and the megabytes until the lower of the two accuracies too.
+Each run is taken with the completed runs in the same directory that differ from it only in the
+seed. Accuracy is then the mean ± standard deviation over seeds. The difference is computed over the
+seeds that both have. With two such seeds or more, it has a 95 % interval and the p-value of a
+paired t-test. If both runs have a virtual clock, the command also compares the simulated seconds
+and the megabytes that each one needs to reach the lower of the two accuracies.
 \b
 It writes a picture of the curves. 'univarfl report' compares more than two.
 """

@@ -13,10 +13,11 @@ DOCTOR_HELP = """Check this machine, or a site.
   univarfl doctor
   univarfl doctor clinic_a
   univarfl doctor clinic_a --coordinator fl.example.org:8000
-With the directory of a site: this machine, and the site's settings, key, certificate, images,
-rights and limits. With --coordinator also whether that one answers, and the clock.
-A line for each check. "ok": as it must be. "note": something optional is missing, or worth knowing.
-"FAIL": training will not work; the line says what to do.
+With the directory of a site, the command also checks the site's settings, key, certificate, images,
+file permissions and limits. With --coordinator it also checks whether the coordinator answers and
+whether the clocks of both machines agree.
+It prints one line for each check. "ok": correct. "note": something optional is missing, or worth
+knowing. "FAIL": training will not work; the line says what to do.
 Exit codes: 0 no check failed, 1 a check failed, 2 the directory or the address cannot be used.
 """
 

@@ -15,9 +15,9 @@ A line for each number: its sweep (univarfl sweep sweep=NAME), data set, method 
 was measured, and the published value. Each line needs three runs, one for each seed; all numbers of
 the same settings come from the same runs.
 \b
-With --hours, which takes some minutes for all tables: an estimate of the cost of one run, as the
-operations of its local training and as hours in one process of this machine. A training step is
-timed for it.
+--hours adds an estimate of the cost of one run: the operations of its local training, and the hours
+in one process on this machine. The command times one training step for this. It takes some minutes
+for all tables.
 """
 
 

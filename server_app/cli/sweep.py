@@ -23,10 +23,11 @@ A key may have several values, in the grammar of Hydra's multirun:
   univarfl sweep method=univarfl rho=0.1,0.5,1.0 'seed=range(5)' output_dir=runs/rho
   univarfl sweep sweep=univarfl_table1 seed=0 --dry-run
 \b
-The same command again runs what is missing, and resumes runs that were interrupted or failed after
-their last full round. A cell is done if output_dir holds a completed run with the same settings,
-code and images. So you can interrupt a sweep, add seeds, or start it twice at the same time. Runs
-are in-process unless you add engine=flower; the results are the same, bit for bit.
+A cell is one combination of values. It is done if output_dir holds a completed run with the same
+settings, code and images. The same command again runs only the missing cells, and continues
+interrupted and failed runs from their last complete round. So you can interrupt a sweep, add seeds,
+or start it twice at the same time. Runs are in-process unless you add engine=flower; the results
+are the same, bit for bit.
 \b
 Tables and figures of the papers ('univarfl papers' lists what they cost). DATA=DIRECTORY, else
 ./data, has a directory with the name of each data set:

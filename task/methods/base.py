@@ -162,7 +162,7 @@ class Method:
         return [self]
 
     def problem_with(self, network: ModelSettings, name: str, epochs: int) -> str:
-        """Return what the method needs and a network of that name, or a round, has not; else ""."""
+        """Return why the network or number of epochs does not suit the method; "" if it does."""
         if self.residual and not network.residual:
             cure = "add model=resnet18, model=resnet50 or model=resnet56"
             return f"needs residual blocks, which model={name} has not; {cure}"

@@ -16,10 +16,10 @@ Where we differ from the release:
 * The release tells batch norm by its name. Here every batch-norm layer of the network counts, also
   in the projector.
 
-Our choice: batch norm's statistics are those of the client's last local steps, and the averaged
-layers are not the ones that they were measured with. After few or long steps this can cost most of
-the accuracy (docs/results/clients.md). With ``statistics: measured`` a client measures them again,
-on its training images and with the averaged layers, before it is scored. Training does not change.
+Our choice: batch norm's statistics come from the client's last local steps, before the other layers
+were averaged. They may not fit the averaged layers: after few steps, or large ones, this can cost
+most of the accuracy (docs/results/clients.md). With ``statistics: measured``, a client measures
+them again on its training images, with the averaged layers, before scoring. Training is the same.
 
 A client that has never trained has no batch norm of its own, and is not scored.
 """
@@ -40,8 +40,8 @@ class FedBN(Method):
     """Cross-entropy with batch norm that stays with the client.
 
     Attributes:
-        statistics: those with which a client is scored: ``trained``, as in the release, or
-            ``measured`` again.
+        statistics: the batch-norm statistics used for scoring: ``trained``, from local training as
+            in the release, or ``measured`` again before scoring.
     """
 
     statistics: Literal["trained", "measured"]

@@ -11,8 +11,8 @@ Our choices:
   the optimum under the aggregation's weights. With equal weights the share is 1/m, as in the paper.
 * The server's last step moves the trained parameters; batch norm's statistics stay means.
 
-Limitation: the steps of an adaptive aggregation may be smaller than the mean update, which h
-counts. With a small alpha, the model then does not reach the optimum.
+Limitation: h is computed from the mean update. With ``strategy=fedadam``, ``fedyogi`` or
+``fedadagrad`` the server's step can be smaller. A small alpha then misses the optimum.
 """
 
 from dataclasses import dataclass

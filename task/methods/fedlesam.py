@@ -9,8 +9,8 @@ Hooks: ``start``, ``batch``, ``gradients``, ``finish``. Client state: the last g
 large as the model. Extra upload: none. Extra compute: three passes over the parameters per step.
 
 Where the release differs from the paper: it sends every client the last change of the global model
-instead of keeping w_old. It also adds one number to all entries of a tensor: the entry of the flat
-change at the tensor's own index. Ours is the paper's.
+instead of keeping w_old. For the k-th tensor of the model, it adds a single number to all entries:
+entry k of the flattened change. Here both are as in the paper.
 
 Our choices:
 

@@ -1,7 +1,7 @@
-"""FedSOL: gradients are taken where the local model differs more from the global one.
+"""FedSOL: gradients are computed at weights perturbed away from the global model's predictions.
 
-Loss: cross-entropy at w + e. With P = KL(global || local) of the softmax at temperature 3 and g its
-gradient at w, e = rho * g / ||g||, and in the adaptive form each entry is multiplied by a.
+Loss: cross-entropy at w + e. P is KL(global || local) of the softmax at temperature T, g the
+gradient of P at w, and e = rho * g / ||g||. The adaptive form multiplies each entry of e by a.
 Paper: Lee et al., "FedSOL: Stabilized Orthogonal Learning with Proximal Restrictions in Federated
 Learning", CVPR 2024. It was not read: the equations are those of the authors' release,
 github.com/Lee-Gihun/FedSOL.
@@ -64,7 +64,7 @@ class FedSOL(Method):
 
     Attributes:
         radius: rho, at least 0, the norm of e in the fixed form; 0 gives FedAvg.
-        temperature: of P, above 0.
+        temperature: T of the softmax in P, above 0.
         adaptive: whether e is multiplied by a.
     """
 

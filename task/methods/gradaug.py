@@ -9,9 +9,9 @@ Extra compute: one forward and backward pass per sub-network.
 Our choices where FedAlign leaves something open:
 
 * The full network's output is a target and gets no gradient.
-* With several sub-networks, one always has the least width; its Table 5 shows that it did.
-* Images are rescaled to 32, 28, 24 or 20 of every 32 pixels, which is closest to the compute of its
-  Table 5.
+* With several sub-networks, one always has the least width, as FedAlign's Table 5 shows.
+* Images are rescaled by 32/32, 28/32, 24/32 or 20/32. With these sizes the number of operations is
+  closest to FedAlign's Table 5.
 * Images are resized without ``align_corners``, so that they cover the same area at every size, and
   channels are rounded down to the width that was drawn. FedAlign's program aligns the corners, and
   keeps multiples of 8 channels.

@@ -47,7 +47,8 @@ class Mixup(Method):
     """Cross-entropy of mixed images against mixed labels.
 
     Attributes:
-        mixing_concentration: alpha of Beta(alpha, alpha), at least 0; 0 gives FedAvg.
+        mixing_concentration: g of Beta(g, g), from which the coefficient is drawn, at least 0; 0
+            gives FedAvg.
     """
 
     mixes_labels: ClassVar = True

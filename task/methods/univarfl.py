@@ -11,11 +11,12 @@ Our choices where the paper leaves something open:
 
 * Eqs. 1 and 2 use the same (unbiased) variance, so that c = 1/D exactly for D classes.
 * The diagonal i = j of Eq. 3 is the constant 1/(n*eps), whose gradient is 0. It is left out, since
-  in float32 its rounding error is larger than the gradient. The recorded value is lower by it.
-* Eq. 3 is computed in float64. In float32, 1 - z_i.z_j has an error of 1e-7, which the gradient of
-  the reciprocal squares: rows 1e-3 apart would get a gradient wrong by 5e-4 at eps = 1e-3, and
-  duplicates at eps = 1e-6 one wrong by 2e4. In float64 every case agrees with Eq. 3 to a relative
-  error of 1e-6, the rounding of float32.
+  in float32 its rounding error is larger than the gradient. The recorded L_HE is lower than Eq. 3
+  by this constant.
+* Eq. 3 is computed in float64. In float32, 1 - z_i.z_j has an error of 1e-7, and the gradient of
+  the reciprocal magnifies it. At eps = 1e-3, the gradient of rows 1e-3 apart would be wrong by
+  5e-4; at eps = 1e-6, that of equal rows by 2e4. In float64, every case agrees with Eq. 3 to a
+  relative error of 1e-6, the rounding of float32.
 * epsilon is 1e-3 behind batch norm. There the features of a new projector spread out by
   themselves, and any value up to 1 trains alike. Without batch norm (``model.norm=group``) the
   features start nearly parallel, and the gradient of the energy, of the order of eps^-1.5, makes

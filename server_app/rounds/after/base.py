@@ -41,8 +41,8 @@ class AfterTraining(ABC):
     bits: `apply` reads the model of the last round, and draws from generators of its own.
 
     Attributes:
-        changes_model: whether it does anything.
-        reads: what it reads of single clients, for the texts of refusals.
+        changes_model: whether there is a stage: False only for ``after=none``.
+        reads: the data of single clients that it reads; error messages name them.
         needs_models: whether it needs the last round's model of each client.
         at_clients: whether it gives every client a model of its own, and leaves the global one.
     """

@@ -1,18 +1,18 @@
 """CCVR: the classifier is calibrated on features drawn from one Gaussian per class.
 
 Stage: each client sends the count, mean and covariance of the features of each of its classes,
-under the model of the last round in eval mode. The server pools them to those of all features,
-draws `samples` features per class from N(mean, covariance), and trains the classifier alone on them
-with the cross-entropy.
+under the model of the last round in eval mode. The server combines them into one mean and one
+covariance per class. It draws `samples` features per class from N(mean, covariance), and trains
+only the classifier on them, with the cross-entropy.
 Paper: Luo et al., "No Fear of Heterogeneity: Classifier Calibration for Federated Learning with
 Non-IID Data", NeurIPS 2021. We have not read the paper. The equations are those of a
 reimplementation, github.com/KarhouTam/FL-bench (src/server/ccvr.py, src/client/ccvr.py). How many
 features the paper draws, how long it trains, and whether it transforms them is not established.
 Upload: (d^2 + d + 2) float64 numbers for each class of a client, once. Client state: none.
 
-Where FL-bench differs from ours: its clients divide by the count, and its server pools with the
-formula for unbiased covariances, so its pooled covariance is too small. Ours is exact. It trains
-for one epoch at the learning rate of the clients.
+Where FL-bench differs from ours: its clients divide by the count, but its server uses the formula
+for unbiased covariances, so the combined covariance is too small. Ours is exact. FL-bench trains
+the classifier for one epoch at the learning rate of the clients.
 
 Our choices:
 

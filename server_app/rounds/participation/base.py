@@ -66,8 +66,8 @@ class Participation(ABC):
 
     Attributes:
         needs_devices: whether it needs ``clock=virtual``.
-        waits: whether it is about a round that waits for its clients, which ``strategy=fedbuff``
-            does not have.
+        waits: whether it needs rounds in which the server waits for the clients; it is then refused
+            with ``strategy=fedbuff``.
         uniform: whether every client is as likely as any other, as differential privacy assumes.
     """
 
@@ -134,7 +134,7 @@ class Participation(ABC):
     def cut(
         self, clients: Clients, attempts: Sequence[Attempt], now: float
     ) -> tuple[float, dict[int, str]]:
-        """Return when a round ends, and why which clients are left out: those without an update.
+        """Return the end of a round, and by client the reason why its update does not count.
 
         Args:
             clients: all of them.

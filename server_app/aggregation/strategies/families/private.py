@@ -53,8 +53,8 @@ class PrivateSettings(StrategySettings):
     The noise comes from the operating system, so a run cannot be repeated bit for bit. With
     ``privacy.reproducible=true`` it follows from the seed, and the run protects nobody.
 
-    WARNING: the server sees each update without noise, and so are the losses and counts in the
-    record. What is protected is the model, against those who see only the model.
+    WARNING: the server sees each update without noise, and the record has losses and counts without
+    noise. Only the model is protected, against people who see nothing but the model.
 
     All clients have equal weight. The standard deviation of the noise is noise_multiplier *
     clipping norm / number of accepted updates. So each round costs the same, also if clients fail.
