@@ -35,7 +35,8 @@ def test_a_late_update_joins_a_later_server_step(run_at_sites: Run) -> None:
 
 def test_an_update_that_is_too_old_is_dropped(run_at_sites: Run) -> None:
     late: Absent = lambda name, at: name == "east" and at == 2  # noqa: E731
-    directory = run_at_sites(*FEDBUFF, "strategy.max_staleness=0", slow=late)
+    words = ["strategy.max_staleness=0", "federation.round_timeout=5"]
+    directory = run_at_sites(*FEDBUFF, *words, slow=late)
     found = updates(directory)
     assert any(behind for *_, behind in found)
     assert all(status == "left out" for _, _, status, behind in found if behind)
