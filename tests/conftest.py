@@ -21,7 +21,9 @@ from client_app.client_state import ClientState, StateLostError
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.composition import compose_experiment
 from server_app.engines import inprocess
+from server_app.engines.early import WORKER_MODULES
 from server_app.engines.local.inprocess_grid import InProcessGrid
+from server_app.engines.local.processes import warm_up
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.data.image_store.store import open_dataset
@@ -30,6 +32,7 @@ from task.data.sources.digits import Digits
 from task.methods.base import Method
 from task.registry import component_class
 from tests.absent_sites import Run, make_images
+from tests.chaos.trial import NEEDED
 from tests.extension_package import hospital_package, installed  # noqa: F401  (fixtures)
 
 FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
@@ -135,6 +138,13 @@ def image_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             for size in DIGITS_SIZES:
                 open_dataset(Digits(image_size=size))
         yield
+
+
+@pytest.fixture(scope="session")
+def fork_server(image_cache: None) -> None:
+    """Start the server whose forks are processes of runs; it imports what they need only once."""
+    del image_cache  # the forks have its environment
+    warm_up("server_app.sweep.job", *WORKER_MODULES, *NEEDED)
 
 
 @pytest.fixture(scope="session")

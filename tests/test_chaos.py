@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from server_app.engines.local.processes import warm_up
 from tests.chaos.schedule import draw
-from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
+from tests.chaos.trial import images_in, small_disks_allowed, tried
 
 SEEDS = 25
 QUICK_SEEDS = {1, 5, 7}  # of the shortest schedules
 TIMED_SEEDS = 6
 
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    warm_up(*NEEDED)
     place = tmp_path_factory.mktemp("chaos")
     images_in(place)
     return place

@@ -8,7 +8,8 @@ import pytest
 
 import client_app.app
 from server_app.config.composition import compose_experiment
-from server_app.nodes.messages import Exchange, Failure, Letter
+from server_app.nodes.failure import Failure
+from server_app.nodes.messages import Exchange, Letter
 from task.fingerprint import fingerprint
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.protocol.messages import EVALUATE, REGISTER, TRAIN, Kind

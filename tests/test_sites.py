@@ -11,7 +11,8 @@ import client_app.app
 from client_app.node import site_of
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
-from server_app.nodes.messages import Exchange, Failure, Letter
+from server_app.nodes.failure import Failure
+from server_app.nodes.messages import Exchange, Letter
 from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.fingerprint import fingerprint

@@ -5,7 +5,7 @@ from dataclasses import replace
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure
 from task.errors import TrainingError
 from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError

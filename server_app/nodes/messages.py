@@ -10,10 +10,11 @@ from flwr.serverapp import Grid
 
 from server_app.nodes.collection import collect
 from server_app.nodes.error_replies import check_worker_alive, last_line
+from server_app.nodes.failure import Answer, Failure
 from task.fingerprint import fingerprint_for
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
-from task.protocol.messages import Kind, Reply, Request
+from task.protocol.messages import Kind, Request
 from task.protocol.packed import DATA, HEADER, JSON, Packed, pieces_of, place_of
 from task.protocol.signature import verify
 
@@ -22,7 +23,6 @@ MIN_PAUSE, MAX_PAUSE = 0.01, 0.02  # seconds between two looks for replies
 SITES_MAX_PAUSE = 0.2  # each look is a request that costs the SuperLink 10 ms
 
 Asked = TypeVar("Asked", bound=Request)
-Answer = TypeVar("Answer", bound=Reply)
 
 
 class RunIdentity(NamedTuple):
@@ -40,17 +40,6 @@ class RunIdentity(NamedTuple):
     def fingerprint(self) -> str:
         """A hash of the code that the server and its clients run."""
         return fingerprint_for(self.experiment)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A request without a usable reply.
-
-    Attributes:
-        reason: why, for a person.
-    """
-
-    reason: str
 
 
 @dataclass

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.scoring import masked_scores
 from server_app.rounds.sampling import clients_to_score

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure
 from server_app.rounds.context import RoundContext
 from task.protocol.base import Schema
 from task.protocol.envelope import Reply, TableReply, TableRequest

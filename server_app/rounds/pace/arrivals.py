@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure
 from task.protocol.messages import TrainReply
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure, usable
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import stateful_fields, with_a_model
 from server_app.runs.client_parts import save_client_part
@@ -114,7 +114,4 @@ def received(replies: Mapping[int, PersonalReply | Failure], client: int) -> Per
     Raises:
         ProtocolError: there is none, for the reason that it says.
     """
-    reply = replies.get(client, Failure("it is not connected"))
-    if isinstance(reply, Failure):
-        raise ProtocolError(reply.reason)
-    return reply
+    return usable(replies.get(client, Failure("it is not connected")))

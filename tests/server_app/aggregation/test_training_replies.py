@@ -10,7 +10,7 @@ from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.training_replies import add_reply
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.error_replies import last_line
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure
 from task.exact_sum import ExactSum
 from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError

@@ -40,6 +40,7 @@ def test_one_process_does_what_rays_does(monkeypatch: pytest.MonkeyPatch) -> Non
     assert server.observations(InProcessGrid(client.app, 2)) == EXPECTED
 
 
+@pytest.mark.usefixtures("fork_server")
 def test_processes_do_what_rays_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROBE))
     from probe import server

@@ -13,7 +13,8 @@ import client_app.app
 from client_app.messages import write_reply
 from client_app.node import signing_key
 from server_app.app import app as server_app
-from server_app.nodes.messages import Exchange, Failure, Letter
+from server_app.nodes.failure import Failure
+from server_app.nodes.messages import Exchange, Letter
 from server_app.nodes.registration import RegistrationError
 from task.fingerprint import fingerprint
 from task.protocol.messages import (

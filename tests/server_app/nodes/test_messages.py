@@ -12,8 +12,9 @@ from client_app.messages import read_request, write_reply
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.failure import Failure
 from server_app.nodes.late_replies import LateReplies
-from server_app.nodes.messages import Exchange, Failure, Letter, RecordWriter
+from server_app.nodes.messages import Exchange, Letter, RecordWriter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint

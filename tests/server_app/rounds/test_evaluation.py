@@ -3,7 +3,7 @@
 from typing import Any
 
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure
 from server_app.rounds.evaluation import read_scores
 from task.protocol.messages import EvaluateReply
 from tests.server_app.aggregation.updates import NODE

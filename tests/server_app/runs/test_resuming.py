@@ -81,6 +81,7 @@ def test_one_that_was_ended_before_its_first_round_begins_anew(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fork_server")
 def test_a_sweep_goes_on_with_it(train: Train, interrupted: Train) -> None:
     ended = interrupted("method=fedavg")
     (cell,) = cells = cells_of([*SMALL, "rounds=3", "method=fedavg"])

@@ -22,6 +22,8 @@ from task.errors import RunError
 from tests.conftest import SMALL, Train
 from tests.task.data import making
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
 QUICK = (*SMALL[1:], "rounds=1", "watch.tensorboard=false")
 
 

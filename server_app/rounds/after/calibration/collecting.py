@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from server_app.nodes.assignment import assign_clients, served_clients
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure, usable
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.context import RoundContext
 from task.methods.base import Tensors
@@ -85,6 +85,5 @@ class Collection:
         Raises:
             ProtocolError: it has none that can be used.
         """
-        if isinstance(reply, Failure):
-            raise ProtocolError(reply.reason)
-        return check_statistics(reply.of(client), *self._shape, self._context.sizes.train[client])
+        statistics = usable(reply).of(client)
+        return check_statistics(statistics, *self._shape, self._context.sizes.train[client])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from server_app.nodes.assignment import assign_clients, served_clients
-from server_app.nodes.messages import Failure
+from server_app.nodes.failure import Failure, usable
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import checked_score, clients_of_final_scores, stateful_fields
 from task.protocol.after.finetuning import FinetuneReply
@@ -72,7 +72,5 @@ def read_scores(client: int, reply: FinetuneReply | Failure, size: int) -> tuple
     Raises:
         ProtocolError: it has none that can be used.
     """
-    if isinstance(reply, Failure):
-        raise ProtocolError(reply.reason)
-    before, after = reply.scores(client)
+    before, after = usable(reply).scores(client)
     return checked_score(before, size), checked_score(after, size)

@@ -21,7 +21,8 @@ from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.config.run_config import to_run_config
 from server_app.engines.plan import plan_lines
-from server_app.nodes.messages import Exchange, Failure
+from server_app.nodes.failure import Failure
+from server_app.nodes.messages import Exchange
 from server_app.rounds import final_stage
 from server_app.rounds.after.base import Outcome
 from server_app.rounds.after.ccvr import Ccvr

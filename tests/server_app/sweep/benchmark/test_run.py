@@ -30,6 +30,8 @@ from task.errors import ConfigError, RunError
 from tests.conftest import SMALL
 from tests.server_app.cli.test_cli import run as univarfl
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
 PLAN = Plan(
     seeds=[0],
     tuning=Tuning(cell="digits", seeds=[9]),
