@@ -112,7 +112,10 @@ class ClientState:
         root = self.directory.parent
         new = root.exists() and not self.directory.exists()
         if new and sum(1 for _ in root.iterdir()) >= MAX_RUNS:
-            raise StateLostError(f"{root} holds the states of {MAX_RUNS} runs; delete old ones")
+            raise StateLostError(
+                f"{root} holds the states of {MAX_RUNS} runs; delete old ones, "
+                "but not privacy-ledger"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         return value if create_whole(path, value.encode()) else path.read_text()
 

@@ -180,16 +180,19 @@ def train_client(
 
 
 def score_rows(session: Session[EvaluateRequest]) -> Iterator[EvaluateRow]:
-    """Yield the row of each client; a client that cannot score its own model has none."""
+    """Yield the row of each client; a client without a score that can be sent has none."""
     request, worker = session.request, session.worker
     weights = session.tensors(request.weights)
-    if not worker.personal:
-        found = worker.validate(weights, request.clients)
-        yield from map(score_row, request.clients, found)
-        return
-    for client, accepted in zip(request.clients, request.accepted, strict=True):
+    # The clients of one global model are scored together, which is faster.
+    scores = None if worker.personal else worker.validate(weights, request.clients)
+    for place, client in enumerate(request.clients):
         try:
-            row = score_row(client, score_client(session, client, accepted, weights))
+            score = (
+                scores[place]
+                if scores is not None
+                else score_client(session, client, request.accepted[place], weights)
+            )
+            row = score_row(client, score)
         except Exception:
             logger.exception("client %d is not scored", client)
         else:

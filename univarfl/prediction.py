@@ -60,7 +60,7 @@ def of_files(classifier: Classifier, words: Sequence[str]) -> Iterator[Row]:
     read = 0
     for path, row in probabilities(classifier, paths):
         if isinstance(row, str):
-            warnings.warn(f"left out: {path}: {row}", stacklevel=5)
+            warnings.warn(f"left out: {path}: {row}", stacklevel=4)
             continue
         read += 1
         yield str(path), row
@@ -74,11 +74,18 @@ def of_array(classifier: Classifier, images: Any) -> Iterator[Row]:
     Raises:
         ConfigError: it is not an array of images.
     """
-    array = np.asarray(images)
+    form = "must be paths, or uint8 [n, h, w] or [n, h, w, C]"
+    try:
+        array = np.asarray(images)
+    except ValueError:
+        raise ConfigError("images", "images of several sizes", form) from None
     channels = array.shape[3] if array.ndim == 4 else 1
     if array.dtype != np.uint8 or array.ndim not in (3, 4) or channels not in (1, 3, 4):
         found = f"{array.dtype}{list(array.shape)}"
-        raise ConfigError("images", found, "must be paths, or uint8 [n, h, w] or [n, h, w, C]")
+        raise ConfigError("images", found, form)
+    if array.ndim == 3 and array.shape[2] in (3, 4):
+        allowed = f"{form}; if it is one colour image, give images[None]"
+        raise ConfigError("images", f"uint8{list(array.shape)}", allowed)
     if not array.size:
         raise ConfigError("images", f"{list(array.shape)}", "has no image")
     if channels == 1:

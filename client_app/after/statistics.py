@@ -15,7 +15,7 @@ from task.protocol.errors import ProtocolError
 from task.protocol.messages import StatisticsReply, StatisticsRequest
 from task.protocol.tensors import PackedTensors
 from task.site import Site
-from task.training.after.statistics import feature_statistics, load
+from task.training.after.statistics import feature_statistics
 
 STATISTICS_OF = "statistics-of"  # the entry with the hash of the model that was described
 LEAST_OF_CLASS = 20  # images; the mean of few would be close to one of them
@@ -39,7 +39,7 @@ def statistics_of_clients(session: Session[StatisticsRequest]) -> StatisticsRepl
         reason = ""
         try:
             check_allowed(session)
-            load(session.worker, session.tensors(request.weights))
+            session.worker.load(session.tensors(request.weights))
             found[str(client)] = PackedTensors.of(statistics_of_client(session, client))
         except Exception as error:
             logger.exception("client %d failed after round %d", client, request.round)

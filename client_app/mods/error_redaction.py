@@ -22,9 +22,14 @@ SHARED_ERRORS = (DeviceError, ProtocolError, SiteError, TrainingError)
 logger = logging.getLogger("univarfl.client")
 
 
+def may_be_shared(error: Exception, node_config: NodeConfig) -> bool:
+    """Return whether the server may read an error's text."""
+    return simulated(node_config) or isinstance(error, SHARED_ERRORS)
+
+
 def reason_for_server(error: Exception, node_config: NodeConfig) -> str:
     """Return the text about an error that the server may read, on one line."""
-    if simulated(node_config) or isinstance(error, SHARED_ERRORS):
+    if may_be_shared(error, node_config):
         return one_line(describe_error(error))
     name = site_name(node_config)
     if isinstance(error, CodeMismatchError):
@@ -41,7 +46,7 @@ def redact_errors(message: Message, context: Context, call_next: ClientAppCallab
     try:
         return call_next(message, context)
     except Exception as error:
-        if simulated(context.node_config) or isinstance(error, SHARED_ERRORS):
+        if may_be_shared(error, context.node_config):
             raise
         logger.exception("a message could not be answered")
         raise SiteError(reason_for_server(error, context.node_config)) from None

@@ -14,7 +14,7 @@ from client_app.app import app
 from client_app.logs import write_site_log
 from client_app.masked.party import restore_secrets, secrets_of
 from client_app.messages import read_request
-from client_app.mods.error_redaction import reason_for_server
+from client_app.mods.error_redaction import may_be_shared, reason_for_server
 from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
 from task.errors import CodeMismatchError
@@ -56,7 +56,7 @@ def answer(channel: socket.socket) -> None:
         packed = pack_reply(reply)
     except Exception as error:
         reason = reason_for_server(error, context.node_config)
-        logger.error("%s", reason)
+        logger.error("%s", reason, exc_info=not may_be_shared(error, context.node_config))
         channel.sendall(frames.pack(frames.FAILED, reason.encode()))
         return
     for object_id, content in packed.objects.items():

@@ -30,7 +30,8 @@ class Limits:
 
     Args:
         process: the child.
-        memory: the most resident memory that it may have, in bytes.
+        memory: the most memory of its own that it may have, in bytes. Pages of files, such as
+            those of the images, do not count: the system takes them back when it needs memory.
     """
 
     def __init__(self, process: psutil.Process, memory: int) -> None:
@@ -51,8 +52,8 @@ class Limits:
         if time.monotonic() > self._deadline:
             raise LimitError("it took longer than the coordinator waits")
         try:
-            used = self._process.memory_info().rss
+            found = self._process.memory_info()
         except psutil.Error:
             return  # it has ended
-        if used > self._memory:
+        if found.rss - getattr(found, "shared", 0) > self._memory:
             raise LimitError(f"it needed more than {self._memory / 1e6:,.0f} MB of memory")

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 
 from server_app.deploy.places import DEFAULT_PORT
 from server_app.engines.cluster import ADDRESS, require_reachable_cluster
+from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
 from task.files import from_home
 
@@ -95,16 +96,16 @@ def memory() -> Iterator[Finding]:
 
 def directories() -> Iterator[Finding]:
     """Check that records, images and temporary files can be written."""
-    state = from_home("~/.cache")
     places = {
         "runs": from_home(os.environ.get("UNIVARFL_RUNS") or "runs"),
-        "image cache": from_home(os.environ.get("UNIVARFL_CACHE") or state / "univarfl"),
+        "image cache": store_root(),
         "temporary files": Path(tempfile.gettempdir()),
     }
     for what, place in places.items():
-        existing = next(path for path in (place.absolute(), *place.absolute().parents)
-                        if path.exists())  # fmt: skip
+        existing = place.absolute()
         try:
+            while not existing.exists():
+                existing = existing.parent
             with tempfile.TemporaryFile(dir=existing):
                 pass
         except OSError as error:

@@ -18,6 +18,7 @@ from server_app.engines.local.local_grid import LocalGrid
 from server_app.engines.local.processes import warm_up
 from server_app.engines.local.supernode import RUN_ID
 from server_app.engines.local.worker_processes import VISIBLE_GPUS, WorkerProcesses
+from task.training.worker import shared_worker
 
 CLIENT_APP = "client_app.app:app"
 
@@ -40,8 +41,12 @@ def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
         run_config=to_run_config(experiment, words),
     )
     workers = Layout.of(experiment).own_processes()
-    with closing(grid_of(workers, experiment.device)) as grid:
-        server_app(grid=grid, context=context)
+    shared_worker.cache_clear()  # that of an earlier run may hold images that have changed since
+    try:
+        with closing(grid_of(workers, experiment.device)) as grid:
+            server_app(grid=grid, context=context)
+    finally:
+        shared_worker.cache_clear()
 
 
 def grid_of(workers: int, device: str) -> LocalGrid:

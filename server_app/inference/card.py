@@ -19,8 +19,8 @@ from task.files import write_whole
 from task.privacy.description import FROM_SYSTEM
 
 OMITTED_SETTINGS = (
-    "data.root", "model.weights", "output_dir", "run_id", "resume", "published", "watch",
-    "federation", "device", "engine",
+    "data.root", "model.weights", "after.images", "clock.trace", "output_dir", "run_id", "resume",
+    "published", "watch", "federation", "device", "engine",
 )  # fmt: skip
 RESIZING = {
     "squash": "the aspect ratio is not kept",
@@ -73,6 +73,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
         if key not in OMITTED_SETTINGS
         and key.split(".")[0] not in OMITTED_SETTINGS
         and not (key == "seed" and noise_from_seed(record))
+        and not (isinstance(value, str) and Path(value).is_absolute())
     }
     return {
         "classes": model.classes,

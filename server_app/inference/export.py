@@ -5,7 +5,7 @@ import importlib.util
 import io
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -54,15 +54,40 @@ def export(directory: Path, to: Path, only: Sequence[str], client: int | None = 
     wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_installed()]
     try:
         to.mkdir(parents=True, exist_ok=True)
+        earlier = files_of_card(to)
         written = write_formats(model, to, wanted)
-        for name in set(FORMATS) - set(wanted):
-            (to / f"model.{name}").unlink(missing_ok=True)  # of another model; the card names these
+        for path in outdated(to, earlier, written):
+            path.unlink()
+            logger.info("%s: deleted, as an earlier export wrote it and this one does not", path)
         write_card(model, to, written)
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     if not only and "onnx" not in wanted:
         logger.info("left out: model.onnx %s", WITHOUT_ONNX)
     logger.info("%s: the model card, with an example of use", to / "model_card.md")
+
+
+def files_of_card(directory: Path) -> Mapping[str, str]:
+    """Return the SHA-256 of each file that a directory's model card lists, if it has one."""
+    try:
+        files = json.loads((directory / "model_card.json").read_text())["files"]
+        return {str(name): str(facts["sha256"]) for name, facts in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def outdated(to: Path, earlier: Mapping[str, str], written: Collection[str]) -> Iterator[Path]:
+    """Yield the files of an earlier export that are not written now and have not changed.
+
+    Args:
+        to: the directory.
+        earlier: by name, the SHA-256 of the files of the earlier export.
+        written: the names of the files that are written now.
+    """
+    for name in {f"model.{each}" for each in FORMATS} - set(written):
+        path = to / name
+        if path.is_file() and earlier.get(name) == hashlib.sha256(path.read_bytes()).hexdigest():
+            yield path
 
 
 def write_formats(

@@ -108,7 +108,7 @@ class Worker:
 
         They are the weights of the whole model: no part of it stays with the clients.
         """
-        self._load(weights)
+        self.load(weights)
         sets = [self.images.index(self.data.clients[client].validation) for client in clients]
         return evaluate(self.model, self.images, sets)
 
@@ -132,7 +132,7 @@ class Worker:
 
     def _load_own(self, weights: Tensors, client: int, state: Tensors) -> None:
         """Load a client's own model; measure batch norm's statistics if the method does."""
-        self._load(self.personal.complete(weights, state))
+        self.load(self.personal.complete(weights, state))
         if self.method.measures_statistics():
             draws = torch_generator(self.config.seed, "statistics", client)
             train = self.images.index(self.data.clients[client].train)
@@ -148,7 +148,7 @@ class Worker:
         """
         if self.personal:
             return Metrics({}, {})
-        self._load(weights)
+        self.load(weights)
         positions = self.images.index(self.data.dataset.test)
         return compute_metrics(self.model, self.images, positions, by_class=by_class)
 
@@ -168,7 +168,8 @@ class Worker:
         """
         return {name: value.clone() for name, value in self.personal.shared.items()}
 
-    def _load(self, weights: Mapping[str, Tensor]) -> None:
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Load weights into the model, and prepare the process."""
         prepare_process()
         self.model.load_state_dict(to_device(weights, self.device))
 

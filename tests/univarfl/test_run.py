@@ -1,5 +1,6 @@
 """`univarfl.train` and `univarfl.Run`: records, models and what they raise."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,9 +33,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def run(place: Path) -> univarfl.Run:
     torch.set_num_threads(2)
     mode = torch.get_deterministic_debug_mode()
+    workspace = os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
     run = univarfl.train(method="fedavg", progress=False, **TINY)
     assert torch.get_num_threads() == 2
     assert torch.get_deterministic_debug_mode() == mode
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    if workspace is not None:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
     torch.set_num_threads(1)
     return run
 
@@ -63,14 +68,24 @@ def test_its_model_classifies_arrays_and_files_alike(run: univarfl.Run, tmp_path
     for path, image in zip(paths, images, strict=True):
         Image.fromarray(image).save(path)
     (tmp_path / "3.png").write_bytes(b"no image")
-    with pytest.warns(UserWarning, match=r"left out: .*3\.png"):
+    with pytest.warns(UserWarning, match=r"left out: .*3\.png") as warned:
         from_files = run.predict(tmp_path)
+    assert {warning.filename for warning in warned} == {__file__}
     assert list(from_files["image"]) == [str(path) for path in paths]
     np.testing.assert_array_equal(from_files[columns], frame[columns])
 
 
 @pytest.mark.parametrize(
-    "images", [[], "nowhere", np.zeros((1, 8, 8)), np.zeros((8, 8), np.uint8), None]
+    "images",
+    [
+        [],
+        "nowhere",
+        np.zeros((1, 8, 8)),
+        np.zeros((8, 8), np.uint8),
+        np.zeros((20, 8, 3), np.uint8),
+        [np.zeros((8, 8), np.uint8), np.zeros((9, 9), np.uint8)],
+        None,
+    ],
 )
 def test_other_things_than_images_are_refused(run: univarfl.Run, images: object) -> None:
     with pytest.raises(univarfl.ConfigError, match="images="):

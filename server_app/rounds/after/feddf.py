@@ -91,7 +91,6 @@ class FedDf(AfterTraining):
         from server_app.rounds.after.distillation.unlabelled import open_unlabelled  # noqa: PLC0415
         from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
         from task.data.batches import DeviceImages  # noqa: PLC0415
-        from task.training.after.statistics import load  # noqa: PLC0415
         from task.training.transfer import to_cpu  # noqa: PLC0415
 
         worker, experiment = context.worker, context.experiment
@@ -109,7 +108,7 @@ class FedDf(AfterTraining):
         positions = images.index(places[used.numpy()])
         teachers = [models[client] for client in sorted(models)]
         toward = ensemble_logits(worker, teachers, images, positions).to(worker.device)
-        load(worker, context.model.weights)
+        worker.load(context.model.weights)
         rows = rows.to(worker.device)
         distil(worker, images, ((positions[row], toward[row]) for row in rows), how)
         facts = {

@@ -65,6 +65,21 @@ class Partitioner(ABC):
         """
 
 
+def check_domains(pool: TrainingPool, partition: str) -> None:
+    """Check that a data set has domains.
+
+    Args:
+        pool: its training images.
+        partition: the name of the partition that needs them.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if len(pool.domains) < 2:
+        where = "data=folder has domains as <domain>/<class>/*, data=hub in the column data.domain"
+        raise ConfigError("partition", partition, f"the data set has no domains; {where}")
+
+
 @dataclass
 class MinimumSizePartitioner(Partitioner):
     """A partitioner that gives every client a minimum number of images.

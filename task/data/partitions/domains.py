@@ -5,7 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from task.data.dataset import Positions
-from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, TrainingPool
+from task.data.partitions.base import (
+    MinimumSizePartitioner,
+    PartitionResult,
+    TrainingPool,
+    check_domains,
+)
 from task.errors import ConfigError
 
 
@@ -21,12 +26,8 @@ class DomainPartitioner(MinimumSizePartitioner):
         self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
     ) -> PartitionResult:
         self.check_num_clients(num_clients, len(pool.labels))
+        check_domains(pool, "domains")
         count = len(pool.domains)
-        if count < 2:
-            where = (
-                "data=folder has domains as <domain>/<class>/*, data=hub in the column data.domain"
-            )
-            raise ConfigError("partition", "domains", f"the data set has no domains; {where}")
         if num_clients % count:
             allowed = (
                 f"must be a multiple of {count}, the number of domains: {', '.join(pool.domains)}"

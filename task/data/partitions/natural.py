@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from task.data.dataset import Positions
-from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, TrainingPool
+from task.data.partitions.base import (
+    MinimumSizePartitioner,
+    PartitionResult,
+    TrainingPool,
+    check_domains,
+)
 from task.errors import ConfigError, refuse
 
 
@@ -43,11 +48,7 @@ class NaturalPartitioner(MinimumSizePartitioner):
     def partition(
         self, pool: TrainingPool, num_clients: int, generator: np.random.Generator
     ) -> PartitionResult:
-        if len(pool.domains) < 2:
-            where = (
-                "data=folder has domains as <domain>/<class>/*, data=hub in the column data.domain"
-            )
-            raise ConfigError("partition", "natural", f"the data set has no domains; {where}")
+        check_domains(pool, "natural")
         groups = groups_of(pool)
         usable = [group for group in groups if len(group) >= self.min_images]
         notes = [self._too_small(groups, usable)]

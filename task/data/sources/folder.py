@@ -63,6 +63,9 @@ class Folder(DirectorySource):
 
     def dataset_index(self) -> DatasetIndex:
         tree = walk(self.directory)
+        if tree.not_listed:
+            deep = tree.root.joinpath(*tree.not_listed[0])
+            raise DataError(f"{deep}: is too deep; expected {LAYOUTS}")
         if not tree.files:
             raise ConfigError("data.root", self.root, f"contains no images; expected {LAYOUTS}")
         parents = splits_or_domains(tree)
@@ -96,11 +99,11 @@ class Folder(DirectorySource):
         return self if self.root or not self.classes else NoImages(self.image_size, self.classes)
 
     def _classes(self, tree: Tree, domains: Sequence[str], names: Sequence[str]) -> Sequence[str]:
-        """Return the given classes, or else those of the directories, with or without images.
+        """Return the given classes, or else the names of the directories with images.
 
         Raises:
             DataError: a directory is not among the given classes, or the directories cannot be
-                classes.
+                classes. Or no directory of a name has images and the classes are not given.
         """
         directories = [parts for parts in tree.directories if len(parts) == depth(tree) - 1]
         if self.classes is None:
@@ -112,7 +115,13 @@ class Folder(DirectorySource):
                     "are the classes, store the images as <class>/*; otherwise list the classes "
                     "in data.classes"
                 )
-            found = sorted({readable(parts[-1]) for parts in directories})
+            found = sorted(set(names))
+            for parts in directories:
+                if readable(parts[-1]) not in found:
+                    raise DataError(
+                        f"{tree.root.joinpath(*parts)}: has no images; remove it or, if it is a "
+                        "class, list the classes in data.classes"
+                    )
             if len(found) < 2:
                 raise DataError(f"{tree.root}: only one class, {found[0]}; expected {LAYOUTS}")
             return found

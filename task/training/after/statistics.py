@@ -4,18 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
-from task.methods.base import Tensors
 from task.protocol.after.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
-from task.training.device import prepare_process
 from task.training.evaluation import outputs
-from task.training.transfer import to_device
-from task.training.worker import Worker
-
-
-def load(worker: Worker, weights: Tensors) -> None:
-    """Load weights into a worker's model, and prepare its process."""
-    prepare_process()
-    worker.model.load_state_dict(to_device(weights, worker.device))
 
 
 def feature_statistics(

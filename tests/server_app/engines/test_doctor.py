@@ -1,12 +1,13 @@
-"""What the doctor says about other users of the machine."""
+"""What the doctor says about other users of the machine, and about directories."""
 
 import os
 import pwd
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from server_app.engines.doctor import NOTE, OK, local_users
+from server_app.engines.doctor import NOTE, OK, directories, local_users
 
 
 def account(name: str, number: int, shell: str = "/bin/bash") -> SimpleNamespace:
@@ -25,3 +26,12 @@ def test_accounts_that_could_control_a_superlink_are_named(
     state, text = local_users()
     assert state == NOTE
     assert "here: user0, user1, user2, ...; docs/how-to/deploy.md" in text
+
+
+def test_the_image_cache_is_where_images_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UNIVARFL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "scratch"))
+    (text,) = (text for _, text in directories() if text.startswith("image cache"))
+    assert text.endswith(f"are free in {tmp_path / 'scratch' / 'univarfl'}")

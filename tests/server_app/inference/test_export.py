@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 from server_app.cli.main import BAD_INPUT, FAILED
 from server_app.config.composition import compose_experiment
 from server_app.inference import export as exporting
+from server_app.inference.card import card_of
 from server_app.inference.export import as_onnx, as_program, exported
 from server_app.inference.model import TrainedModel, trained_model
 from server_app.inference.predict import classify
@@ -193,8 +195,30 @@ def test_a_private_runs_card_says_so_and_keeps_the_seed(train: Train, tmp_path: 
 def test_a_file_of_another_model_does_not_stay(run: Path, tmp_path: Path) -> None:
     """A card describes one model."""
     (tmp_path / "model.onnx").write_bytes(b"another run's")
+    files = {"model.onnx": {"sha256": hashlib.sha256(b"another run's").hexdigest()}}
+    (tmp_path / "model_card.json").write_text(json.dumps({"files": files}))
     exporting.export(run, tmp_path, ["pt2"])
     assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_file_of_someone_else_stays(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"mine")
+    exporting.export(run, tmp_path, ["pt2"])
+    exporting.export(run, tmp_path, ["pt2"])
+    assert (tmp_path / "model.onnx").read_bytes() == b"mine"
+
+
+def test_the_card_names_no_place_on_this_machine(run: Path) -> None:
+    model = trained_model(run, "cpu")
+    paths = {
+        "after": {"name": "feddf", "images": "/data/patients"},
+        "clock": {"trace": "/data/trace.csv"},
+    }
+    data = {**model.run.config["data"], "repo": "/data/images"}
+    config = {**model.run.config, **paths, "data": data}
+    record = {**model.run.record, "config": config}
+    card = card_of(replace(model, run=replace(model.run, record=record)))
+    assert "/data" not in json.dumps(card)
 
 
 def test_a_file_that_answers_otherwise_is_a_failure(

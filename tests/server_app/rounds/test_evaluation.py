@@ -1,11 +1,20 @@
 """Validation scores that clients report."""
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import pytest
+from torch import Tensor
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.evaluation import read_scores
 from task.protocol.messages import EvaluateReply
+from task.training.evaluation import Score
+from task.training.worker import Worker
+from tests.conftest import Train, rows
 from tests.server_app.aggregation.updates import NODE
 
 
@@ -40,3 +49,28 @@ def test_a_worker_without_an_answer_is_named() -> None:
     failure = Failure("no answer before the round's timeout")
     _, failures = read_scores([WorkUnit(NODE, [0, 1])], [failure], [5, 5])
     assert failures == ["validation on supernode-0: no answer before the round's timeout"]
+
+
+def test_a_client_without_a_finite_loss_costs_no_other_score(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate = Worker.validate
+
+    def overflowing(
+        worker: Worker, weights: Mapping[str, Tensor], clients: Sequence[int]
+    ) -> list[Score]:
+        scores = validate(worker, weights, clients)
+        return [
+            replace(score, loss=math.inf) if client == 1 else score
+            for client, score in zip(clients, scores, strict=True)
+        ]
+
+    whole = rows(train("rounds=1"), "rounds.csv")
+    monkeypatch.setattr(Worker, "validate", overflowing)
+    directory = train("rounds=1")
+    found = rows(directory, "rounds.csv")
+    scored = [row for row in found if row["split"] == "validation"]
+    assert [row["metric"] for row in scored] == [
+        row["metric"] for row in whole if row["split"] == "validation"
+    ]
+    assert "validation of client 1" in (directory / "run.log").read_text()

@@ -150,12 +150,17 @@ class TestBroken:
         with pytest.raises(DataError, match=r"cat/link\.png: no such file"):
             folder(tmp_path)
 
-    def test_an_empty_class_is_kept_and_noted(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("empty", ["fox", "__MACOSX"])
+    def test_a_directory_without_images_is_no_class(self, tmp_path: Path, empty: str) -> None:
         making.tree(tmp_path, ["cat", "dog"], 5)
-        (tmp_path / "fox").mkdir()
-        data = folder(tmp_path)
-        assert data.classes == ("cat", "dog", "fox")
-        assert data.notes == ("no images of class fox",)
+        (tmp_path / empty).mkdir()
+        with pytest.raises(DataError, match=f"{empty}: has no images; remove it or, if it is a"):
+            folder(tmp_path)
+
+    def test_a_class_can_be_without_images_in_one_split(self, tmp_path: Path) -> None:
+        making.tree(tmp_path, ["train/cat", "train/dog", "test/dog"], 5)
+        (tmp_path / "test" / "cat").mkdir()
+        assert folder(tmp_path).classes == ("cat", "dog")
 
     def test_a_class_outside_the_given_ones_is_reported(self, tmp_path: Path) -> None:
         making.tree(tmp_path, ["cat", "dog", "fox"], 2)

@@ -400,6 +400,7 @@ class TestFolder:
             ),
             (["1.png"], r"/1\.png: is directly in data.root; move it to a directory named after"),
             (["a/b/c/1.png"], r"a/b/c/1\.png: is too deep; expected <class>"),
+            (["cat/1.png", "dog/a/b/c/2.png"], r"dog/a/b/c: is too deep; expected <class>"),
             (["train/cat/1.png", "extra/cat/2.png"], "extra: is beside directories of splits"),
         ],
     )

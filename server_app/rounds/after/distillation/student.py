@@ -11,7 +11,6 @@ from task.data.batches import DeviceImages
 from task.methods.base import Tensors
 from task.optim.parameters import trained_parameters
 from task.seeding import torch_generator
-from task.training.after.statistics import load
 from task.training.evaluation import predict
 from task.training.losses import divergence
 from task.training.worker import Worker
@@ -56,7 +55,7 @@ def ensemble_logits(
     """
     total, count = torch.zeros(()), 0
     for model in models:
-        load(worker, model)
+        worker.load(model)
         logits, _ = predict(worker.model, images, positions)
         total, count = total + logits.double(), count + 1
     return (total / count).float()

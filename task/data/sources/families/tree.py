@@ -40,12 +40,14 @@ class Tree:
         files: the files with an image extension.
         directories: all directories, each as the names of its path below the root.
         others: the paths of all other files, which are ignored.
+        not_listed: the directories that are too deep to be listed.
     """
 
     root: Path
     files: list[ImageFile]
     directories: list[tuple[str, ...]]
     others: list[str]
+    not_listed: list[tuple[str, ...]]
 
     @property
     def fingerprint(self) -> str:
@@ -60,7 +62,7 @@ def walk(root: Path, max_depth: int = 4) -> Tree:
     Raises:
         OSError: a directory cannot be read, or the target of a link is missing.
     """
-    tree = Tree(root, [], [], [])
+    tree = Tree(root, [], [], [], [])
     _walk(tree, root, (), max_depth)
     return tree
 
@@ -77,6 +79,8 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], max_depth: int) -
             tree.directories.append(here)
             if len(here) < max_depth:
                 _walk(tree, Path(entry.path), here, max_depth)
+            else:
+                tree.not_listed.append(here)
         elif entry.name.lower().endswith(IMG_EXTENSIONS):
             tree.files.append(ImageFile(here, status))
         else:

@@ -18,7 +18,6 @@ from server_app.rounds.after.distillation.student import (
 from server_app.rounds.after.distillation.unlabelled import open_unlabelled
 from server_app.runs.records.record import read_record
 from task.errors import RunError
-from task.training.after.statistics import load
 from task.training.evaluation import predict
 from task.training.losses import divergence
 from task.training.worker import Worker
@@ -81,7 +80,7 @@ def test_the_ensemble_is_the_mean_of_the_teachers_logits(worker: Worker) -> None
     places = worker.images.index(worker.data.dataset.test)
     both = []
     for weights in (first, second):
-        load(worker, weights)
+        worker.load(weights)
         both.append(predict(worker.model, worker.images, places)[0])
     found = ensemble_logits(worker, [first, second], worker.images, places)
     assert torch.allclose(found, (both[0] + both[1]) / 2, atol=1e-6)
@@ -96,7 +95,7 @@ def test_a_student_comes_closer_to_its_teacher(worker: Worker) -> None:
     def distance() -> float:
         return float(divergence(predict(worker.model, worker.images, places)[0], toward))
 
-    load(worker, worker.initial_weights())
+    worker.load(worker.initial_weights())
     before = distance()
     rows = batches(len(places), how, seed=0)
     distil(worker, worker.images, ((places[row], toward[row]) for row in rows), how)
