@@ -14,10 +14,11 @@ from pathlib import Path
 from benchmarks.results import PICTURES, archive, picture, replace_part, save
 from server_app.report.page.render import GLANCE
 from server_app.report.write import markdown
-from server_app.runs.records.reader import Run
+from server_app.runs.records.reader import Run, read_run
 from server_app.sweep.benchmark.charts import charts_of
+from server_app.sweep.benchmark.outcome import diverged_runs
 from server_app.sweep.benchmark.plan import PLAN, read_plan
-from server_app.sweep.benchmark.run import Benchmark, completed_runs, unpack_records
+from server_app.sweep.benchmark.run import Benchmark, records_in, unpack_records
 from server_app.sweep.benchmark.tables import COMMANDS, Tables
 
 NAME = "bench"
@@ -34,14 +35,20 @@ def main() -> None:
         if archive(NAME).exists():
             unpack_records(archive(NAME), place)
         if sys.argv[1:]:
-            save(NAME, [*completed_runs(place), *new_runs(place)])
+            save(NAME, [*runs_to_save(place), *new_runs(place)])
             unpack_records(archive(NAME), place)
         write(Benchmark(read_plan(PLAN), place))
 
 
 def new_runs(saved: Path) -> list[Run]:
     """Return the runs of `RUNS` that are not among the saved ones."""
-    return [run for run in completed_runs(RUNS) if not (saved / run.directory.name).exists()]
+    return [run for run in runs_to_save(RUNS) if not (saved / run.directory.name).exists()]
+
+
+def runs_to_save(place: Path) -> list[Run]:
+    """Return the completed runs of a directory, and those whose training diverged."""
+    diverged = [read_run(directory) for directory in diverged_runs(place)]
+    return [*records_in(place).runs, *diverged]
 
 
 def write(benchmark: Benchmark) -> None:
@@ -58,7 +65,7 @@ def write(benchmark: Benchmark) -> None:
         if chart.name.startswith("bars"):
             picture(chart.figure, f"bench-{chart.name}")
     missing = len(benchmark.missing())
-    count = f"{len(completed_runs(benchmark.place))} runs are saved, and {missing} are missing."
+    count = f"{len(records_in(benchmark.place).runs)} runs are saved, and {missing} are missing."
     replace_part(NAME, "\n\n".join([*parts, count]))
 
 

@@ -44,8 +44,10 @@ from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import CLIENTS
+from server_app.sweep.benchmark.run import records_in
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.schedule import Sweep
+from task.files import draft_of
 from tests.processes import UNIVARFL
 
 HERE = Path(__file__).parent
@@ -97,7 +99,7 @@ def complete(name: str) -> None:
             if cells:
                 Sweep(cells).run()
         finally:
-            new = read_runs(RUNS / name).runs if (RUNS / name).exists() else []
+            new = records_in(RUNS / name).runs
             found = {settings_hash(run.config) for run in new}
             save(name, [*(run for run in kept if settings_hash(run.config) not in found), *new])
 
@@ -128,7 +130,7 @@ def archive(name: str) -> Path:
 def save(name: str, runs: Iterable[Run]) -> None:
     """Save the records of a study's runs, without paths of this machine."""
     RECORDS.mkdir(exist_ok=True)
-    with tarfile.open(archive(name), "w:xz") as tar:
+    with draft_of(archive(name)) as draft, tarfile.open(draft, "w:xz") as tar:
         for found in sorted(runs, key=lambda run: run.directory.name):
             record = {key: value for key, value in found.record.items() if key != "overrides"}
             data = without_root(found.config["data"])

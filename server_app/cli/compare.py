@@ -46,7 +46,7 @@ def compare(
     rows = [*found.settings(), *found.accuracies(), ("seeds", seeds[0], seeds[1])]
     headings = ("", first.name, second.name)
     print(tabulate(rows, headings, "simple", disable_numparse=True))
-    print("\n" + "\n".join([found.paired_test(), *found.times()]))
+    print("\n" + "\n".join([found.paired_test(), *found.times(), *found.warnings()]))
     try:
         found.draw(to)
     except OSError as error:

@@ -16,6 +16,7 @@ from server_app.config.override_text import as_typed
 from server_app.report.breakdown.by_client import spreads
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import accuracy_plot
+from server_app.report.comparability import different_code
 from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.spent.amounts import has_simulated_time
 from server_app.report.spent.targets import compared
@@ -74,6 +75,8 @@ class Comparison:
         If one is scored on the test set and the other with the clients' own models, it is that of
         the mean accuracy at the clients.
         """
+        if self.first[0].data_version != self.second[0].data_version:
+            return "the two were trained on different images, so no paired difference is computed"
         one, other, of = self._compared()
         pairs = (100 * (other - one)).dropna()
         if not len(pairs):
@@ -88,6 +91,10 @@ class Comparison:
         p = float(stats.ttest_1samp(pairs, 0.0).pvalue)
         certain = "significant" if p < 1 - CONFIDENCE else "not significant"
         return f"{mean}, {CONFIDENCE:.0%} {interval(pairs)}; paired t-test p = {p:.3f}, {certain}"
+
+    def warnings(self) -> list[str]:
+        """Return what makes the two hard to compare."""
+        return different_code([*self.first, *self.second])
 
     def times(self) -> list[str]:
         """Return lines on the simulated time until a target; none without a virtual clock."""

@@ -17,6 +17,8 @@ from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
 from server_app.report.breakdown.by_client import ByClient
 from server_app.report.charts.base import Chart
 from server_app.report.charts.of_runs import charts
+from server_app.report.comparability import comparability
+from server_app.report.page.headline import headlines
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.privacy import privacy_table, studies_without_protection
 from server_app.report.spent.charts import spent_charts
@@ -104,7 +106,15 @@ def report(
         write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
         if pictures:
             draw(every, to / "pictures")
-        content = Content(summary, tables, every, problems, warnings, analysed.notes, baseline)
+        content = Content(
+            summary,
+            tables,
+            every,
+            problems,
+            warnings,
+            analysed.notes,
+            headlines(summary, baseline),
+        )
         write_whole(to / "index.html", page(content, to).encode())
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
@@ -181,27 +191,3 @@ def clear(to: Path) -> None:
         for path in [*(to / "tables").glob("*"), *(to / "pictures").glob("*")]:
             if path.suffix in SUFFIXES:
                 path.unlink()
-
-
-def comparability(summary: Summary) -> list[str]:
-    """Return what makes the runs hard to compare: different code, or different images."""
-    runs = [run for group in summary.counted.values() for run in group]
-    versions: dict[str, list[str]] = {}
-    for run in runs:
-        for name, version in {"the shared code": run.code, **run.components}.items():
-            found = versions.setdefault(name, [])
-            found += [version] if version not in found else []
-    changed = [f"{name} ({len(found)} versions)" for name, found in versions.items() if found[1:]]
-    warnings = [f"The runs were made by different code: {', '.join(changed)}."] if changed else []
-    if own := sorted({method for (_, method), of in summary.counted.items() if of[-1].personal}):
-        warnings.append(
-            f"{', '.join(own)}: each client keeps a part of the model, and no test accuracy "
-            "exists. Accuracy is that of the clients' own models on images that they held out. "
-            f'Compare methods under "{AT_CLIENTS}".'
-        )
-    if summary.data_differ:
-        warnings.append(
-            "Some runs of equal settings were trained on different images; they are not pooled. "
-            'The setting "images" names the version of the images (data_version in run.json).'
-        )
-    return warnings

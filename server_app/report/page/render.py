@@ -20,7 +20,6 @@ from server_app.report import after_training
 from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
 from server_app.report.charts.as_json import sections_of
 from server_app.report.charts.base import Chart
-from server_app.report.page.headline import headlines
 from server_app.report.readings import READINGS
 from server_app.report.spent import charts as spent_charts
 from server_app.report.spent import participation, targets
@@ -98,7 +97,7 @@ class Content:
         problems: what was left out.
         warnings: what makes the runs hard to compare.
         notes: explanations by title, besides `NOTES`.
-        baseline: the method to compare with; None for the usual one.
+        headlines: the result in words.
     """
 
     summary: Summary
@@ -107,7 +106,7 @@ class Content:
     problems: Sequence[str]
     warnings: Sequence[str]
     notes: Mapping[str, str]
-    baseline: str | None
+    headlines: Sequence[str]
 
 
 def page(content: Content, to: Path) -> str:
@@ -128,7 +127,7 @@ def page(content: Content, to: Path) -> str:
     styles, scripts = ([(WEB / name).read_text() for name in names] for names in (STYLES, SCRIPTS))
     return environment.get_template("page.html.j2").render(
         tables=tables, charts=charts, problems=content.problems, runs=counted,
-        notes={**NOTES, **content.notes}, headlines=headlines(summary, content.baseline),
+        notes={**NOTES, **content.notes}, headlines=content.headlines,
         order=list(dict.fromkeys([GLANCE, *charts, *tables, SETTINGS])),
         links={run.directory.name: link_to(run, to) for run in counted},
         run_column=RUN, runs_title=RUNS,

@@ -6,7 +6,7 @@ import pandas as pd
 
 from server_app.report.charts.base import Chart, slug
 from server_app.report.charts.of_runs import BARS, accuracy_bars, accuracy_plot, time_plot
-from server_app.sweep.benchmark.tables import TUNED
+from server_app.sweep.benchmark.commands import TUNED
 
 KINDS = (
     (BARS, "bars", accuracy_bars),
@@ -27,6 +27,7 @@ def charts_of(frame: pd.DataFrame, cells: Sequence[str]) -> Iterator[Chart]:
     for section, name, figure_of in KINDS:
         for cell in cells:
             of_cell = part[part["cell"] == cell].groupby("method", sort=False)["run"]
-            runs = {str(method): list(found) for method, found in of_cell}
+            found = {str(method): list(of.dropna()) for method, of in of_cell}
+            runs = {method: of for method, of in found.items() if of}
             if runs:
                 yield Chart(section, cell, f"{name}-{slug(cell)}", figure_of(runs, methods))

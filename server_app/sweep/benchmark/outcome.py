@@ -1,8 +1,10 @@
 """The runs of a benchmark that are completed, and the value that is chosen for each method."""
 
 import functools
+import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +15,7 @@ import numpy as np
 
 from server_app.config.composition import compose_experiment
 from server_app.report.readings import WINDOW
-from server_app.runs.identity import settings_hash
+from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.reader import Run, read_run_json
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
@@ -41,17 +43,34 @@ class Trial:
 
 
 class Outcome:
-    """The completed runs of a plan, and the trials that diverged.
+    """The completed runs of a plan, and those that diverged.
 
     Args:
         plan: the benchmark.
-        runs: completed runs; of equal settings the latest counts, with any code.
+        runs: completed runs; of equal settings the latest counts, with any code. Runs on other
+            images than the latest run of their data set do not count.
         diverged: the hashes of the settings of runs that failed because training diverged.
     """
 
     def __init__(self, plan: Plan, runs: Iterable[Run], diverged: Collection[str] = ()) -> None:
         self.plan, self._diverged = plan, diverged
-        self._runs = {settings_hash(run.config): run for run in runs}
+        ordered = sorted(runs, key=lambda run: str(run.record["started"]))
+        latest = {data_settings(run): run.data_version for run in ordered}
+        same = [run for run in ordered if run.data_version == latest[data_settings(run)]]
+        self._runs = {settings_hash(run.config): run for run in same}
+        self._others = Counter(
+            str(run.config["data"]["name"])
+            for run in ordered
+            if run.data_version != latest[data_settings(run)]
+        )
+
+    def left_out(self) -> list[str]:
+        """Return a line for each data set of which runs do not count."""
+        return [
+            f"data={name}: {count} runs do not count, because the latest run on this data set used "
+            "other images; run those methods again"
+            for name, count in self._others.items()
+        ]
 
     def run_of(self, entry: Entry) -> Run | None:
         """Return the completed run of an entry, if there is one."""
@@ -59,16 +78,16 @@ class Outcome:
         return self._runs.get(settings) if settings else None
 
     def missing(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the entries without a completed run; a trial that diverged needs no other one."""
+        """Return the entries without a completed run; one that diverged needs no other one."""
         return [
             entry
             for entry in entries
-            if self.run_of(entry) is None and not self._has_diverged(entry)
+            if self.run_of(entry) is None and not self.has_diverged(entry)
         ]
 
-    def _has_diverged(self, entry: Entry) -> bool:
-        """Return whether an entry is a trial whose training diverged."""
-        return entry.seed in self.plan.tuning.seeds and hash_of(entry) in self._diverged
+    def has_diverged(self, entry: Entry) -> bool:
+        """Return whether an entry has no completed run because training diverged."""
+        return self.run_of(entry) is None and hash_of(entry) in self._diverged
 
     @cached_property
     def trials(self) -> Mapping[str, Sequence[Trial]]:
@@ -109,15 +128,47 @@ class Outcome:
         return float(np.mean(found)) if len(found) == len(runs) else -math.inf
 
 
-def diverged_settings(place: Path) -> set[str]:
-    """Return the hashes of the settings of the runs in a directory whose training diverged."""
-    found = set()
-    for path in place.glob(f"*/{RUN_JSON}"):
+def data_settings(run: Run) -> str:
+    """Return the settings of a run's data as text, without their place on this machine."""
+    return json.dumps(without_root(run.config["data"]), sort_keys=True)
+
+
+def check_cells(plan: Plan) -> None:
+    """Refuse cells that share their runs, and a tuning cell without validation images.
+
+    Raises:
+        ConfigError: the plan has such cells.
+    """
+    known: dict[str, str] = {}
+    method = next(iter(plan.methods))
+    for cell, words in plan.cells.items():
+        first = next(each for each in rows(plan, method, "") if each.cell == cell)
+        found = hash_of(first)
+        if found is not None and (other := known.setdefault(found, cell)) != cell:
+            allowed = f"has the settings of cell {other}; only the directory of its images differs"
+            raise ConfigError(f"cells.{cell}", words, f"{allowed}: use a plan for each directory")
+    tuning = next(trials(plan, method))
+    try:
+        share = compose_experiment(tuning.words).validation_share
+    except ConfigError:  # a cell that cannot be run is named when it would be
+        return
+    if not share:
+        cure = "has no validation images, by which values are chosen (validation_share, privacy)"
+        raise ConfigError("tuning.cell", tuning.cell, cure)
+
+
+def diverged_runs(place: Path) -> Iterator[Path]:
+    """Yield the directories of the runs whose training diverged."""
+    for path in sorted(place.glob(f"*/{RUN_JSON}")):
         with suppress(RecordError):  # the page names damaged records
             record = read_run_json(path)
             if record["status"] == "failed" and DIVERGED in str(record.get("reason")):
-                found.add(settings_hash(record["config"]))
-    return found
+                yield path.parent
+
+
+def diverged_settings(place: Path) -> set[str]:
+    """Return the hashes of the settings of the runs in a directory whose training diverged."""
+    return {settings_hash(read_run_json(run / RUN_JSON)["config"]) for run in diverged_runs(place)}
 
 
 def validation_of(run: Run) -> float:

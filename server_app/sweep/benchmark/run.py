@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from server_app.config.labels import label_of
+from server_app.report.comparability import comparability
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.summary import Summary
-from server_app.report.write import clear, comparability, markdown, write_tables
-from server_app.runs.records.reader import Run, has_record, read_runs
+from server_app.report.write import clear, markdown, write_tables
+from server_app.runs.records.reader import Collection, Run, has_record, read_runs
 from server_app.sweep.benchmark.charts import charts_of
-from server_app.sweep.benchmark.outcome import Outcome, diverged_settings
+from server_app.sweep.benchmark.commands import TUNED
+from server_app.sweep.benchmark.outcome import Outcome, check_cells, diverged_settings
 from server_app.sweep.benchmark.plan import Entry, Plan, read_words, trials, with_methods
-from server_app.sweep.benchmark.tables import TUNED, Tables
+from server_app.sweep.benchmark.tables import Tables
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
@@ -55,6 +56,7 @@ class Benchmark:
     ) -> None:
         self.place, self._jobs = place, jobs
         self._places = [place] if more is None else [place, more]
+        check_cells(plan)
         known = with_methods(plan, read_added(place))
         adds = any(not word.startswith("method=") for word in words)
         self.methods, new = read_words(plan if adds else known, words)
@@ -64,6 +66,7 @@ class Benchmark:
                 cells_of(trial.words)  # refuses what cannot be run
         self._new = new
         self._problems: list[str] = []
+        self._set_aside: list[str] = []  # why records did not count at the last look
 
     def missing(self) -> list[Entry]:
         """Return the runs that are still to be made, as far as they are known.
@@ -102,17 +105,17 @@ class Benchmark:
         return f"{len(missing)} {'run is' if len(missing) == 1 else 'runs are'} missing{later}"
 
     def outcome(self) -> Outcome:
-        """Return the completed runs, and the trials that diverged."""
-        runs = [run for place in self._places for run in completed_runs(place)]
+        """Return the completed runs, and those that diverged."""
+        found = [records_in(place) for place in self._places]
+        self._set_aside = [problem for each in found for problem in each.problems]
         diverged = set().union(*map(diverged_settings, self._places))
-        return Outcome(self.plan, runs, diverged)
+        return Outcome(self.plan, [run for each in found for run in each.runs], diverged)
 
     def write(self) -> None:
         """Write the page and the tables, and print the first one; nothing without a run."""
         outcome = self.outcome()
         tables = Tables(outcome)
-        runs = [run for run, kind in zip(tables.frame["run"], tables.frame["kind"], strict=True)
-                if kind == TUNED]  # fmt: skip
+        runs = tables.runs(TUNED)
         if not runs:
             logger.info("no row with a tuned value has a run yet, so there is no page")
             return
@@ -121,10 +124,9 @@ class Benchmark:
         clear(to)
         write_tables(to / "tables", found)
         drawn = list(charts_of(tables.frame, list(self.plan.cells)))
-        base = label_of("method", "fedavg")
-        problems = [*self._problems, *self._gaps(outcome)]
+        problems = [*self._problems, *self._set_aside, *outcome.left_out(), *self._gaps(outcome)]
         content = Content(
-            summary, found, drawn, problems, comparability(summary), tables.notes(), base
+            summary, found, drawn, problems, comparability(summary), tables.notes(), []
         )
         write_whole(to / "index.html", page(content, to).encode())
         print(markdown(found[GLANCE]))
@@ -153,12 +155,15 @@ class Benchmark:
         if not cells:
             return
         logger.info("%d %s to run", len(cells), what)
+        problem = ""
         try:
             Sweep(cells, self._jobs).run()
         except RunError as error:
-            # A trial that diverged has a result: its value is the worst.
-            if len(self.outcome().missing(entries)) > len(refused):
-                self._problems.append(str(error))
+            problem = str(error)
+        # A run that diverged has a result, the worst.
+        if len(self.outcome().missing(entries)) > len(refused):
+            unread = "some records cannot be read; delete them, and run this again"
+            self._problems.append(problem or "\n  ".join([unread, *self._set_aside]))
 
     def _cells(self, entries: Iterable[Entry]) -> tuple[list[Cell], list[tuple[str, str]]]:
         """Return the cells of a sweep, and label and reason of the entries that have none."""
@@ -183,11 +188,11 @@ def set_of(runs: Iterable[Run]) -> list[Run]:
     return list({run.directory.name: run for run in runs}.values())
 
 
-def completed_runs(place: Path) -> list[Run]:
-    """Return the completed runs in a directory; none if there is no record."""
+def records_in(place: Path) -> Collection:
+    """Return the completed runs in a directory, and why others do not count."""
     if not place.is_dir() or not any(map(has_record, place.iterdir())):
-        return []
-    return read_runs(place).runs
+        return Collection([], [])
+    return read_runs(place)
 
 
 def read_added(place: Path) -> Mapping[str, str]:

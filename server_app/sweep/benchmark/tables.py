@@ -1,7 +1,6 @@
 """The tables of a benchmark, from its completed runs."""
 
 import math
-import shlex
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,13 +14,12 @@ from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import first_at
 from server_app.runs.records.reader import Run
 from server_app.runs.records.tables import LEAST_IMAGES
+from server_app.sweep.benchmark.commands import OWN, TUNED, commands
 from server_app.sweep.benchmark.costs import costs
 from server_app.sweep.benchmark.outcome import Outcome
-from server_app.sweep.benchmark.plan import Entry
 from server_app.sweep.benchmark.ranks import average_ranks, critical_difference
 
 BASE = label_of("method", "fedavg")
-TUNED, OWN = "tuned", "own"
 OWN_VALUES, MINUS, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
     "With the papers' values", "Minus FedAvg", "Rounds and seconds to FedAvg's accuracy",
     "The worst tenth of the clients", "Cost", "Tuning", "Commands",
@@ -30,8 +28,8 @@ NOTES = {
     OWN_VALUES: "The same with the settings of conf/method/, the papers' where they name one, "
     "instead of tuned values.",
     MINUS: "Accuracy after the last round minus FedAvg's of the same cell and seed, both tuned, in "
-    "percentage points: mean and Student's 95 % interval over the seeds. Wins and losses count "
-    "the runs of all cells.",
+    "percentage points: mean and Student's 95 % interval over the seeds. Wins, losses and ties "
+    "count the runs of all cells. A run that diverged is a loss, and not in the mean.",
     TARGET: "The first round at or above FedAvg's mean accuracy after the last round of the cell, "
     "both tuned, and the seconds until then: means over the seeds that reached it. Seconds are "
     "those of the rounds; runs that shared a machine took longer.",
@@ -63,11 +61,16 @@ class Tables:
     def _records(self) -> Iterator[tuple[object, ...]]:
         for method in self.outcome.plan.methods:
             for entry in self.outcome.rows(method):
-                if run := self.outcome.run_of(entry):
-                    kind = TUNED if entry.value else OWN
-                    own = readings(run)
-                    label = label_of("method", method)
-                    yield kind, entry.cell, label, entry.seed, own[LAST], own[LAST_FIVE], run
+                run = self.outcome.run_of(entry)
+                if run is None and not self.outcome.has_diverged(entry):
+                    continue
+                own = readings(run) if run else {LAST: DIVERGED, LAST_FIVE: DIVERGED}
+                kind, label = TUNED if entry.value else OWN, label_of("method", method)
+                yield kind, entry.cell, label, entry.seed, own[LAST], own[LAST_FIVE], run
+
+    def runs(self, kind: str) -> list[Run]:
+        """Return the completed runs of one kind of row."""
+        return list(self.frame[self.frame["kind"] == kind]["run"].dropna())
 
     def all(self) -> dict[str, pd.DataFrame]:
         """Return every table that is not empty, by title."""
@@ -79,7 +82,7 @@ class Tables:
             CLIENTS: self.clients(),
             COSTS: costs(self.outcome),
             TRIALS: self.trials(),
-            COMMANDS: self.commands(),
+            COMMANDS: commands(self.outcome),
         }
         return {title: table for title, table in tables.items() if len(table)}
 
@@ -119,11 +122,20 @@ class Tables:
                 for name, found in ranks.items()
             }
             for cell in self.outcome.plan.cells:
-                row[cell] = mean_and_sd(100 * of[of["cell"] == cell][LAST])
+                values = 100 * of[of["cell"] == cell][LAST]
+                row[cell] = (mean_and_sd(finite(values)) + self._of_seeds(values)).strip()
             rows.append(row)
         order = next(iter(ranks.values()), pd.Series(dtype=float))
         rows.sort(key=lambda row: order.get(row["method"], np.inf))
         return pd.DataFrame(rows)
+
+    def _of_seeds(self, values: "pd.Series[float]") -> str:
+        """Return how many seeds there are if it is not all, and how many of them diverged."""
+        seeds, diverged = len(self.outcome.plan.seeds), len(values) - len(finite(values))
+        if not len(values) or (len(values) == seeds and not diverged):
+            return ""
+        missing = "" if len(values) == seeds else f"{len(values)} of {seeds} seeds"
+        return f" ({', '.join(filter(None, [missing, f'{diverged} diverged' * bool(diverged)]))})"
 
     def _ranked(self, kind: str, reading: str) -> pd.DataFrame:
         """Return a row per cell and seed and a column per method that has all of them."""
@@ -143,21 +155,27 @@ class Tables:
             pairs = (scores[method] - scores[BASE]).dropna()
             row = {"method": method}
             row["wins"], row["losses"] = str((pairs > 0).sum()), str((pairs < 0).sum())
+            row["ties"] = str((pairs == 0).sum())
             for cell in self.outcome.plan.cells:
                 of_cell = pairs[pairs.index.get_level_values("cell") == cell]
-                row[cell] = difference(of_cell, "+.1f")
+                row[cell] = (difference(finite(of_cell), "+.1f") + self._of_seeds(of_cell)).strip()
             rows.append(row)
         return pd.DataFrame(rows)
 
     def targets(self) -> pd.DataFrame:
         """Return the rounds and seconds until FedAvg's accuracy was reached, by cell."""
         part = self.frame[self.frame["kind"] == TUNED]
-        base = part[part["method"] == BASE].groupby("cell")[LAST].mean()
+        reached_by_base = finite(part[part["method"] == BASE].set_index("cell")[LAST])
+        base = reached_by_base.groupby("cell").mean()
         rows: dict[str, dict[str, str]] = {}
         for (method, cell), of in part.groupby(["method", "cell"], sort=False):
             if cell not in base:
                 continue
-            reached = [(run, at) for run in of["run"] if (at := first_at(run, base[cell]))]
+            reached = [
+                (run, at)
+                for run in of["run"].dropna()
+                if (at := first_at(run, base[cell])) is not None
+            ]
             row = rows.setdefault(str(method), {"method": str(method)})
             row[str(cell)] = "never"
             if reached:
@@ -173,7 +191,9 @@ class Tables:
         part = self.frame[self.frame["kind"] == TUNED]
         rows = []
         for method, of in part.groupby("method", sort=False):
-            found = {cell: spreads(runs["run"]) for cell, runs in of.groupby("cell", sort=False)}
+            found = {
+                cell: spreads(runs["run"].dropna()) for cell, runs in of.groupby("cell", sort=False)
+            }
             cells = {
                 c: mean_and_sd(100 * each["worst_tenth"]) for c, each in found.items() if len(each)
             }
@@ -194,32 +214,14 @@ class Tables:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def commands(self) -> pd.DataFrame:
-        """Return the command of each row in each cell."""
-        first: dict[tuple[str, str, str], Entry] = {}
-        for method in self.outcome.plan.methods:
-            for entry in self.outcome.rows(method):
-                first.setdefault((method, entry.cell, entry.value), entry)
-        seeds = ",".join(map(str, self.outcome.plan.seeds))
-        return pd.DataFrame(
-            {
-                "method": label_of("method", method),
-                "cell": cell,
-                "row": TUNED if value else OWN,
-                "command": command(entry, seeds, self.outcome.plan.cells[cell]),
-            }
-            for (method, cell, value), entry in first.items()
-        )
 
-
+DIVERGED = -math.inf  # the accuracy of a run without a final model: the worst
 COLUMNS = ("kind", "cell", "method", "seed", LAST, LAST_FIVE, "run")
 
 
-def command(entry: Entry, seeds: str, cell: str) -> str:
-    """Return the command that runs an entry's row in its cell, with the plan's own words."""
-    value = [entry.value] if entry.value else []
-    words = [*shlex.split(cell), f"method={entry.method}", *value, f"seed={seeds}"]
-    return f"univarfl sweep {shlex.join(words)}"
+def finite(values: "pd.Series[float]") -> "pd.Series[float]":
+    """Return the values of the runs that did not diverge."""
+    return values[np.isfinite(values)]
 
 
 def seconds_until(run: Run, at: int) -> float:

@@ -1,5 +1,6 @@
 """Two runs side by side, and the state of the machine."""
 
+import json
 import re
 from pathlib import Path
 
@@ -50,6 +51,24 @@ def test_without_several_common_seeds_it_says_so(runs: Path) -> None:
     seeds = compare(runs / "moon0", runs / "moon1")
     assert next(iter(seeds.accuracies())) == ("last round", "55.0", "58.0")
     assert "no seed in common" in seeds.paired_test()
+
+
+def changed(directory: Path, **entries: str) -> None:
+    path = directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def test_other_code_is_named_and_other_images_are_not_compared(runs: Path) -> None:
+    assert compare(runs / "fedavg0", runs / "moon0").warnings() == []
+    changed(runs / "moon1", code="other")
+    found = compare(runs / "fedavg0", runs / "moon0")
+    assert found.warnings() == [
+        "The runs were made by different code: the shared code (2 versions)."
+    ]
+    for seed in range(3):
+        changed(runs / f"moon{seed}", data_version="other")
+    text = compare(runs / "fedavg0", runs / "moon0").paired_test()
+    assert text == "the two were trained on different images, so no paired difference is computed"
 
 
 def test_a_run_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from server_app.config.composition import compose_experiment
+from server_app.report.comparability import comparability
 from server_app.report.summary import Summary
-from server_app.report.write import comparability
 from server_app.runs import identity
 from server_app.runs.identity import GROUPS, code_of, component_modules, shared_modules
 from server_app.runs.records.reader import read_runs

@@ -19,8 +19,8 @@ from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import to_run_config
 from server_app.engines.train import train_experiment
+from server_app.report.comparability import comparability
 from server_app.report.summary import Summary
-from server_app.report.write import comparability
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record

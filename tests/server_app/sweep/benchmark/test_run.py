@@ -13,17 +13,17 @@ from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.report.page.render import GLANCE
 from server_app.report.readings import LAST
+from server_app.sweep.benchmark.commands import TUNED
 from server_app.sweep.benchmark.outcome import Outcome, hash_of
 from server_app.sweep.benchmark.plan import Plan, Tuning, trials
 from server_app.sweep.benchmark.ranks import average_ranks
-from server_app.sweep.benchmark.run import Benchmark, completed_runs, unpack_records
+from server_app.sweep.benchmark.run import Benchmark, records_in, unpack_records
 from server_app.sweep.benchmark.tables import (
     COMMANDS,
     COSTS,
     MINUS,
     OWN_VALUES,
     TRIALS,
-    TUNED,
     Tables,
 )
 from task.errors import ConfigError, RunError
@@ -67,7 +67,7 @@ def test_a_benchmark_is_run_continued_and_extended(tmp_path: Path) -> None:
 def check_choice(place: Path) -> None:
     """The value with the best validation accuracy is chosen, the first of equals."""
     outcome = Benchmark(PLAN, place).outcome()
-    runs = {run.config["optim"]["lr"]: run for run in completed_runs(place)
+    runs = {run.config["optim"]["lr"]: run for run in records_in(place).runs
             if run.config["seed"] == 9}  # fmt: skip
     scores = [runs[lr].series["validation", "accuracy"][1] for lr in (0.0001, 0.02)]
     assert [trial.score for trial in outcome.trials["fedavg"]] == scores

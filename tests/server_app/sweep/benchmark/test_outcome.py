@@ -1,0 +1,141 @@
+"""What the tables make of runs that are missing, diverged, damaged, or of other images."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from server_app.runs.records.record import RUN_JSON
+from server_app.sweep.benchmark.commands import TUNED
+from server_app.sweep.benchmark.outcome import Outcome, diverged_settings
+from server_app.sweep.benchmark.plan import Entry, Plan, Tuning, rows, trials
+from server_app.sweep.benchmark.run import Benchmark, records_in
+from server_app.sweep.benchmark.tables import Tables
+from task.errors import ConfigError, RunError
+from task.training.transfer import DIVERGED
+from tests.server_app.runs.recorded import record
+
+PLAN = Plan(
+    seeds=[0, 1, 2],
+    tuning=Tuning(cell="a", seeds=[9]),
+    cells={"a": "rounds=2"},
+    methods={"fedavg": "optim.lr=0.01,0.1", "fedlc": "method.calibration_weight=0.5,0.7"},
+)
+CHOSEN = {"fedavg": "optim.lr=0.1", "fedlc": "method.calibration_weight=0.7"}
+ACCURACIES = {"fedavg": (0.5, 0.6, 0.7), "fedlc": (0.6, 0.6, 0.9)}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a directory with every run of the plan, of known accuracies."""
+    for number, entry in enumerate(entries()):
+        last = ACCURACIES[entry.method][entry.seed] if entry.seed in PLAN.seeds else 0.5
+        tried = last + 0.1 * (entry.value == CHOSEN[entry.method])
+        made = record(tmp_path, f"run{number}", entry.words, [0.1, 0.3, last], [0.1, tried, tried])
+        change(made, reply_bytes=1000)
+    return tmp_path
+
+
+def entries() -> list[Entry]:
+    """Return every run of the plan."""
+    return [
+        each
+        for method in PLAN.methods
+        for each in (*trials(PLAN, method), *rows(PLAN, method, CHOSEN[method]))
+    ]
+
+
+def directory_of(place: Path, method: str, seed: int) -> Path:
+    """Return the directory of a method's tuned run."""
+    outcome = Benchmark(PLAN, place).outcome()
+    (entry,) = (e for e in outcome.rows(method) if e.seed == seed and e.value)
+    run = outcome.run_of(entry)
+    assert run is not None
+    return run.directory
+
+
+def change(directory: Path, **entries: object) -> None:
+    """Change a run's record."""
+    path = directory / RUN_JSON
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def row_of(place: Path, title: str, method: str) -> dict[str, str]:
+    """Return a method's row of one table."""
+    table = Tables(Benchmark(PLAN, place).outcome()).all()[title]
+    (row,) = (row for row in table.to_dict("records") if row["method"] == method)
+    return {str(key): str(value) for key, value in row.items()}
+
+
+def test_wins_losses_and_ties_are_counted(place: Path) -> None:
+    row = row_of(place, "Minus FedAvg", "FedLC")
+    assert (row["wins"], row["losses"], row["ties"]) == ("2", "0", "1")
+    assert row["a"].startswith("+10.0 (")
+
+
+def test_a_missing_seed_is_named_in_each_cell(place: Path) -> None:
+    for path in directory_of(place, "fedlc", 2).iterdir():
+        path.unlink()
+    outcome = Benchmark(PLAN, place).outcome()
+    row = Tables(outcome).standing(TUNED).set_index("method").loc["FedLC"]
+    assert row["a"] == "60.0 ± 0.0 (2 of 3 seeds)"
+    assert row_of(place, "Minus FedAvg", "FedLC")["a"].endswith("(2 of 3 seeds)")
+
+
+def test_a_run_that_diverged_is_the_worst_a_loss_and_not_run_again(place: Path) -> None:
+    change(directory_of(place, "fedlc", 2), status="failed", reason=f"client 1: {DIVERGED}")
+    outcome = Outcome(PLAN, records_in(place).runs, diverged_settings(place))
+    assert outcome.missing(outcome.rows("fedlc")) == []
+    tables = Tables(outcome)
+    standing = tables.standing(TUNED).set_index("method")
+    assert standing.loc["FedLC", "a"] == "60.0 ± 0.0 (1 diverged)"
+    assert standing.loc["FedLC", "rank, last round"] == "1.5"  # first, shared, last
+    row = row_of(place, "Minus FedAvg", "FedLC")
+    assert (row["wins"], row["losses"], row["ties"]) == ("1", "1", "1")
+    assert row["a"].endswith("(1 diverged)")
+    assert tables.all()["Rounds and seconds to FedAvg's accuracy"]["a"].iloc[1] != "never"
+
+
+def test_runs_on_other_images_do_not_count(place: Path) -> None:
+    change(directory_of(place, "fedlc", 2), data_version="other", started="2999-01-01T00:00:00Z")
+    outcome = Benchmark(PLAN, place).outcome()
+    (line,) = outcome.left_out()
+    assert line.startswith("data=digits: ")
+    assert "used other images" in line
+    assert len(outcome.missing(outcome.rows("fedavg"))) == len(outcome.rows("fedavg"))
+
+
+def test_a_damaged_record_is_named(place: Path) -> None:
+    """Its sweep takes it for completed, because `run.json` says so."""
+    damaged = directory_of(place, "fedlc", 2)
+    change(damaged, results={"test": {"accuracy": 0.9}})
+    (damaged / "rounds.csv").write_text("round,split\n1")
+    with pytest.raises(RunError, match="cannot be read; delete") as raised:
+        Benchmark(PLAN, place).run()
+    assert damaged.name in str(raised.value)
+    assert damaged.name in (place / "report" / "index.html").read_text()
+
+
+def test_a_target_can_be_reached_before_the_first_round(tmp_path: Path) -> None:
+    for number, entry in enumerate(entries()):
+        values = [0.9, 0.9, 0.9] if entry.method == "fedlc" else [0.1, 0.3, 0.5]
+        tried = 0.6 if entry.value == CHOSEN[entry.method] else 0.5
+        made = record(tmp_path, f"run{number}", entry.words, values, [0.1, tried, tried])
+        change(made, reply_bytes=1000)
+    row = row_of(tmp_path, "Rounds and seconds to FedAvg's accuracy", "FedLC")
+    assert row["a"] == "0.0 rounds, 0 s"
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ({"a": "data=mnist data.root=/a", "b": "data=mnist data.root=/b"}, "settings of cell a"),
+        ({"a": "data.validation_share=0"}, "has no validation images"),
+        ({"a": "privacy=example model.norm=group"}, "has no validation images"),
+    ],
+)
+def test_plans_that_cannot_be_compared_are_refused(
+    cells: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Benchmark(PLAN.model_copy(update={"cells": cells}), tmp_path)
