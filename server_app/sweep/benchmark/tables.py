@@ -20,9 +20,9 @@ from server_app.sweep.benchmark.outcome import Outcome
 from server_app.sweep.benchmark.ranks import average_ranks, critical_difference
 
 BASE = label_of("method", "fedavg")
-OWN_VALUES, MINUS, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
-    "With the papers' values", "Minus FedAvg", "Rounds and seconds to FedAvg's accuracy",
-    "The worst tenth of the clients", "Cost", "Tuning", "Commands",
+OWN_VALUES, MINUS, MINUS_OWN, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
+    "With the papers' values", "Minus FedAvg", "Minus FedAvg with its own rate",
+    "Rounds and seconds to FedAvg's accuracy", "The worst tenth of the clients", "Cost", "Tuning", "Commands",
 )  # fmt: skip
 NOTES = {
     OWN_VALUES: "The same with the settings of conf/method/, the papers' where they name one, "
@@ -30,6 +30,8 @@ NOTES = {
     MINUS: "Accuracy after the last round minus FedAvg's of the same cell and seed, both tuned, in "
     "percentage points: mean and Student's 95 % interval over the seeds. Wins, losses and ties "
     "count the runs of all cells. A run that diverged is a loss, and not in the mean.",
+    MINUS_OWN: "The same, minus FedAvg with the learning rate of conf/. A rate that is chosen on "
+    "one cell can be a bad one on another cell.",
     TARGET: "The first round at or above FedAvg's mean accuracy after the last round of the cell, "
     "both tuned, and the seconds until then: means over the seeds that reached it. Seconds are "
     "those of the rounds; runs that shared a machine took longer.",
@@ -77,7 +79,8 @@ class Tables:
         tables = {
             GLANCE: self.standing(TUNED),
             OWN_VALUES: self.standing(OWN),
-            MINUS: self.differences(),
+            MINUS: self.differences(TUNED),
+            MINUS_OWN: self.differences(OWN),
             TARGET: self.targets(),
             CLIENTS: self.clients(),
             COSTS: costs(self.outcome),
@@ -144,15 +147,21 @@ class Tables:
         complete = scores.dropna(axis=1)
         return complete if complete.shape[1] > 1 else complete[:0]
 
-    def differences(self) -> pd.DataFrame:
-        """Return accuracy minus FedAvg's with the same seeds, by cell, with wins and losses."""
+    def differences(self, base_kind: str) -> pd.DataFrame:
+        """Return tuned accuracy minus FedAvg's with the same seeds, by cell, with wins and losses.
+
+        Args:
+            base_kind: FedAvg's row that is subtracted.
+        """
         part = self.frame[self.frame["kind"] == TUNED]
         scores = 100 * part.pivot(index=["cell", "seed"], columns="method", values=LAST)
+        of_base = self.frame[(self.frame["kind"] == base_kind) & (self.frame["method"] == BASE)]
+        base = 100 * of_base.set_index(["cell", "seed"])[LAST]
         rows = []
-        for method in [name for name in part["method"].unique() if name != BASE]:
-            if BASE not in scores:
-                break
-            pairs = (scores[method] - scores[BASE]).dropna()
+        for method in part["method"].unique() if len(base) else ():
+            if (method, base_kind) == (BASE, TUNED):
+                continue
+            pairs = (scores[method] - base).dropna()
             row = {"method": method}
             row["wins"], row["losses"] = str((pairs > 0).sum()), str((pairs < 0).sum())
             row["ties"] = str((pairs == 0).sum())
@@ -184,7 +193,7 @@ class Tables:
                 row[str(cell)] = f"{rounds:.1f} rounds, {seconds:.0f} s"
             if 0 < len(reached) < len(of):
                 row[str(cell)] += f" ({len(reached)} of {len(of)} seeds)"
-        return pd.DataFrame(rows.values())
+        return pd.DataFrame(rows.values()).fillna("")
 
     def clients(self) -> pd.DataFrame:
         """Return the mean accuracy of the worst tenth of the clients, by cell."""
