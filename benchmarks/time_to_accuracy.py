@@ -1,10 +1,11 @@
 """Tables of runs on a virtual clock: time to an accuracy, and who takes part."""
 
+import numpy as np
 import pandas as pd
 
 from server_app.config.labels import label_of
 from server_app.report.spent.participation import in_words, participation_of
-from server_app.report.statistics import difference, mean_and_sd
+from server_app.report.statistics import all_equal, interval, mean_and_sd
 from server_app.report.summary import Summary, first_at
 from server_app.runs.records.reader import Run
 
@@ -37,7 +38,6 @@ def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
         pd.Series({run.config["seed"]: seconds_to(run) for run in some}, dtype=float).dropna()
         for some in (runs, waiting)
     )
-    change = (100 * own / usual - 100).dropna()  # of the seeds that reached it both times
     sent = pd.Series([megabytes_to(run) for run in runs], dtype=float).dropna()
     whole = pd.Series([last(run) for run in runs])
     accuracy = pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
@@ -47,8 +47,29 @@ def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
         f"seconds to {100 * TARGET:.0f} %": mean_and_sd(own, ".0f") if len(own) else "never",
         "reached by": f"{len(own)} of {len(runs)}",
         "MB sent until then": mean_and_sd(sent, ".0f") if len(sent) else "",
-        "change of the time, %": "" if runs is waiting else difference(change, "+.0f"),
+        "change of the time, %": "" if runs is waiting else change_of(own, usual, len(runs)),
     }
+
+
+def change_of(own: "pd.Series[float]", usual: "pd.Series[float]", seeds: int) -> str:
+    """Return the change of a time in %, with its interval, over the seeds that reached it twice.
+
+    Both are computed from the logarithm of the ratio, so that no time is below zero.
+
+    Args:
+        own: seconds by seed.
+        usual: those that it is compared with.
+        seeds: how many seeds there are.
+    """
+    logs = np.log(own / usual).dropna()
+    if not len(logs):
+        return ""
+    logarithms = [logs.mean()]
+    if not all_equal(logs):
+        logarithms += map(float, interval(logs, ".9f").split(" to "))
+    mean, *limits = (f"{100 * np.expm1(value):+.0f}" for value in logarithms)
+    around = f" ({' to '.join(limits)})" if limits else ""
+    return f"{mean}{around}" + (f", {len(logs)} of {seeds} seeds" if len(logs) < seeds else "")
 
 
 def pace(run: Run) -> str:

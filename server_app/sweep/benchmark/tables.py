@@ -22,7 +22,8 @@ from server_app.sweep.benchmark.ranks import average_ranks, critical_difference
 BASE = label_of("method", "fedavg")
 OWN_VALUES, MINUS, MINUS_OWN, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
     "With the papers' values", "Minus FedAvg", "Minus FedAvg with its own rate",
-    "Rounds and seconds to FedAvg's accuracy", "The worst tenth of the clients", "Cost", "Tuning", "Commands",
+    "Rounds and seconds to FedAvg's accuracy", "The worst tenth of the clients", "Cost",
+    "Tuning", "Commands",
 )  # fmt: skip
 NOTES = {
     OWN_VALUES: "The same with the settings of conf/method/, the papers' where they name one, "
