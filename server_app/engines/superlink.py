@@ -10,6 +10,7 @@ after it has imported the application.
 
 import contextlib
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -109,6 +110,9 @@ class SuperLink(RunningSuperLink):
         port, control_port, ray_port = free_ports(3)
         self.address = f"{LOOPBACK}:{port}"
         write_connection(self.home, self.address)
+        if not os.environ.get(ADDRESS):
+            # Ray listens on every network interface; without the token nobody can use it.
+            self._variables |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         if self.ray_cpus:
             self._start_ray(ray_port)
         with self.log.open("w") as log:
