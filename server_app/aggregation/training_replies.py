@@ -10,7 +10,7 @@ from task.errors import TrainingError
 from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import SUM, TrainReply, TrainRow
-from task.protocol.tensors import PackedTensors, check_tensors
+from task.protocol.tensors import PackedTensors, check_counters, check_tensors
 
 
 def add_reply(
@@ -46,6 +46,7 @@ def _add_model(update: ClientUpdate, reply: TrainReply, accumulator: UpdateAccum
     described = describe(update, reply.row(update.client), accumulator)
     weights, extra = _take_arrays(reply, str(update.client))
     check_tensors(weights, accumulator.before)
+    check_counters(weights, accumulator.before)
     check_tensors(extra, accumulator.broadcast)
     accumulator.add(described, weights, extra)
 
@@ -91,6 +92,7 @@ def _add_sum(
             raise ProtocolError(reason)
         weights, extra = _take_arrays(reply, SUM)
         check_tensors(weights, accumulator.before, summed=True)
+        check_counters(weights, accumulator.before)
         check_tensors(extra, accumulator.broadcast, summed=True)
         accumulator.add_sum(trained, weights, extra)
     except (ProtocolError, TrainingError) as error:

@@ -14,6 +14,7 @@ from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager, Note
 from server_app.nodes.messages import Exchange, Letter, RunIdentity
+from server_app.nodes.registration import NodeInfo
 from task.protocol.envelope import TableRequest
 from task.protocol.messages import Kind, Reply, Request
 from task.training.worker import Worker
@@ -57,6 +58,12 @@ class RoundContext:
     def sites(self) -> Sequence[str]:
         """The names of the experiment's sites; empty in a simulation."""
         return self.experiment.partitioner().sites
+
+    def connected(self) -> list[NodeInfo]:
+        """Return the SuperNodes that are connected now, and learn the sizes of new ones."""
+        nodes = self.nodes.connected()
+        self.sizes.update(nodes)
+        return nodes
 
     def request_fields(self, server_round: int, attempt: int = 1) -> dict[str, Any]:
         """Return the fields that every request of a round has."""

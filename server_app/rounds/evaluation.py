@@ -39,7 +39,7 @@ NOT_SCORED = ModelScores({}, Metrics({}, {}), {})
 
 def score_model(context: RoundContext, server_round: int, clients: Sequence[int]) -> ModelScores:
     """Score the global model; the server tests it while the clients validate it."""
-    nodes = context.nodes.connected()
+    nodes = context.connected()
     here = served_clients(clients, nodes)
     units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
     last = server_round == context.experiment.rounds

@@ -69,13 +69,16 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
 
 
 def mean_losses(updates: Sequence[ClientUpdate]) -> dict[str, float]:
-    """Return the loss terms averaged over the accepted clients' images, and the clients' counts."""
+    """Return the mean of each loss term over the images of the clients, and the clients' counts.
+
+    They are the accepted clients that report the term.
+    """
     accepted = [update for update in updates if update.accepted]
-    images = sum(update.examples for update in accepted)
     means: dict[str, float] = {}
-    for name in accepted[0].losses if accepted else ():
-        if all(name in update.losses for update in accepted):
-            means[name] = sum(update.losses[name] * update.examples for update in accepted) / images
+    for name in dict.fromkeys(name for update in accepted for name in update.losses):
+        told = [update for update in accepted if name in update.losses]
+        images = sum(update.examples for update in told)
+        means[name] = sum(update.losses[name] * update.examples for update in told) / images
     left_out = sum(update.left_out for update in updates)
     counts = {"clients": len(accepted), "failed": len(updates) - len(accepted) - left_out}
     return {**means, **counts, **({"left_out": left_out} if left_out else {})}

@@ -8,6 +8,7 @@ from task.errors import ConfigError
 from task.privacy.accounting import SampledGaussian
 
 LEAST_NOISE = 0.01
+WITHOUT_NOISE = {"noise_multiplier": 1.0, "clipping_norm": 1.0, "sampling_rate": 0.1}
 UNTOLD_IMAGES = 2  # reported in place of a client's number of images, which depends on its data
 
 
@@ -49,6 +50,16 @@ class Privacy(BaseModel):
                 "it lowers no client's epsilon; leave it out"
             )
             raise ConfigError("privacy.sampling_rate", self.sampling_rate, allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _check_use(self) -> "Privacy":
+        if self.private:
+            return self
+        for key, unused in WITHOUT_NOISE.items():
+            if (value := getattr(self, key)) != unused:
+                allowed = "has no effect without noise; add privacy=example or privacy=client"
+                raise ConfigError(f"privacy.{key}", value, allowed)
         return self
 
     @property

@@ -68,14 +68,3 @@ def participant_sigma(sigma: float, honest: int) -> float:
     if honest < 1:
         raise ValueError(f"{honest} honest participants cannot hide anything; at least 1 must")
     return sigma / math.sqrt(honest)
-
-
-def sum_sigma(own: float, participants: int, colluding: int) -> float:
-    """Return the parameter of the noise in a sum, of those participants that did not drop out.
-
-    Args:
-        own: what each adds; see `participant_sigma`.
-        participants: how many are in the sum.
-        colluding: how many of them may reveal their noise.
-    """
-    return own * math.sqrt(max(0, participants - colluding))

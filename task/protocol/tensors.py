@@ -13,6 +13,7 @@ from task.protocol.errors import ProtocolError
 
 MAX_INDEX_BYTES = 1_000_000  # of a file's index of names, types and shapes
 MOST_COUNTED = 2**53  # of an integer, such as batch norm's counter
+COUNTED_IN_ROUND = 10**9  # the largest growth of an integer in a round; a step adds 1
 MAX_REASON = 200
 # `load` documents `SafetensorError` alone; types and shapes that PyTorch has not raise the others.
 READ_ERRORS = (
@@ -89,6 +90,26 @@ def check_tensors(
             least, most = value.aminmax()
             if not -MOST_COUNTED <= int(least) <= int(most) <= MOST_COUNTED:
                 raise ProtocolError(f"{name} counts beyond 2^53")
+
+
+def check_counters(tensors: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> None:
+    """Check that no integer has grown by more than a round can count.
+
+    The largest value of the clients becomes the global one. Without this limit, one client could
+    raise a counter so far that the values of all others are refused in the next round.
+
+    Args:
+        tensors: what a client has sent, or the totals of an `ExactSum`.
+        before: the global weights.
+
+    Raises:
+        ProtocolError: one has grown by more.
+    """
+    for name, start in before.items():
+        if start.is_floating_point() or not start.numel():
+            continue
+        if (tensors[name] > start + COUNTED_IN_ROUND).any():
+            raise ProtocolError(f"{name} counts more than a round can")
 
 
 def type_name(dtype: torch.dtype) -> str:

@@ -22,11 +22,13 @@ class Guard:
         needs_each_update: whether it reads each client's update, which must then be sent and kept
             separately.
         clips: whether it may scale an update down.
+        least_updates: the number of updates below which it keeps every update.
     """
 
     most_images: int
     needs_each_update: ClassVar[bool] = True
     clips: ClassVar[bool] = False
+    least_updates: ClassVar[int] = 0
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def __post_init__(self) -> None:
@@ -50,6 +52,7 @@ class NormGuard(Guard):
         times_median: the largest norm, as a multiple of the median norm; above 1.
     """
 
+    least_updates: ClassVar[int] = MIN_UPDATES
     times_median: float
 
     def __post_init__(self) -> None:

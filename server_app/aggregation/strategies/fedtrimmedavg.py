@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ class BlockwiseTrimmedMean(BlockwiseStrategy, FedTrimmedAvg):
 
     def combine(self, values: Values) -> Values:
         """Return the mean without the smallest and the largest values."""
-        trimmed = int(self.beta * len(values))
+        trimmed = math.floor(Decimal(str(self.beta)) * len(values))
         stop = len(values) - trimmed
         ordered = np.partition(values, (trimmed, stop - 1), axis=0)
         mean: Values = ordered[trimmed:stop].mean(axis=0)

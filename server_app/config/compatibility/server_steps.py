@@ -16,6 +16,7 @@ def check_server_steps(experiment: "Experiment") -> None:
     """
     guard, strategy = experiment.update_guard(), experiment.aggregation()
     name = experiment.strategy["name"]
+    check_guard(experiment, guard.least_updates)
     for member, method in zip(
         experiment.local_method().members(), experiment.methods(), strict=True
     ):
@@ -31,9 +32,34 @@ def check_server_steps(experiment: "Experiment") -> None:
                 "keeps momentum or moments of earlier steps; choose strategy=fedavg"
             )
             raise ConfigError("strategy", name, allowed)
+        if member.scales_step and guard.least_updates:
+            allowed = (
+                f"method={method} sends more than an update, by which the norms of updates cannot "
+                "be compared; choose guard=none"
+            )
+            raise ConfigError("guard", experiment.guard["name"], allowed)
         if member.server_update and guard.clips:
             allowed = (
                 f"method={method} needs the whole update of each client, and this guard would "
                 "use a part of it; choose guard=drop"
             )
             raise ConfigError("guard", experiment.guard["name"], allowed)
+
+
+def check_guard(experiment: "Experiment", least: int) -> None:
+    """Refuse a guard that would keep every update, because it compares too few.
+
+    Args:
+        experiment: the experiment.
+        least: the number of updates that the guard compares at least.
+
+    Raises:
+        ConfigError: fewer count together.
+    """
+    together = experiment.strategy.get("buffer_size", experiment.participants)
+    if together < least:
+        allowed = (
+            f"compares {least} updates or more, and only {together} count together; raise rho or "
+            "strategy.buffer_size, or choose guard=none"
+        )
+        raise ConfigError("guard", experiment.guard["name"], allowed)

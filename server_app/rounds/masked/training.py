@@ -15,7 +15,7 @@ from task.exact_sum import ExactSum
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply
 from task.protocol.messages import REPORT
-from task.protocol.tensors import check_tensors
+from task.protocol.tensors import check_counters, check_tensors
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.primitives.mask_stream import Vector
 from task.secure.transcript import Scope, View
@@ -126,7 +126,9 @@ class MaskedTraining:
         if not trained:
             return
         found = reply.counters.unpack()
-        check_tensors(found, counters(self._accumulator.before), summed=True)
+        before = counters(self._accumulator.before)
+        check_tensors(found, before, summed=True)
+        check_counters(found, before)
         self._sum.add(list(trained), reply.masked)
         self._counters.add(found)
         self._updates |= trained

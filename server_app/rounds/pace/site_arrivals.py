@@ -93,8 +93,7 @@ class SiteArrivals(Arrivals):
         missing = experiment.participants - len(self._running)
         if missing <= 0 or not (idle := self._idle(heard)):
             return
-        nodes = self._context.nodes.connected()
-        self._context.sizes.update(nodes)
+        nodes = self._context.connected()
         here = served_clients(idle, nodes)
         places = draw(drawing(experiment.seed, server_round), len(here), missing)
         clients = [here[place] for place in places]

@@ -7,6 +7,7 @@ clients that it needs, takes the first updates, and ends at a time limit.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar
 
 from server_app.rounds.devices.devices import Attempt
@@ -39,7 +40,7 @@ class DeadlineParticipation(AvailableParticipation):
             refuse(self, "deadline", "must be above 0")
 
     def wanted(self, clients: Clients) -> int:
-        return math.ceil(clients.participants * self.over_selection)
+        return math.ceil(clients.participants * Decimal(str(self.over_selection)))
 
     def cut(
         self, clients: Clients, attempts: Sequence[Attempt], now: float

@@ -92,7 +92,7 @@ def ask(
     context: RoundContext, recorder: Recorder, clients: Sequence[int]
 ) -> Mapping[int, PersonalReply | Failure]:
     """Ask the clients that connected nodes serve for their parts; return each one's reply."""
-    nodes = context.nodes.connected()
+    nodes = context.connected()
     here = served_clients(clients, nodes)
     units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
 

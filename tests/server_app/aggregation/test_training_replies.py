@@ -53,6 +53,7 @@ def reasons(
         ({"more": 1}, SENT, "more: Extra inputs are not permitted"),
         ({"reason": "OSError: disk"}, SENT, "OSError: disk"),
         ({"client": 9}, SENT, "the worker's reply has no row for it"),
+        ({}, {**SENT, "batches": torch.tensor(2**40)}, "batches counts more than a round can"),
         ({}, {**SENT, "more": torch.ones(1)}, "the arrays have other names than"),
         ({}, {"w": SENT["w"]}, "the arrays have other names than"),
         ({}, {**SENT, "w": torch.ones(3)}, "w is float32(3,), not float32(2,)"),

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from task.exact_sum import FRACTION_BITS, ExactSum, exponent
 from task.privacy.participant import add_noise, clip_integers
 from task.privacy.randomness import repeatable_bytes
-from task.privacy.zcdp import gaussian_rho, participant_sigma, sum_sigma, zcdp_epsilon
+from task.privacy.zcdp import gaussian_rho, participant_sigma, zcdp_epsilon
 
 CASES = [(0.5, 3, 1e-5), (1.0, 12, 1e-5), (4.0, 12, 1e-5), (10.0, 100, 1e-6), (30.0, 10, 1e-3)]
 
@@ -55,16 +55,15 @@ def test_nothing_released_costs_nothing() -> None:
 def test_a_sum_has_enough_noise_with_the_fewest_participants_and_more_with_others(
     participants: int, colluding: int
 ) -> None:
-    own = participant_sigma(5.0, participants - colluding)
-    assert sum_sigma(own, participants, colluding) == pytest.approx(5.0)
-    assert sum_sigma(own, participants + 1, colluding) > 5.0
-    assert sum_sigma(own, participants - 1, colluding) < 5.0
+    honest = participants - colluding
+    own = participant_sigma(5.0, honest)
+    assert own * math.sqrt(honest) == pytest.approx(5.0)
+    assert own * math.sqrt(honest + 1) > 5.0
 
 
 def test_noise_of_colluding_participants_alone_protects_nobody() -> None:
     with pytest.raises(ValueError, match="at least 1 must"):
         participant_sigma(1.0, 0)
-    assert sum_sigma(1.0, 2, 3) == 0
 
 
 START = {"w": torch.linspace(-3, 3, 4000).reshape(40, 100), "b": torch.full((500,), 0.01)}
@@ -117,7 +116,7 @@ def test_the_noise_of_several_participants_adds_up_in_fixed_point() -> None:
     mean = total.mean(answered * share)
     for name, value in START.items():
         noise = (mean[name] - value.double()) * answered * share
-        expected = sum_sigma(own, answered, 0)
+        expected = own * math.sqrt(answered)
         assert expected > sigma
         assert float(noise.std()) == pytest.approx(expected, rel=0.1)
 

@@ -43,6 +43,7 @@ class Collection:
     def collect(self) -> None:
         """Ask every client that has images, and record the names of those without statistics."""
         context = self._context
+        context.connected()
         sizes = context.sizes.train
         clients = [client for client, images in enumerate(sizes) if images]
         limit = context.experiment.federation.message_megabytes * MEGABYTE
@@ -59,7 +60,7 @@ class Collection:
 
     def _ask(self, clients: Sequence[int]) -> None:
         context = self._context
-        nodes = context.nodes.connected()
+        nodes = context.connected()
         here = served_clients(clients, nodes)
         self.missing |= dict.fromkeys(set(clients) - set(here), ABSENT)
         units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))

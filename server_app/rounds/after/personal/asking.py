@@ -38,7 +38,8 @@ def finetuned_scores(context: RoundContext, settings: Mapping[str, Any]) -> Fine
         context: the run, after its last round.
         settings: the fields of `FinetuneRequest` that say how to train.
     """
-    clients, nodes = clients_of_final_scores(context), context.nodes.connected()
+    nodes = context.connected()
+    clients = clients_of_final_scores(context)
     here = served_clients(clients, nodes)
     missing = dict.fromkeys(set(clients) - set(here), ABSENT)
     units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
