@@ -9,7 +9,8 @@ CONFIG_HELP = """Show every setting of an experiment, and its source.
   univarfl config data=pacs method=moon rounds=5
 \b
 The sources are: default (conf/config.yaml), a file of conf/, or override (a word that you typed).
-Nothing is run. The words are checked as by 'univarfl train'.
+Nothing is run. The settings are checked as by 'univarfl train'; directories and runs are not
+looked for.
 """
 
 

@@ -97,6 +97,8 @@ def warn(text: str) -> None:
 def main() -> None:
     """Run the command; print an error that the user can fix as one line, and set the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)  # the terminal was closed
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         if call_application() == INTERRUPTED:  # typer returns it after Ctrl-C

@@ -86,9 +86,16 @@ def read_authority(
     """Return the existing authority's key and certificate; None if there is no key.
 
     Raises:
-        ConfigError: a file cannot be read, or the two do not belong together.
+        ConfigError: a file cannot be read, the two do not belong together, the key is missing, or
+            the certificate has expired.
     """
     if not place.authority_key.exists():
+        if place.authority.exists():
+            allowed = (
+                f"is missing, and {place.authority.name} is there; put it back or, to make a new "
+                f"authority for all sites, delete {place.authority.name}"
+            )
+            raise ConfigError("keys", place.authority_key, allowed)
         return None
     try:
         key = load_pem_private_key(place.authority_key.read_bytes(), None)
@@ -97,6 +104,8 @@ def read_authority(
             raise ValueError(f"it is not the key of {place.authority.name}")
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise TypeError("it is not an elliptic-curve key")
+        if (end := authority.not_valid_after_utc) < datetime.now(tz=UTC):
+            raise ValueError(f"{place.authority.name} has expired on {end:%Y-%m-%d}")
     except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:
         reason = system_reason(error) if isinstance(error, OSError) else str(error)
         allowed = (

@@ -10,6 +10,7 @@ from task.errors import ConfigError, system_reason
 
 DEFAULT_PORT = 8000
 PORTS = range(1, 65536)
+PORT = re.compile(r"[0-9]{0,5}")  # of an address; none is the usual one
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a host
 
 
@@ -152,9 +153,10 @@ def host_and_port(address: str) -> tuple[str, int]:
     Raises:
         ConfigError: it has another form, or the port is not between 1 and 65535.
     """
-    host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
+    bare = ":" not in address or address.endswith("]")  # an IPv6 address stands in brackets
+    host, _, port = (address, "", "") if bare else address.rpartition(":")
     host = host.strip("[]")
-    if not is_host(host) or not (port.isdecimal() or not port):
+    if not is_host(host) or not PORT.fullmatch(port):
         raise ConfigError("--coordinator", address, "must be HOST:PORT, as fl.example.org:8000")
     number = int(port or DEFAULT_PORT)
     require_port("--coordinator", number)

@@ -16,6 +16,7 @@ from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
 from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
+from task.plain_text import MAX_MESSAGE, escaped
 from task.site import Site
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -128,7 +129,8 @@ def print_output(output: IO[bytes], place: SitePlace) -> bool:
     Otherwise the output ends once the SuperNode and all processes started by it have ended.
     """
     for line in output:
-        text = COLOUR.sub("", line.decode(errors="replace")).rstrip()
+        # Flower's lines hold text of the coordinator.
+        text = escaped(COLOUR.sub("", line[:MAX_MESSAGE].decode(errors="replace")).rstrip())
         if not text.startswith(WEB_SERVER_LINES) and text.removeprefix("INFO :").strip():
             print(text, flush=True)
         if found := NODE_ACTIVATED.search(text):

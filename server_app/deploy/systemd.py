@@ -21,11 +21,12 @@ After=network-online.target
 ExecStart={command}
 User={user}
 Restart=on-failure
+SuccessExitStatus=130
 RestartSec=30
 # systemd stops the command, which ends its processes in order; any that are left are killed.
 KillMode=mixed
 TimeoutStopSec=60
-# The service may write to this directory only, and cannot gain privileges.
+# The service may write to these directories only, and cannot gain privileges.
 ReadWritePaths={writable}
 ReadOnlyPaths={readable}
 Environment={cache} {state}
@@ -39,13 +40,15 @@ WantedBy=multi-user.target
 """
 
 
-def unit(name: str, words: Sequence[str], writable: Path, readable: Sequence[Path]) -> str:
+def unit(
+    name: str, words: Sequence[str], writable: Sequence[Path], readable: Sequence[Path]
+) -> str:
     """Return the unit that keeps a ``univarfl deploy`` command running.
 
     Args:
         name: the coordinator's or site's name.
         words: the arguments of ``univarfl deploy``.
-        writable: the directory that the command may write to.
+        writable: the directories that the command may write to; the first is its own.
         readable: other directories, which it may only read.
 
     Raises:
@@ -55,11 +58,16 @@ def unit(name: str, words: Sequence[str], writable: Path, readable: Sequence[Pat
     command = [quoted(word).replace("$", "$$") for word in (str(program), "deploy", *words)]
     return UNIT.format(
         unit=re.sub(r"[^A-Za-z0-9_.-]", "-", name), name=literal(name), command=" ".join(command),
-        user=literal(os.environ.get("USER", "root")), writable=quoted(str(writable)),
-        readable=" ".join(quoted(str(path)) for path in readable) or "/",
-        cache=quoted(f"UNIVARFL_CACHE={writable}/cache"),
-        state=quoted(f"XDG_STATE_HOME={writable}/state"),
+        user=literal(os.environ.get("USER", "root")), writable=paths(writable),
+        readable=paths(readable) or "/",
+        cache=quoted(f"UNIVARFL_CACHE={writable[0]}/cache"),
+        state=quoted(f"XDG_STATE_HOME={writable[0]}/state"),
     )  # fmt: skip
+
+
+def paths(found: Sequence[Path]) -> str:
+    """Return directories as the value of a unit's setting."""
+    return " ".join(quoted(str(path)) for path in found)
 
 
 def quoted(word: str) -> str:

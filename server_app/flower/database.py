@@ -5,11 +5,13 @@ Flower's commands show neither their names nor their keys, so the table is read,
 it.
 """
 
+import errno
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+QUERY = "SELECT node_id, name, public_key, status FROM node"
 UNREGISTERED = "unregistered"
 SECONDS = 10.0  # to wait for the SuperLink's own writing
 
@@ -35,13 +37,16 @@ def registered_nodes(database: Path) -> list[RegisteredNode]:
     """Return the SuperNodes that are or were registered; none before the first SuperLink starts.
 
     Raises:
-        sqlite3.Error: the database cannot be read.
+        OSError: the database cannot be read.
     """
     if not database.exists():
         return []
     address = f"{database.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True, timeout=SECONDS)) as connection:
-        rows = connection.execute("SELECT node_id, name, public_key, status FROM node").fetchall()
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=SECONDS)) as connection:
+            rows = connection.execute(QUERY).fetchall()
+    except sqlite3.Error as error:
+        raise OSError(errno.EIO, str(error), str(database)) from None
     return [
         RegisteredNode(node_id % 2**64, name or "", bytes(key), status != UNREGISTERED)
         for node_id, name, key, status in rows

@@ -180,6 +180,13 @@ class Health(NamedTuple):
     received: datetime
 
 
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: whoever answers must not choose where this machine connects to."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Return no request, so that the redirect is an error."""
+
+
 def is_healthy(address: str, authority: Path | None = None) -> bool:
     """Whether a SuperLink answers at an address; arguments and errors are those of `health`."""
     return health(address, authority).ready
@@ -198,7 +205,10 @@ def health(address: str, authority: Path | None = None) -> Health:
     context = ssl.create_default_context(cafile=str(authority)) if authority else None
     url = f"{'https' if authority else 'http'}://{address}/health"
     try:
-        with urllib.request.urlopen(url, timeout=HEALTH_SECONDS, context=context) as answer:  # noqa: S310
+        opener = urllib.request.build_opener(
+            NoRedirects, urllib.request.HTTPSHandler(context=context)
+        )
+        with opener.open(url, timeout=HEALTH_SECONDS) as answer:
             received = datetime.now(tz=UTC)
             told = told_time(answer.read(HEALTH_BYTES), answer.headers.get("Date"))
             return Health(answer.status == 200, told, received)

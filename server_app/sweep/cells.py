@@ -87,11 +87,14 @@ def checked_cell(words: Sequence[str]) -> Experiment:
     """Return the experiment of a cell.
 
     Raises:
-        ConfigError: it is invalid, or has a `run_id`.
+        ConfigError: it is invalid, or names a run to write or to resume.
     """
     experiment = compose_experiment(words)
     if experiment.run_id:
         raise ConfigError(
             "run_id", experiment.run_id, "a sweep names its runs itself; leave it out"
         )
+    if experiment.resume:
+        allowed = "the same sweep again continues what was interrupted; leave it out"
+        raise ConfigError("resume", experiment.resume, allowed)
     return experiment

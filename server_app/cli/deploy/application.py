@@ -89,7 +89,7 @@ def coordinator(
     elif systemd:
         words = ["coordinator", str(place.directory), "--listen", listen, "--port", str(port)]
         words += ["--internal-port", str(internal)]
-        print(unit("coordinator", words, place.directory, []))
+        print(unit("coordinator", words, [place.directory], []))
     else:
         hash_ = fingerprint()[:12]
         print(f"code {hash_}; sites can compare theirs with: --expect {hash_}")
@@ -108,11 +108,14 @@ def gate(
     internal_port: InternalPort = None,
 ) -> None:
     """Run the gate alone, in front of a SuperLink; the coordinator command runs both."""
+    from server_app.deploy.coordinator import refuse_taken_port  # noqa: PLC0415
     from server_app.deploy.gate.server import run_gate  # noqa: PLC0415
 
     place = CoordinatorPlace(directory)
     place.require_keys()
-    run_gate(place, listen, port, require_ports(port, internal_port))
+    internal = require_ports(port, internal_port)
+    refuse_taken_port(listen, port)
+    run_gate(place, listen, port, internal)
 
 
 def require_ports(port: int, internal_port: int | None) -> int:
@@ -189,7 +192,9 @@ def site(
     elif systemd:
         named = ["site", str(place.directory), "--coordinator", address]
         named += ["--expect", expect] if expect else []
-        print(unit(own.name, named, place.directory, [Path(own.directory)]))
+        named += words or []
+        written = [Path(kept) for kept in (own.memory, own.models) if kept]
+        print(unit(own.name, named, [place.directory, *written], [Path(own.directory)]))
     else:
         require_passed_checks(directory, address, expect, words or [], patient=True)
         run_supernode(place, own, reached)

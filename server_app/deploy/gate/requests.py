@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 PREFIX = b"/v1/fleet/"
-PULL_MESSAGES = "pull-messages"
+PULL_MESSAGES, PUSH_MESSAGES = "pull-messages", "push-messages"
 JOINING = frozenset({"activate-node", "register-node"})
 ROUTES = JOINING | {
-    "deactivate-node", "unregister-node", "send-node-heartbeat", PULL_MESSAGES, "push-messages",
+    "deactivate-node", "unregister-node", "send-node-heartbeat", PULL_MESSAGES, PUSH_MESSAGES,
     "get-run", "get-fab", "push-object", "pull-object", "confirm-message-received",
 }  # fmt: skip
 HEALTH = b"/health"
@@ -26,6 +26,7 @@ FORWARDED = (  # beside those of authentication; all others stay outside
 RETURNED = (b"content-type", b"flwr-version-incompatibility-message")
 
 LARGEST_REQUEST = 16 * 2**20  # bytes; arrays travel in pieces of 4 MiB
+LARGEST_ANNOUNCEMENT = 2**20  # bytes of a message without its arrays, which the SuperLink lists
 LARGEST_HEAD = 16 * 2**10  # bytes of a path and its headers; a SuperNode's have about one thousand
 SHOWN = 120  # characters of a path
 
@@ -107,7 +108,8 @@ def require_head(scope: dict[str, Any]) -> Head:
         raise RefusedError(411, "the body needs a Content-Length and no Transfer-Encoding")
     if b"content-encoding" in headers or headers.get(b"content-type") != [MEDIA_TYPE]:
         raise RefusedError(415, f"the body must be {MEDIA_TYPE.decode()} without an encoding")
-    length = require_length(headers[b"content-length"])
+    most = LARGEST_ANNOUNCEMENT if route == PUSH_MESSAGES else LARGEST_REQUEST
+    length = require_length(headers[b"content-length"], most)
     return Head(
         route,
         length,
@@ -116,17 +118,17 @@ def require_head(scope: dict[str, Any]) -> Head:
     )
 
 
-def require_length(values: list[bytes]) -> int:
+def require_length(values: list[bytes], most: int) -> int:
     """Return a body's length.
 
     Raises:
-        RefusedError: the header is repeated, is no number, or is above `LARGEST_REQUEST`.
+        RefusedError: the header is repeated, is no number, or is above `most`.
     """
     if len(values) != 1 or not re.fullmatch(rb"[0-9]{1,12}", values[0]):
         raise RefusedError(400, "the Content-Length is not one number")
     length = int(values[0])
-    if length > LARGEST_REQUEST:
-        raise RefusedError(413, f"a body of {length} bytes is above {LARGEST_REQUEST}")
+    if length > most:
+        raise RefusedError(413, f"a body of {length} bytes is above {most}")
     return length
 
 

@@ -9,6 +9,7 @@ from server_app.deploy.membership.rotation import RotationError, read_rotation
 from server_app.deploy.places import CoordinatorPlace, refuse_unusable
 from server_app.flower.database import RegisteredNode, registered_nodes
 from server_app.flower.programs import CONNECTION, run_to_end
+from task.errors import system_reason
 from task.files import write_whole
 from task.protocol.public_keys import PublicKeyError
 from task.site import SITE_NAME, SITE_NAME_FORM
@@ -36,13 +37,22 @@ class Registry:
             ConfigError: a file cannot be written.
         """
         lines: dict[Path, str] = {}
+        database = self._place.database
+        try:
+            nodes = registered_nodes(database)
+        except OSError as error:  # such as one that is locked; it is read again in a moment
+            lines[database] = f"{database} cannot be read: {system_reason(error)}; no key changes"
+            return self._new(lines)
         with refuse_unusable(self._place.directory):
-            nodes = registered_nodes(self._place.database)
             for path in sorted(self._place.sites.glob("*.rotation")):
                 lines[path] = accept_rotation(self._place, nodes, path)
             lines |= self._register(nodes)
             revoked = former_keys(self._place)
         lines |= unregister(self._place, nodes, revoked)
+        return self._new(lines)
+
+    def _new(self, lines: dict[Path, str]) -> list[str]:
+        """Return the lines that were not there at the last look."""
         new = [line for path, line in lines.items() if self._said.get(path) != line]
         self._said = lines
         return new
@@ -128,7 +138,8 @@ def accept_rotation(place: CoordinatorPlace, nodes: Iterable[RegisteredNode], pa
             raise RotationError(f"it is for site {rotation.site}")
         keys, _ = usable_keys(place)
         registered = keys.get(place.sites / f"{site}.pub")
-        if registered not in (rotation.old, rotation.new):
+        repeated = registered == rotation.new and rotation.old in former_keys(place)
+        if registered != rotation.old and not repeated:
             raise RotationError(f"its old key is not the key of site {site}")
         holders = {other.stem for other, key in keys.items() if key == rotation.new}
         holders |= {node.name for node in nodes if node.key == pem(rotation.new)}

@@ -10,7 +10,7 @@ from server_app.deploy.membership.registry import (
 from server_app.deploy.places import CoordinatorPlace, refuse_unusable
 from server_app.deploy.submitting.run import require_coordinator
 from server_app.flower.database import registered_nodes
-from task.errors import ConfigError, RunError
+from task.errors import ConfigError, RunError, system_reason
 from task.site import SITE_NAME, SITE_NAME_FORM
 
 
@@ -29,8 +29,11 @@ def revoke_site(place: CoordinatorPlace, site: str) -> list[str]:
     if not SITE_NAME.fullmatch(site):
         raise ConfigError("revoke", site, f"must be {SITE_NAME_FORM}")
     path = place.sites / f"{site}.pub"
+    try:
+        nodes, unread = registered_nodes(place.database), ""
+    except OSError as error:
+        nodes, unread = [], f"{place.database} cannot be read: {system_reason(error)}"
     with refuse_unusable(place.directory):
-        nodes = registered_nodes(place.database)
         keys, _ = usable_keys(place)
         own = {text_of_pem(node.key) for node in nodes if node.active and node.name == site}
         others = {text_of_pem(node.key) for node in nodes if node.active and node.name != site}
@@ -45,6 +48,8 @@ def revoke_site(place: CoordinatorPlace, site: str) -> list[str]:
         path.unlink(missing_ok=True)
         former = former_keys(place)
     lines = [f"site {site} may not join any more; its key is kept in {place.revoked}"]
+    if unread:
+        return [*lines, f"{unread}; the next 'deploy coordinator' unregisters the key, too"]
     try:
         require_coordinator(place)
     except (ConfigError, RunError):

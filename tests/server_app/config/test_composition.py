@@ -27,6 +27,25 @@ NEEDS = {
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["privacy.noise_multiplier=4"], "has no effect without noise; add privacy=example"),
+        (["privacy.clipping_norm=0.5"], "has no effect without noise; add privacy=example"),
+        (["guard=drop", "rho=0.1"], "compares 3 updates or more, and only 1 count together"),
+        (
+            ["guard=drop", "strategy=fedbuff", "strategy.buffer_size=2", "clock=virtual"],
+            "compares 3 updates or more, and only 2 count together",
+        ),
+        (["guard=drop", "method=fednova"], "norms of updates cannot be compared"),
+        (["guard=drop", "method=fedexp"], "norms of updates cannot be compared"),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        compose_experiment(words)
+
+
+@pytest.mark.parametrize(
     "word", [f"{group}={name}" for group, names in choices().items() for name in names]
 )
 def test_every_choice_composes(word: str) -> None:

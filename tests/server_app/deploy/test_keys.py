@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from server_app.deploy import keys
 from server_app.deploy.keys import make_coordinator, make_site
 from server_app.deploy.places import CoordinatorPlace, SitePlace, host_and_port
 from task.errors import ConfigError, SiteError
@@ -91,6 +92,26 @@ def test_a_damaged_authority_is_refused_and_not_replaced(tmp_path: Path) -> None
         make_coordinator(place, ["h"])
 
 
+def test_an_authority_whose_key_is_kept_elsewhere_is_not_replaced(tmp_path: Path) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    make_coordinator(place, ["h"])
+    given = place.authority.read_bytes()
+    place.authority_key.unlink()
+    with pytest.raises(ConfigError, match=r"is missing, and ca\.crt is there; put it back"):
+        make_coordinator(place, ["h"])
+    assert place.authority.read_bytes() == given
+
+
+def test_an_authority_that_has_expired_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    monkeypatch.setattr(keys, "DAYS", 0)
+    make_coordinator(place, ["h"])
+    with pytest.raises(ConfigError, match=r"ca\.crt has expired on .*; restore it .* or delete"):
+        make_coordinator(place, ["h"])
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-a", "a b", "a" * 65])
 def test_a_sites_name_must_be_usable_as_a_file_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="--site="):
@@ -100,7 +121,8 @@ def test_a_sites_name_must_be_usable_as_a_file_name(tmp_path: Path, name: str) -
 def test_addresses() -> None:
     assert host_and_port("fl.example.org") == ("fl.example.org", 8000)
     assert host_and_port("[::1]:9000") == ("::1", 9000)
-    for wrong in ("https://x:1", ":80", "x:y"):
+    assert host_and_port("[::1]") == ("::1", 8000)
+    for wrong in ("https://x:1", ":80", "x:y", "x:" + "9" * 5000):
         with pytest.raises(ConfigError, match="must be HOST:PORT"):
             host_and_port(wrong)
 

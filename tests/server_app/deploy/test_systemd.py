@@ -12,8 +12,13 @@ from server_app.deploy.systemd import unit
 from task.errors import ConfigError
 
 
-def test_it_runs_the_command_and_may_write_to_one_directory() -> None:
-    text = unit("ward 7", ["site", "--kit", "/etc/kits/ward 7"], Path("/var/u"), [Path("/scans")])
+def test_it_runs_the_command_and_may_write_to_its_directories() -> None:
+    text = unit(
+        "ward 7",
+        ["site", "--kit", "/etc/kits/ward 7"],
+        [Path("/var/u"), Path("/kept")],
+        [Path("/scans")],
+    )
     found = configparser.ConfigParser()
     found.optionxform = str  # type: ignore[assignment,method-assign]
     found.read_string(text)
@@ -21,8 +26,9 @@ def test_it_runs_the_command_and_may_write_to_one_directory() -> None:
     program, *words = shlex.split(service["ExecStart"])
     assert Path(program).name == "univarfl"
     assert words == ["deploy", "site", "--kit", "/etc/kits/ward 7"]
-    assert (service["ReadWritePaths"], service["ReadOnlyPaths"]) == ("/var/u", "/scans")
+    assert (service["ReadWritePaths"], service["ReadOnlyPaths"]) == ("/var/u /kept", "/scans")
     assert service["KillMode"] == "mixed"
+    assert service["SuccessExitStatus"] == "130"  # after SIGTERM
     assert found["Unit"]["Description"] == "univarfl ward 7"
 
 
@@ -38,7 +44,7 @@ def read_by_systemd(word: str) -> str:
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_path_is_the_same_path_to_systemd(name: str) -> None:
     place = Path("/srv") / name
-    text = unit("north", ["site", str(place)], place, [place])
+    text = unit("north", ["site", str(place)], [place], [place])
     line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
     assert read_by_systemd(line.split(" deploy site ")[1]) == str(place)
     for key, expected in (
@@ -53,7 +59,7 @@ def test_a_path_is_the_same_path_to_systemd(name: str) -> None:
 def test_a_name_or_path_that_could_forge_a_line_is_refused(name: str) -> None:
     for arguments in ((name, Path("/srv")), ("north", Path("/srv") / name)):
         with pytest.raises(ConfigError, match="must be printable, on one line"):
-            unit(arguments[0], ["site"], arguments[1], [])
+            unit(arguments[0], ["site"], [arguments[1]], [])
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
@@ -62,7 +68,7 @@ def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     place = tmp_path / name
     place.mkdir()
     path = tmp_path / "univarfl-north.service"
-    path.write_text(unit(name, ["site", str(place)], place, [place]))
+    path.write_text(unit(name, ["site", str(place)], [place], [place]))
     found = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(path)],
         capture_output=True, text=True, timeout=60, check=False,

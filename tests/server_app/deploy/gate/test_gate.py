@@ -19,7 +19,13 @@ from server_app.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NO
 from server_app.deploy.gate.holding import ASK_SECONDS, HELD_SECONDS
 from server_app.deploy.gate.limits import SITE_CONCURRENT
 from server_app.deploy.gate.log import FILE_BYTES, OLD_FILES
-from server_app.deploy.gate.requests import LARGEST_REQUEST, PULL_MESSAGES, ROUTES
+from server_app.deploy.gate.requests import (
+    LARGEST_ANNOUNCEMENT,
+    LARGEST_REQUEST,
+    PULL_MESSAGES,
+    PUSH_MESSAGES,
+    ROUTES,
+)
 from server_app.deploy.keys import make_coordinator, make_site
 from server_app.deploy.places import CoordinatorPlace, SitePlace
 from server_app.flower.programs import free_ports
@@ -171,6 +177,16 @@ def test_a_request_of_another_form_is_refused_before_its_body_is_read(
     assert scene.client.send_bytes(request + body)[0] == status
     assert upstream.paths() == ([PUSH] if status == 200 else [])
     assert len(refusals(scene.place)) == before + (status != 200)
+
+
+def test_a_message_without_its_arrays_is_short(scene: Scene, upstream: Upstream) -> None:
+    """The SuperLink lists what a message announces, while nobody else can write."""
+    request = head(
+        FLEET + PUSH_MESSAGES,
+        {**scene.north(), "content-length": str(LARGEST_ANNOUNCEMENT + 1)},
+    )
+    assert scene.client.send_bytes(request)[0] == 413
+    assert upstream.paths() == []
 
 
 @pytest.mark.parametrize("path", [PUSH, "/health"])

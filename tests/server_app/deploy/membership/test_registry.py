@@ -1,5 +1,6 @@
 """Names and keys at the coordinator: registration, rotation, revocation, in Flower's own tables."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,6 +87,24 @@ def active(place: CoordinatorPlace) -> list[str]:
 
 def test_a_database_that_is_not_there_has_no_nodes(tmp_path: Path) -> None:
     assert registered_nodes(tmp_path / "none.db") == []
+
+
+def test_a_database_that_cannot_be_read_is_named_and_a_key_is_revoked_all_the_same(
+    tmp_path: Path,
+) -> None:
+    place = CoordinatorPlace(tmp_path)
+    place.sites.mkdir()
+    put(place, "east", new_key())
+    place.database.parent.mkdir(parents=True, exist_ok=True)
+    place.database.write_text("damaged" * 1000)
+    keys = Registry(place)
+    (line,) = keys.update()
+    assert re.search(r"state\.db cannot be read: .*no key changes", line)
+    assert keys.update() == []
+    first, second = revoke_site(place, "east")
+    assert first.startswith("site east may not join any more")
+    assert "cannot be read" in second
+    assert not (place.sites / "east.pub").exists()
 
 
 def test_keys_are_registered_under_their_files_names_once(
