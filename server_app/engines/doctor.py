@@ -155,7 +155,7 @@ def port(number: int) -> Finding:
 
 
 def local_users() -> Finding:
-    """Say which accounts could control a coordinator's SuperLink, which listens on 127.0.0.1."""
+    """Say which accounts could use a SuperLink, which listens on 127.0.0.1 without a login."""
     others = sorted(
         account.pw_name
         for account in pwd.getpwall()
@@ -163,10 +163,10 @@ def local_users() -> Finding:
         and not account.pw_shell.endswith(NO_LOGIN)
     )  # fmt: skip
     if not others:
-        return OK, "no other account here could control a coordinator's SuperLink"
+        return OK, "no other account here could run code as you through a SuperLink"
     named = ", ".join(others[:SHOWN_USERS]) + (", ..." if len(others) > SHOWN_USERS else "")
     return NOTE, (
-        f"these accounts could control a coordinator's SuperLink here: {named}; "
+        f"these accounts could run code as you through a SuperLink that you start here: {named}; "
         "docs/how-to/deploy.md says how to prevent it"
     )
 
