@@ -36,7 +36,9 @@ def test_without_delays_it_is_fedavg(train: Train) -> None:
     assert metric(buffered, "staleness") == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("words", [("clock.dropout=0.3", "guard=clip"), ("method=moon+fedbn",)])
+@pytest.mark.parametrize(
+    "words", [("clock.dropout=0.3", "guard=clip", "strategy.buffer_size=3"), ("method=moon+fedbn",)]
+)
 def test_workers_and_interruptions_change_nothing(train: Train, words: Sequence[str]) -> None:
     some = ("rounds=5", "num_clients=6", "rho=0.7", *SLOW, *FEDBUFF, *words)
     whole = train(*some)
