@@ -27,7 +27,7 @@ from task.secure.primitives.mask_stream import add_stream
 from task.secure.primitives.signing import is_signed, new_signing_key
 from task.secure.rules.ledger import MemoryLedger
 from task.secure.rules.roster import SimulatedRoster
-from task.secure.rules.threshold import threshold_of
+from task.secure.rules.threshold import default_colluding, threshold_of
 from task.secure.transcript import Scope, View, model_hash
 
 SIZES, COUNTS, DROPPED = (1_000_000, 11_000_000), (4, 10, 100), (0.0, 0.3)
@@ -76,7 +76,8 @@ def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
     """Return what a round costs a site and the server, but for the streams of a large vector."""
     clients, clock, scope = range(count), Clock(), Scope("run", 1, 1, "{}")
     images, rounds = dict.fromkeys(clients, 100), dict.fromkeys(clients, 0)
-    coordinator = Coordinator(scope, threshold_of(count, None), True, images, rounds, {})
+    threshold, colluding = threshold_of(count, None), default_colluding(count)
+    coordinator = Coordinator(scope, threshold, colluding, True, images, rounds, {})
     sites = [Participant(c, SimulatedRoster(None), 1.0, new_signing_key()) for c in clients]
     for client, site in enumerate(sites):
         with clock.of(client):

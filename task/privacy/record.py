@@ -11,6 +11,7 @@ UNIT = "one training image of one client, added or removed"
 OUTSIDE = (
     "which clients took part or failed, the reasons, and the training times",
     "settings that were chosen by looking at the same images in other runs",
+    "attempts at a round that were repeated: each trains on the images again, with new noise",
     "images that several clients hold, or several images of one person: their epsilons add up",
     "the rounding of gradients in float32, before they are clipped and summed in float64",
 )

@@ -1,8 +1,9 @@
 """The coordinator of a masked round: it collects what participants send, and unmasks the sum."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from itertools import chain, combinations, islice
 
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.rows import Advert
@@ -13,6 +14,8 @@ from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.shamir import combine
 from task.secure.primitives.signing import check_signature
 from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
+
+MOST_TRIES = 200  # sets of shares from which a secret is restored, if some of them are wrong
 
 
 class TooFewError(RuntimeError):
@@ -25,28 +28,31 @@ class Coordinator:
     Args:
         scope: the attempt.
         threshold: how many participants the round needs.
+        colluding: how many of them may lie.
         uniform: whether all updates weigh the same.
         counts: the image counts of the round's clients, by client.
         accepted: by client, the round of its last accepted update.
         keys: each site's public key in DER, by client; None in a simulation.
 
     Attributes:
-        signed: how many participants have signed a set of survivors in an earlier attempt at the
-            round, by set.
+        liars: the participants whose shares were found to be wrong.
     """
 
     def __init__(
         self,
         scope: Scope,
         threshold: int,
+        colluding: int,
         uniform: bool,
         counts: Mapping[int, int],
         accepted: Mapping[int, int],
         keys: Mapping[int, bytes] | None,
     ) -> None:
         self._scope, self._threshold, self._uniform = scope, threshold, uniform
+        self._colluding = colluding
         self._counts, self._accepted, self._keys = counts, accepted, keys
-        self.signed: Counter[tuple[int, ...]] = Counter()
+        self.liars: set[int] = set()
+        self._claims: dict[int, tuple[int, ...]] = {}  # the set that a client says it has signed
         self._adverts: dict[int, Advert] = {}
         self._boxes: dict[int, Mapping[int, bytes]] = {}
         self._signatures: dict[int, bytes] = {}
@@ -74,20 +80,25 @@ class Coordinator:
         self._check(advert, advert_statement(self._scope, advert), bytes.fromhex(advert.signature))
         self._adverts[client] = advert
         if len(signed) >= self._threshold and self._counts.keys() >= set(signed):
-            self.signed[tuple(sorted(set(signed)))] += 1
+            self._claims[client] = tuple(sorted(set(signed)))
 
     def setup(self) -> Setup:
         """Return who takes part.
 
         Participants that have signed a set of survivors in this round sign no other one. So only
-        this set takes part.
+        this set takes part. If so few name a set that all of them may lie, they are left out
+        instead: otherwise one participant could choose the others, or end the round.
 
         Raises:
             TooFewError: fewer than the threshold have sent keys.
         """
         self._require(self._adverts, "sent keys")
-        if self.signed:
-            ((survivors, _),) = self.signed.most_common(1)
+        sets = Counter(self._claims.values())
+        survivors, naming = sets.most_common(1)[0] if sets else ((), 0)
+        if naming <= self._colluding:
+            self._adverts = {c: a for c, a in self._adverts.items() if c not in self._claims}
+            self._require(self._adverts, "sent keys and signed no survivors before")
+        else:
             self._adverts = {c: self._adverts[c] for c in survivors if c in self._adverts}
             if len(self._adverts) < len(survivors):
                 raise TooFewError(
@@ -176,10 +187,9 @@ class Coordinator:
         Raises:
             ProtocolError: shares of it are wrong.
         """
-        seed = self._combined({c: each.seeds[client] for c, each in self._revealed.items()}, client)
-        if commitment(seed).hex() != self._adverts[client].commitment:
-            raise wrong_shares(client)
-        return seed
+        expected = self._adverts[client].commitment
+        shares = {c: each.seeds[client] for c, each in self._revealed.items()}
+        return self._combined(shares, client, lambda seed: commitment(seed).hex() == expected)
 
     def _mask_key(self, client: int) -> KeyPair:
         """Return the mask keys of a member that did not survive.
@@ -188,17 +198,35 @@ class Coordinator:
             ProtocolError: shares of them are wrong.
         """
         shares = {c: each.mask_keys[client] for c, each in self._revealed.items()}
-        pair = KeyPair(self._combined(shares, client))
-        if pair.public.hex() != self._adverts[client].mask_key:
-            raise wrong_shares(client)
-        return pair
+        expected = self._adverts[client].mask_key
+        return KeyPair(
+            self._combined(shares, client, lambda key: KeyPair(key).public.hex() == expected)
+        )
 
-    def _combined(self, shares: Mapping[int, bytes], client: int) -> bytes:
-        enough = islice(sorted(shares.items()), self._threshold)
-        try:
-            return combine({place_of(giver): share for giver, share in enough})
-        except ValueError:
-            raise wrong_shares(client) from None
+    def _combined(
+        self, shares: Mapping[int, bytes], client: int, fits: Callable[[bytes], bool]
+    ) -> bytes:
+        """Return a secret from its shares, leaving out givers of wrong ones.
+
+        Args:
+            shares: by giver.
+            client: whose secret it is.
+            fits: whether a secret is the one that its owner has announced.
+
+        Raises:
+            ProtocolError: no shares that were tried give it.
+        """
+        givers = [giver for giver in sorted(shares) if giver not in self.liars]
+        spare = len(givers) - self._threshold
+        omissions = chain.from_iterable(combinations(givers, size) for size in range(spare + 1))
+        for left_out in islice(omissions, MOST_TRIES):
+            used = [giver for giver in givers if giver not in left_out][: self._threshold]
+            with suppress(ValueError):
+                secret = combine({place_of(giver): shares[giver] for giver in used})
+                if fits(secret):
+                    self.liars |= set(left_out)
+                    return secret
+        raise ProtocolError(f"the shares of participant {client}'s secret do not give it")
 
     def _check(self, advert: Advert, statement: bytes, signature: bytes) -> None:
         keys = self._keys
@@ -211,8 +239,3 @@ class Coordinator:
                 f"{len(found)} of {len(self._counts)} participants have {have}, and the threshold "
                 f"of secure aggregation is {self._threshold}"
             )
-
-
-def wrong_shares(client: int) -> ProtocolError:
-    """Return the error of a secret that its shares do not give."""
-    return ProtocolError(f"the shares of participant {client}'s secret do not give it")

@@ -39,7 +39,10 @@ def masked_scores(
     except ValueError as error:
         return nothing, 0, [f"validation: {error}"]
     keys = site_keys(context, units)
-    coordinator = Coordinator(scope, threshold, True, sizes, dict.fromkeys(clients, 0), keys)
+    colluding = context.experiment.most_colluding(len(clients))
+    coordinator = Coordinator(
+        scope, threshold, colluding, True, sizes, dict.fromkeys(clients, 0), keys
+    )
     summing = MaskedSumming(context, scope, units, coordinator, threshold, LENGTH)
     try:
         view = summing.prepare()

@@ -1,5 +1,6 @@
 """One masked sum, stage by stage, after which the server knows the sum alone."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from task.secure.primitives.signing import der
 from task.secure.transcript import Scope, View, model_hash
 
 LEFT_OUT = "in an earlier attempt at this round, the sum of others was signed without it"
+
+logger = logging.getLogger("univarfl")
 
 
 class MaskedSumming:
@@ -54,6 +57,7 @@ class MaskedSumming:
         self._coordinator, self._purpose = coordinator, {"purpose": scope.purpose}
         self.stages = Stages(context, scope.round, scope.attempt, units)
         self.survivors: set[int] = set()
+        self._round = scope.round
         self._total = np.zeros(length, np.int64)
 
     def prepare(self, max_norm: float = 0.0) -> View:
@@ -147,6 +151,8 @@ class MaskedSumming:
         fields = {**self._purpose, **signed}
         self.stages.rows(UNMASK, signatures, lambda _: fields, UnmaskRow, take_shares)
         coordinator.unmask(view, survivors, self._total)
+        for client in sorted(coordinator.liars):
+            logger.warning("round %d: participant %d sent wrong shares", self._round, client)
         return self._total
 
 

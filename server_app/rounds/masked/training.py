@@ -57,6 +57,7 @@ class MaskedTraining:
         coordinator = Coordinator(
             scope,
             threshold,
+            experiment.most_colluding(len(self._accepted)),
             uniform,
             accumulator.examples,
             self._accepted,

@@ -103,9 +103,17 @@ class SiteArrivals(Arrivals):
             self._running |= {client: Job(client, server_round) for client in clients}
 
     def _poll(self) -> None:
-        """Take the updates that have arrived, and the failures of requests whose time is up."""
+        """Take the updates that have arrived, and the failures of requests whose time is up.
+
+        A site that is slow to deliver its update takes no time from the others.
+        """
         for each in list(self._open):
+            began = time.monotonic()
             found = list(each.exchange.poll())
+            spent = time.monotonic() - began
+            for other in self._open:
+                if other is not each:
+                    other.exchange.extend(spent)
             if each.exchange.over:
                 found += each.exchange.failures()
                 self._open.remove(each)

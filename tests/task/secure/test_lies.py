@@ -491,6 +491,34 @@ def test_wrong_shares_are_noticed_and_the_sum_is_not_used() -> None:
     assert np.array_equal(total, before)
 
 
+@pytest.mark.parametrize("liars", [[0], [9], [0, 5, 6]])
+def test_wrong_shares_of_a_few_do_not_end_a_round(liars: list[int]) -> None:
+    """Of ten participants three may lie, and seven are needed."""
+    trial = Trial(10)
+    trial.keys()
+    trial.share()
+    total = trial.report()
+    signatures = trial.agree()
+    for client in range(10):
+        revealed = trial.sites[client].unmask(signatures)
+        if client in liars:
+            revealed = Revealed(dict.fromkeys(revealed.seeds, bytes(66)), revealed.mask_keys)
+        trial.coordinator.add_revealed(trial.view, tuple(range(10)), client, revealed)
+    trial.coordinator.unmask(trial.view, tuple(range(10)), total)
+    assert np.array_equal(total, plain_sum(range(10)))
+    assert trial.coordinator.liars <= set(liars)
+
+
+def test_a_few_participants_do_not_choose_who_takes_part() -> None:
+    """Three of ten may lie about what they have signed; they are left out, not the others."""
+    chosen = range(3, 10)
+    assert Trial(10, claims={9: chosen}).keys().adverts.keys() == set(range(9))
+    lying = dict.fromkeys((7, 8, 9), range(10))
+    assert Trial(10, claims=lying).keys().adverts.keys() == set(range(7))
+    signed = dict.fromkeys((3, 4, 5, 6), chosen)
+    assert Trial(10, claims=signed).keys().adverts.keys() == set(chosen)
+
+
 def test_the_coordinator_refuses_what_cannot_be_used() -> None:
     trial = Trial(4)
     other = Trial(4)

@@ -12,7 +12,7 @@ from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import public_bytes
 from task.secure.rules.ledger import Ledger, MemoryLedger
 from task.secure.rules.roster import Roster, SiteRoster
-from task.secure.rules.threshold import threshold_of
+from task.secure.rules.threshold import colluding_of, threshold_of
 from task.secure.transcript import Scope, Setup, View, model_hash
 
 LENGTH = 1000
@@ -58,6 +58,7 @@ class Trial:
     uniform: bool = False
     max_share: float = 0.75
     ledgers: dict[int, Ledger] = field(default_factory=dict)
+    claims: Mapping[int, Collection[int]] = field(default_factory=dict)
     setup: Setup = field(init=False)
     view: View = field(init=False)
 
@@ -75,7 +76,8 @@ class Trial:
         self.counts = {client: 10 + client for client in clients}
         self.accepted = dict.fromkeys(clients, 2)
         self.coordinator = Coordinator(
-            self.scope, threshold_of(self.count, self.colluding), self.uniform, self.counts,
+            self.scope, threshold_of(self.count, self.colluding),
+            colluding_of(self.count, self.colluding), self.uniform, self.counts,
             self.accepted, keys,
         )  # fmt: skip
         self.updates: dict[int, Vector] = {}
@@ -83,7 +85,7 @@ class Trial:
     def keys(self, silent: Collection[int] = ()) -> Setup:
         for client in self.sites.keys() - set(silent):
             advert = self.sites[client].keys(self.scope, self.counts[client])
-            self.coordinator.add_advert(advert)
+            self.coordinator.add_advert(advert, self.claims.get(client, ()))
         self.setup = self.coordinator.setup()
         return self.setup
 
