@@ -104,10 +104,10 @@ def test_images_that_are_added_or_renamed_do_not_start_a_new_account(clinic: Cli
 @pytest.mark.parametrize(
     "words",
     [
-        ["privacy=none"],
+        ["privacy=none", "privacy.noise_multiplier=1"],
         ["privacy.noise_multiplier=0"],
         ["privacy.reproducible=true"],
-        ["privacy=none", "strategy=dp_fixed", "model.norm=group"],
+        ["privacy=none", "privacy.noise_multiplier=1", "strategy=dp_fixed", "model.norm=group"],
     ],
     ids=" ".join,
 )

@@ -46,7 +46,7 @@ def train(
     overrides: Words = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check everything and say what would be run; run nothing."),
+        typer.Option("--dry-run", help="Check settings and machine; say what would be run."),
     ] = False,
 ) -> None:
     """Run one experiment."""

@@ -12,7 +12,7 @@ OUTSIDE = (
     "which clients took part or failed, the reasons, and the training times",
     "settings that were chosen by looking at the same images in other runs",
     "attempts at a round that were repeated: each trains on the images again, with new noise",
-    "images that several clients hold, or several images of one person: their epsilons add up",
+    "images that several clients hold, or several images of one person: their epsilon is larger",
     "the rounding of gradients in float32, before they are clipped and summed in float64",
 )
 

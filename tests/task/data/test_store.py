@@ -115,11 +115,11 @@ class TestReuse:
         elif change == "one more":
             making.save(root / "cat" / "pic_999.png", 99)
         else:
-            (root / "fox").mkdir()
+            making.save(root / "fox" / "pic_000.png", 99)
         data = open_dataset(folder(root))
         assert count(builds) == 2
         assert only_store(cache).exists()  # the stale one is gone
-        expected = {"one less": 9, "one more": 11}.get(change, 10)
+        expected = {"one less": 9, "one more": 11, "a new class": 11}.get(change, 10)
         assert len(data.images) == expected
         if change == "another image":
             assert tuple(data.images[0, 0, 0]) == making.colour(99)
