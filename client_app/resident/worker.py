@@ -10,7 +10,10 @@ import logging
 import signal
 import sys
 import time
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from client_app.logs import write_site_log
 from client_app.resident import frames
@@ -63,10 +66,12 @@ class Worker:
     Args:
         api: the SuperNode's local API.
         server: forks a child for each task.
+        settings: the node's, from the site's own file. A task with others is not answered: it
+            comes from another program that has taken the SuperNode's port.
     """
 
-    def __init__(self, api: RuntimeApi, server: ForkServer) -> None:
-        self._api, self._server = api, server
+    def __init__(self, api: RuntimeApi, server: ForkServer, settings: Mapping[str, Any]) -> None:
+        self._api, self._server, self._settings = api, server, settings
         self._noted = (0, "")  # the run and the bundle that were logged
         self._secrets: dict[int, bytes] = {}  # by run, in memory only; the last ones of a stage
 
@@ -100,6 +105,8 @@ class Worker:
         beat = Heartbeat(task)
         beat()
         task_input = task.pull_input()
+        if changed := differing(task_input.node_config, self._settings):
+            raise TaskGoneError(f"it comes with other settings than this site's: {changed}")
         self._note_bundle(task_input)
         reply, failure, wish = PackedReply(b""), "", b""
         try:
@@ -186,17 +193,26 @@ class Worker:
         self._noted = key
 
 
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return the names of the settings in which two nodes differ, as text."""
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    return ", ".join(names)
+
+
 def main() -> None:
     """Run the worker until it is ended."""
     parser = argparse.ArgumentParser(description="Answer a SuperNode's tasks with this site's code")
     parser.add_argument("--supernode", required=True, help="its local API, HOST:PORT")
     parser.add_argument("--secret-file", required=True, type=Path)
+    parser.add_argument("--node-config", required=True, type=Path)
     words = parser.parse_args()
+    settings = tomllib.loads(words.node_config.read_text())
     write_site_log()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = ForkServer()
     try:
-        Worker(RuntimeApi(words.supernode, words.secret_file.read_bytes()), server).work()
+        api = RuntimeApi(words.supernode, words.secret_file.read_bytes())
+        Worker(api, server, settings).work()
     except (ForkServerFailedError, SecretRefusedError) as error:
         logger.error("%s", error)
         sys.exit(1)

@@ -36,6 +36,7 @@ class SiteWorker:
         self._command = [
             sys.executable, "-P", "-m", "univarfl.site_worker",
             "--supernode", f"127.0.0.1:{port}", "--secret-file", str(place.secret),
+            "--node-config", str(place.node_settings),
         ]  # fmt: skip
         self._lock, self._stopping = threading.Lock(), False
         self._process = self._start()

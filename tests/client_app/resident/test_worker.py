@@ -49,10 +49,10 @@ WORDS = [
 class Scene:
     """A worker between a SuperNode and a fork server whose children misbehave."""
 
-    def __init__(self, node: SuperNode, server: ForkServer) -> None:
+    def __init__(self, node: SuperNode, server: ForkServer, settings: dict[str, Any]) -> None:
         self.node, self.server = node, server
         self.api = RuntimeApi(node.address, SECRET)
-        self.worker = Worker(self.api, server)
+        self.worker = Worker(self.api, server, settings)
 
     def answer(self) -> Message:
         """Let the worker answer the message that was put in; return the reply."""
@@ -104,7 +104,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def scene(settings: dict[str, Any]) -> Iterator[Scene]:
     server = ForkServer(FAULTY, MEMORY)
     with SuperNode(settings) as node:
-        yield Scene(node, server)
+        yield Scene(node, server, settings)
     server.stop()
 
 
@@ -222,6 +222,16 @@ def test_other_code_is_refused_and_its_bundle_named(
 def test_a_worker_with_another_secret_gets_no_task(scene: Scene) -> None:
     with pytest.raises(SecretRefusedError):
         RuntimeApi(scene.node.address, b"another secret").acquire()
+
+
+def test_a_task_with_other_settings_than_the_sites_is_not_answered(
+    scene: Scene, settings: dict[str, Any]
+) -> None:
+    """Another program may have taken the port of the SuperNode."""
+    with SuperNode({**settings, "data-dir": "/etc", "max-epochs": 9}) as node:
+        other = Scene(node, scene.server, settings)
+        with pytest.raises(TaskGoneError, match="than this site's: data-dir, max-epochs"):
+            other.facts()
 
 
 def test_a_task_that_the_supernode_has_given_up_ends_its_child(
