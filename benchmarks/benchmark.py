@@ -47,7 +47,7 @@ def new_runs(saved: Path) -> list[Run]:
 
 def runs_to_save(place: Path) -> list[Run]:
     """Return the completed runs of a directory, and those whose training diverged."""
-    diverged = [read_run(directory) for directory in diverged_runs(place)]
+    diverged = [read_run(directory) for directory, _ in diverged_runs(place)]
     return [*records_in(place).runs, *diverged]
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from server_app.config.labels import label_of
 from server_app.report.spent.participation import in_words, participation_of
-from server_app.report.statistics import all_equal, interval, mean_and_sd
+from server_app.report.statistics import all_equal, limits, mean_and_sd
 from server_app.report.summary import Summary, first_at
 from server_app.runs.records.reader import Run
 
@@ -64,11 +64,9 @@ def change_of(own: "pd.Series[float]", usual: "pd.Series[float]", seeds: int) ->
     logs = np.log(own / usual).dropna()
     if not len(logs):
         return ""
-    logarithms = [logs.mean()]
-    if not all_equal(logs):
-        logarithms += map(float, interval(logs, ".9f").split(" to "))
-    mean, *limits = (f"{100 * np.expm1(value):+.0f}" for value in logarithms)
-    around = f" ({' to '.join(limits)})" if limits else ""
+    logarithms = [logs.mean(), *(() if all_equal(logs) else limits(logs))]
+    mean, *ends = (f"{100 * np.expm1(value):+.0f}" for value in logarithms)
+    around = f" ({' to '.join(ends)})" if ends else ""
     return f"{mean}{around}" + (f", {len(logs)} of {seeds} seeds" if len(logs) < seeds else "")
 
 

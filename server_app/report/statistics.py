@@ -32,9 +32,15 @@ def all_equal(values: "pd.Series[float]") -> bool:
 
 def interval(differences: "pd.Series[float]", form: str = "+.1f") -> str:
     """Return Student's confidence interval of the mean of two values or more."""
-    count = len(differences)
+    low, high = limits(differences)
+    return f"{low:{form}} to {high:{form}}"
+
+
+def limits(differences: "pd.Series[float]") -> tuple[float, float]:
+    """Return the ends of `interval`."""
+    count, mean = len(differences), differences.mean()
     half = stdtrit(count - 1, (1 + CONFIDENCE) / 2) * differences.std(ddof=1) / np.sqrt(count)
-    return f"{differences.mean() - half:{form}} to {differences.mean() + half:{form}}"
+    return float(mean - half), float(mean + half)
 
 
 def span(counts: "pd.Series[int]") -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from server_app.config.labels import label_of
 from server_app.report.readings import LAST, LAST_FIVE
-from server_app.report.statistics import CONFIDENCE, all_equal, interval
+from server_app.report.statistics import CONFIDENCE, all_equal, interval, limits
 from server_app.report.summary import Summary
 
 LEAST_SEEDS = 5  # an interval from fewer seeds is too wide for a headline
@@ -45,7 +45,7 @@ class Difference:
         if all_equal(self.pairs):
             low = high = self.pairs.mean()
         else:
-            low, high = (float(limit) for limit in interval(self.pairs, ".9f").split(" to "))
+            low, high = (round(limit, 9) for limit in limits(self.pairs))
         return ABOVE if low > 0 else BELOW if high < 0 else UNCLEAR
 
 

@@ -56,16 +56,16 @@ class Outcome:
         self.plan, self._diverged = plan, diverged
         ordered = sorted(runs, key=lambda run: str(run.record["started"]))
         latest = {data_settings(run): run.data_version for run in ordered}
-        same = [run for run in ordered if run.data_version == latest[data_settings(run)]]
-        self._runs = {settings_hash(run.config): run for run in same}
-        self._others = Counter(
-            str(run.config["data"]["name"])
-            for run in ordered
-            if run.data_version != latest[data_settings(run)]
-        )
+        self._runs: dict[str, Run] = {}
+        self._others: Counter[str] = Counter()  # runs on other images, by data set
+        for run in ordered:
+            if run.data_version == latest[data_settings(run)]:
+                self._runs[settings_hash(run.config)] = run
+            else:
+                self._others[str(run.config["data"]["name"])] += 1
 
     def left_out(self) -> list[str]:
-        """Return a line for each data set of which runs do not count."""
+        """Return a line for each data set with runs that do not count."""
         return [
             f"data={name}: {count} runs do not count, because the latest run on this data set used "
             "other images; run those methods again"
@@ -157,18 +157,18 @@ def check_cells(plan: Plan) -> None:
         raise ConfigError("tuning.cell", tuning.cell, cure)
 
 
-def diverged_runs(place: Path) -> Iterator[Path]:
-    """Yield the directories of the runs whose training diverged."""
+def diverged_runs(place: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the directory and the ``run.json`` of each run whose training diverged."""
     for path in sorted(place.glob(f"*/{RUN_JSON}")):
         with suppress(RecordError):  # the page names damaged records
             record = read_run_json(path)
             if record["status"] == "failed" and DIVERGED in str(record.get("reason")):
-                yield path.parent
+                yield path.parent, record
 
 
 def diverged_settings(place: Path) -> set[str]:
     """Return the hashes of the settings of the runs in a directory whose training diverged."""
-    return {settings_hash(read_run_json(run / RUN_JSON)["config"]) for run in diverged_runs(place)}
+    return {settings_hash(record["config"]) for _, record in diverged_runs(place)}
 
 
 def validation_of(run: Run) -> float:

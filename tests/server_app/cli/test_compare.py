@@ -1,6 +1,5 @@
 """Two runs side by side, and the state of the machine."""
 
-import json
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from server_app.engines import doctor
 from server_app.report.comparison import compare
 from task.errors import ConfigError
 from tests.server_app.cli.test_cli import run
-from tests.server_app.runs.recorded import record
+from tests.server_app.runs.recorded import change, record
 
 ACCURACIES = {"fedavg": (0.50, 0.52, 0.54), "moon": (0.55, 0.58, 0.58)}
 
@@ -53,20 +52,15 @@ def test_without_several_common_seeds_it_says_so(runs: Path) -> None:
     assert "no seed in common" in seeds.paired_test()
 
 
-def changed(directory: Path, **entries: str) -> None:
-    path = directory / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
-
-
 def test_other_code_is_named_and_other_images_are_not_compared(runs: Path) -> None:
     assert compare(runs / "fedavg0", runs / "moon0").warnings() == []
-    changed(runs / "moon1", code="other")
+    change(runs / "moon1", code="other")
     found = compare(runs / "fedavg0", runs / "moon0")
     assert found.warnings() == [
         "The runs were made by different code: the shared code (2 versions)."
     ]
     for seed in range(3):
-        changed(runs / f"moon{seed}", data_version="other")
+        change(runs / f"moon{seed}", data_version="other")
     text = compare(runs / "fedavg0", runs / "moon0").paired_test()
     assert text == "the two were trained on different images, so no paired difference is computed"
 

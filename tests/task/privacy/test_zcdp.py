@@ -59,6 +59,7 @@ def test_a_sum_has_enough_noise_with_the_fewest_participants_and_more_with_other
     own = participant_sigma(5.0, honest)
     assert own * math.sqrt(honest) == pytest.approx(5.0)
     assert own * math.sqrt(honest + 1) > 5.0
+    assert own * math.sqrt(honest - 1) < 5.0
 
 
 def test_noise_of_colluding_participants_alone_protects_nobody() -> None:

@@ -1,11 +1,9 @@
 """What the tables make of runs that are missing, diverged, damaged, or of other images."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.record import RUN_JSON
 from server_app.sweep.benchmark.commands import TUNED
 from server_app.sweep.benchmark.outcome import Outcome, diverged_settings
 from server_app.sweep.benchmark.plan import Entry, Plan, Tuning, rows, trials
@@ -13,7 +11,7 @@ from server_app.sweep.benchmark.run import Benchmark, records_in
 from server_app.sweep.benchmark.tables import Tables
 from task.errors import ConfigError, RunError
 from task.training.transfer import DIVERGED
-from tests.server_app.runs.recorded import record
+from tests.server_app.runs.recorded import change, record
 
 PLAN = Plan(
     seeds=[0, 1, 2],
@@ -52,12 +50,6 @@ def directory_of(place: Path, method: str, seed: int) -> Path:
     run = outcome.run_of(entry)
     assert run is not None
     return run.directory
-
-
-def change(directory: Path, **entries: object) -> None:
-    """Change a run's record."""
-    path = directory / RUN_JSON
-    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
 
 
 def row_of(place: Path, title: str, method: str) -> dict[str, str]:
