@@ -32,11 +32,18 @@ def sweep(*words: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def programs(process: "subprocess.Popen[str]") -> set[tuple[str, int]]:
-    """Return the SuperLinks and Rays that run now, by program and process id."""
+    """Return the SuperLinks and Rays that run now, by program and process id.
+
+    A process that a SuperLink starts has the SuperLink's command line until it loads its own
+    program. It is no second SuperLink, so it is left out.
+    """
     found = set()
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
             words = child.cmdline()
+            parent = child.parent()
+            if parent is None or parent.cmdline() == words:
+                continue
         except psutil.Error:
             continue
         for name in (SUPERLINK, RAY):
