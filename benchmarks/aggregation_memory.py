@@ -40,6 +40,7 @@ from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
 from server_app.rounds.pace.synchronous import train_units
 from server_app.rounds.pace.training import clients_per_message
+from server_app.rounds.privacy_account import PrivacyAccount
 from task.protocol.messages import TRAIN, TrainReply, TrainRow
 from task.protocol.tensors import PackedTensors
 from task.training.device import return_freed_memory
@@ -116,7 +117,8 @@ def context_of(experiment: Experiment) -> tuple[RoundContext, Arrived]:
 
     return RoundContext(
         grid, run, experiment, worker, GlobalModel(experiment, worker, sizes.train),
-        NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore), ignore,
+        NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore),
+        PrivacyAccount(experiment, {}, lambda **_: None), ignore,
     ), grid  # fmt: skip
 
 

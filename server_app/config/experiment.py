@@ -110,18 +110,22 @@ class Experiment(LocalConfig):
             allowed = f"is more than the {self.rounds} rounds, so no model would be kept"
             raise ConfigError("watch.models_every", every, allowed)
 
-    def privacy_spent(self, rounds: int) -> dict[str, Any]:
-        """Return the privacy spent after `rounds` rounds, for the record; empty without noise."""
-        spent = self.aggregation().privacy_spent(rounds)
+    def privacy_spent(self, rounds: int, repeated: int = 0) -> dict[str, Any]:
+        """Return the privacy spent in rounds, and in `repeated` more attempts at them.
+
+        It is for the record, and empty without noise.
+        """
+        attempts = rounds + repeated
+        spent = self.aggregation().privacy_spent(attempts)
         if self.privacy.per_example:
-            spent = example_privacy(self.privacy, self.local_epochs, rounds)
+            spent = example_privacy(self.privacy, self.local_epochs, attempts)
         if self.privacy.per_client:
-            spent = self._client_privacy(rounds)
+            spent = self._client_privacy(rounds, repeated)
         if spent and self.privacy.reproducible:
             return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}
         return {**spent, "noise": FROM_SYSTEM} if spent else {}
 
-    def _client_privacy(self, rounds: int) -> dict[str, Any]:
+    def _client_privacy(self, rounds: int, repeated: int) -> dict[str, Any]:
         from server_app.rounds.sampling import most_asked, quorum_count  # noqa: PLC0415
 
         asked = self.participants
@@ -129,7 +133,7 @@ class Experiment(LocalConfig):
         least = quorum_count(self.federation.quorum, asked)
         threshold = max(self.secure_threshold(asked), least)
         honest = threshold - self.most_colluding(asked)
-        return client_privacy(self.privacy, most, asked, honest)
+        return client_privacy(self.privacy, most + repeated, asked, honest)
 
     @property
     def participants(self) -> int:

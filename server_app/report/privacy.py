@@ -1,5 +1,7 @@
 """The privacy that the runs of a report spent, as a table."""
 
+from operator import itemgetter
+
 import pandas as pd
 
 from server_app.report.summary import Summary
@@ -11,12 +13,15 @@ UNKNOWN = "made from the seed, by an older version: it protects nobody"
 def privacy_table(summary: Summary) -> pd.DataFrame:
     """Return a row for each setting and method with noise; empty if there is none.
 
-    Equal settings spend the same, so the first seed stands for all.
+    Runs of equal settings spend the same, unless a round was repeated. The row has the largest
+    epsilon.
     """
     rows = []
-    for (setting, method), (run, *_) in summary.counted.items():
-        if spent := run.record.get("privacy"):
-            accounted = isinstance(spent["epsilon"], float)
+    for (setting, method), runs in summary.counted.items():
+        all_spent = [run.record["privacy"] for run in runs if run.record.get("privacy")]
+        if all_spent:
+            accounted = all(isinstance(spent["epsilon"], float) for spent in all_spent)
+            spent = max(all_spent, key=itemgetter("epsilon")) if accounted else all_spent[0]
             rows.append(
                 {
                     "setting": setting, "method": method,

@@ -43,8 +43,6 @@ class RecordRounds(Callback):
             models = RoundModels(received, clients, from_tensors(result.models.aggregated))
             save_models(self._recorder.directory, result.round, models)
         self._recorder.round(result.round, result.scores, result.updates, result.test.recall)
-        if result.privacy:
-            self._recorder.update(privacy=dict(result.privacy))
 
 
 class TrackRounds(Callback):

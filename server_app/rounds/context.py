@@ -15,6 +15,7 @@ from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager, Note
 from server_app.nodes.messages import Exchange, Letter, RunIdentity
 from server_app.nodes.registration import NodeInfo
+from server_app.rounds.privacy_account import PrivacyAccount
 from task.protocol.envelope import TableRequest
 from task.protocol.messages import Kind, Reply, Request
 from task.training.worker import Worker
@@ -37,6 +38,7 @@ class RoundContext:
         nodes: the SuperNodes.
         sizes: the clients' image counts.
         late_replies: names replies that come after their deadline.
+        privacy: what the run has spent.
         note: records an event; takes a site's name, empty for the run itself, and what happened.
         seconds_before: the duration of the rounds before this process started.
         started: when this process started its first round.
@@ -50,6 +52,7 @@ class RoundContext:
     nodes: NodeManager
     sizes: ClientSizes
     late_replies: LateReplies
+    privacy: PrivacyAccount
     note: Note
     seconds_before: float = 0.0
     started: float = field(default_factory=time.perf_counter)

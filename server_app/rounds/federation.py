@@ -27,6 +27,7 @@ from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
 from server_app.rounds.pace.choice import pace_of
 from server_app.rounds.personal.collecting import save_client_parts
+from server_app.rounds.privacy_account import PrivacyAccount
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.checkpoint import Checkpoint
@@ -96,10 +97,12 @@ class Federation:
             self.recorder.update(secure=described(self.experiment))
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
+        earlier = self.recorder.summary.get("privacy", {})
+        privacy = PrivacyAccount(self.experiment, earlier, self.recorder.update)
         seconds_before = self.checkpoint.seconds if self.checkpoint else 0.0
         context = RoundContext(
             self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
-            LateReplies(self.grid, self._note), self._note, seconds_before,
+            LateReplies(self.grid, self._note), privacy, self._note, seconds_before,
         )  # fmt: skip
         pace = pace_of(context, self.recorder.directory)
         last_models = LastModels(self.recorder.directory)

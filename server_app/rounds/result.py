@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from server_app.aggregation.client_update import ClientUpdate
 from task.methods.base import Tensors
@@ -36,7 +35,6 @@ class RoundResult:
         scores: by split (``train``, ``validation``, ``test``) and metric.
         test: every metric of the global model on the test set; empty if it was not scored.
         clients: each client's validation score; empty if the server does not see it.
-        privacy: the privacy that the run has spent; empty without differential privacy.
         models: the round's models; None if they are not kept.
         seconds: the duration of the run's rounds up to and with this one.
         last_models: after the last round, each accepted client's model, if the stage after it needs
@@ -49,7 +47,6 @@ class RoundResult:
     scores: Mapping[str, Mapping[str, float]]
     test: Metrics
     clients: Mapping[int, Score]
-    privacy: Mapping[str, Any]
     models: RoundModels | None
     seconds: float
     last_models: Mapping[int, Tensors] | None = None

@@ -45,9 +45,8 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     model.update(server_round, accumulator, context.grid)
     updates = [accumulator.updates[client] for client in gathered.clients]
     train = {**gathered.metrics, **mean_losses(updates)}
-    privacy = experiment.privacy_spent(server_round)
-    if isinstance(privacy.get("epsilon"), float):
-        train["epsilon"] = privacy["epsilon"]
+    if (epsilon := context.privacy.epsilon) is not None:
+        train["epsilon"] = epsilon
     if experiment.optim.schedule != "constant":
         train["learning_rate"] = experiment.optim.rate(server_round, experiment.rounds)
 
@@ -62,7 +61,7 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     return RoundResult(
         server_round, experiment.rounds, updates,
         {"train": train, "validation": scores.validation, "test": dict(scores.test.means)},
-        scores.test, scores.clients, privacy,
+        scores.test, scores.clients,
         RoundModels(received, accumulator.models, model.weights) if keep else None,
         context.seconds(), accumulator.models if needed else None,
     )  # fmt: skip

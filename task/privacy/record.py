@@ -11,7 +11,6 @@ UNIT = "one training image of one client, added or removed"
 OUTSIDE = (
     "which clients took part or failed, the reasons, and the training times",
     "settings that were chosen by looking at the same images in other runs",
-    "attempts at a round that were repeated: each trains on the images again, with new noise",
     "images that several clients hold, or several images of one person: their epsilon is larger",
     "the rounding of gradients in float32, before they are clipped and summed in float64",
 )
@@ -21,14 +20,19 @@ ZCDP = "zCDP of discrete Gaussian noise; sampling of clients lowers nothing"
 OUTSIDE_CLIENT = (
     "which clients took part or failed, the reasons, and the training times",
     "settings that were chosen by looking at the same data in other runs",
-    "attempts at a round that failed after its sum was known",
     "more colluding participants than secure.colluding: each can reveal its part of the noise",
 )
 NO_NOISE = {"epsilon": "not accounted", "why": "without noise, epsilon is infinite"}
 
 
 def example_privacy(privacy: Privacy, epochs: int, rounds: int) -> dict[str, Any]:
-    """Return the privacy spent on each image of a client that took part in every round."""
+    """Return the privacy spent on each image of a client that took part in every round.
+
+    Args:
+        privacy: the settings.
+        epochs: of local training.
+        rounds: with every repeated attempt at a round.
+    """
     described = {"unit": UNIT, "rounds": rounds}
     if not privacy.noise_multiplier:
         return {**described, **NO_NOISE, "outside": list(OUTSIDE)}
@@ -48,7 +52,7 @@ def client_privacy(privacy: Privacy, rounds: int, asked: int, honest: int) -> di
 
     Args:
         privacy: the settings.
-        rounds: how often it was asked.
+        rounds: how often it was asked, repeated attempts included.
         asked: the number of participants that a round asks.
         honest: with the noise of how many of them the cost is computed.
     """

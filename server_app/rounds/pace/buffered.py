@@ -46,6 +46,7 @@ class Buffered(Pace):
 
     def gather(self, server_round: int, keep: bool) -> Gathered:
         """Return a round's updates; settings that keep models are refused before the run."""
+        self.context.privacy.charge(server_round)
         self._received.keep(server_round, self.context.model.weights)
         buffer = Buffer(self.context, self._strategy, self._received, server_round)
         self._buffer = buffer

@@ -72,6 +72,7 @@ def train_round(
     """
     experiment, settings = context.experiment, context.experiment.federation
     if not sampled:
+        context.privacy.charge(server_round)
         return empty_accumulator(context, sampled, keep), {}
     quorum = quorum_count(settings.quorum, len(sampled))
     masked = experiment.secure.masked
@@ -80,6 +81,7 @@ def train_round(
     losses: dict[str, float] = {}
     for attempt in range(1, settings.attempts + 1):
         nodes = context.nodes.wait_for_clients(sampled, wanted)
+        context.privacy.charge(server_round)
         context.sizes.update(nodes)
         accumulator = empty_accumulator(context, sampled, keep, accumulator)
         units = assign_clients(

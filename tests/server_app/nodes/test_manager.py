@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from tests import absent_sites
@@ -81,6 +82,25 @@ def test_below_the_quorum_those_who_are_missing_are_asked_again(run_at_sites: Ru
     assert failures(directory) == []
     assert ("2", "", "below the quorum") in events(directory)
     assert sha256(directory) == sha256(run_at_sites())
+
+
+def test_an_attempt_below_the_quorum_is_charged(run_at_sites: Run) -> None:
+    asked: list[int] = []
+
+    def slow_once(name: str, at: int) -> bool:
+        asked.append(at)
+        return at == 2 and name == "east" and asked.count(2) < 4
+
+    private = ["strategy=dp_fixed", "model.norm=group", "strategy.delta=1e-4"]
+    words = ["federation.quorum=1.0", "federation.round_timeout=5", "federation.attempts=9"]
+    directory = run_at_sites(*private, *words, slow=slow_once)
+    repeats = sum(event == "below the quorum" for _, _, event in events(directory))
+    assert repeats >= 1
+    spent = read_record(directory)["privacy"]
+    noise = read_record(directory)["config"]["strategy"]["noise_multiplier"]
+    attempts = read_record(directory)["config"]["rounds"] + repeats
+    assert spent["attempts"] == attempts
+    assert spent["epsilon"] == pytest.approx(gaussian_epsilon(noise, attempts, 1e-4))
 
 
 def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run_at_sites: Run) -> None:

@@ -11,7 +11,7 @@ from task.training.evaluation import Metrics
 
 def after(policy: FailurePolicy, number: int, *updates: ClientUpdate) -> None:
     scores = Metrics({}, {})
-    policy.after_round(RoundResult(number, 100, updates, {}, scores, {}, {}, None, 0.0))
+    policy.after_round(RoundResult(number, 100, updates, {}, scores, {}, None, 0.0))
 
 
 def test_rounds_that_a_clock_leaves_empty_are_no_failures_of_clients() -> None:

@@ -33,13 +33,13 @@ COMBINATIONS = [
 
 
 def timeless(directory: Path, name: str) -> list[list[str]]:
-    """A table without its seconds."""
+    """A table without its seconds, and without epsilon: a repeated round is charged again."""
     with (directory / name).open(newline="") as file:
         found = list(csv.reader(file))
     if name == "clients.csv":
         place = found[0].index("seconds")
         return [[*row[:place], *row[place + 1 :]] for row in found]
-    return [row for row in found if "seconds" not in row]
+    return [row for row in found if not {"seconds", "epsilon"} & set(row)]
 
 
 @pytest.fixture
@@ -70,6 +70,19 @@ def test_it_ends_as_if_nothing_had_been(train: Train, interrupted: Train, words:
     told = [row["event"] for row in rows(ended, "events.csv")]
     assert told == ["the run ended: interrupted", "the run was resumed after round 1"]
     assert not (ended / "checkpoints").exists()
+
+
+def test_a_repeated_round_is_charged_again(train: Train, interrupted: Train) -> None:
+    private = ("privacy=example", "method=fedavg", "model=linear", "local_epochs=1")
+    ended = interrupted(*private)
+    charged = read_record(ended)["privacy"]
+    assert charged["attempts"] == 2  # the second was running
+    train(*whole_words([f"resume={ended}"]))
+    spent = read_record(ended)["privacy"]
+    assert (spent["rounds"], spent["attempts"]) == (4, 4)
+    assert spent == {**read_record(train("rounds=4", *private))["privacy"], "attempts": 4}
+    table = [row for row in rows(ended, "rounds.csv") if row["metric"] == "epsilon"]
+    assert float(table[-1]["value"]) == spent["epsilon"] > charged["epsilon"]
 
 
 def test_one_that_was_ended_before_its_first_round_begins_anew(
