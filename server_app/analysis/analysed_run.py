@@ -23,6 +23,7 @@ from task.seeding import numpy_generator, torch_generator
 from task.training.worker import Worker, shared_worker
 
 LEAST_IMAGES = 2
+CLASSIFIER = "classifier.weight"  # absent if the classifier is not a linear layer
 KEPT_MODELS = "the models of single rounds (train with watch.models_every=N)"
 TOLERANCE = 1e-2  # relative error of eigenvalues
 
@@ -74,6 +75,17 @@ class AnalysedRun:
         return "" if self.last_client_models else "a client's model in the last kept round"
 
     @property
+    def missing_for_diagonal(self) -> str:
+        """What the network lacks for an exact diagonal of the Hessian; empty if it lacks nothing.
+
+        `task.analysis.curvature.diagonal` is exact for piecewise linear networks. FedETF's
+        classifier normalises the features, so it is none.
+        """
+        if self.config.network().norm != "batch":
+            return "model.norm=batch"
+        return "" if CLASSIFIER in self.weights else "a linear classifier"
+
+    @property
     def last_round(self) -> int:
         """The run's number of rounds."""
         return int(self.run.config["rounds"])
@@ -86,16 +98,14 @@ class AnalysedRun:
             ConfigError: the data set or its split has changed since the run.
         """
         worker = shared_worker(self.config.model_dump_json())
+        if worker.config.partitioner().sites:
+            return worker
+        restore = "restore those of the run, or use the version of univarfl that made it"
+        if self.run.data_version not in (None, worker.data.dataset.content):
+            raise ConfigError("run", self.run.directory, f"its images have changed; {restore}")
         sizes = np.sum(worker.data.clients.sizes(), axis=0).tolist()
-        if (
-            sizes
-            and not worker.config.partitioner().sites
-            and recorded_counts(sizes) != self.run.record["data"]["clients"]
-        ):
-            problem = (
-                "its clients now have other numbers of images; restore the images of the run, or "
-                "use the version of univarfl that made it"
-            )
+        if sizes and recorded_counts(sizes) != self.run.record["data"]["clients"]:
+            problem = f"its clients now have other numbers of images; {restore}"
             raise ConfigError("run", self.run.directory, problem)
         return worker
 

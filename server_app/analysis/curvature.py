@@ -23,9 +23,9 @@ class Curvature(Measure):
     columns = ("top eigenvalue", "second eigenvalue", "trace", "H_N", "H_D")
 
     def unmet_requirement(self, analysed: AnalysedRun) -> str:
-        """Return what is missing: batch norm, for which `diagonal` is exact, or two clients."""
-        if analysed.config.network().norm != "batch":
-            return "model.norm=batch"
+        """Return what is missing: what `diagonal` is exact for, or two clients."""
+        if missing := analysed.missing_for_diagonal:
+            return missing
         return "" if len(analysed.clients) > 1 else "the images of two clients"
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:

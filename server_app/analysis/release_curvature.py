@@ -30,9 +30,9 @@ class ReleaseCurvature(Measure):
     columns = ("H_N", "H_D")
 
     def unmet_requirement(self, analysed: AnalysedRun) -> str:
-        """Return what is missing: batch norm, kept models, or images of clients."""
-        if analysed.config.network().norm != "batch":
-            return "model.norm=batch"
+        """Return what is missing: what `diagonal` is exact for, kept models, or images."""
+        if missing := analysed.missing_for_diagonal:
+            return missing
         if analysed.missing_client_models:
             return analysed.missing_client_models
         return "" if analysed.clients else "the clients' images"

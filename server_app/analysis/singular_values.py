@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from server_app.aggregation.weights import Readable
-from server_app.analysis.analysed_run import AnalysedRun
+from server_app.analysis.analysed_run import CLASSIFIER, AnalysedRun
 from server_app.analysis.base import Drawing, Measure, Tables, rows_of_last_round
 from server_app.report.charts.base import Plot, Series, mean_series
 from task.errors import DataError
 
-CLASSIFIER, GLOBAL = "classifier.weight", "global"
+GLOBAL = "global"
 INDEX, SHARE = "singular value", "share of the largest"
 
 

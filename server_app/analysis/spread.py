@@ -31,7 +31,7 @@ class Spread(Measure):
         "The variance is that of a class's probability over the images, mean over classes; "
         "one-hot predictions of D balanced classes have (1 - 1/D) / D. Uniformity (Wang and Isola, "
         "2020) is 0 if all features have the same direction, and lower if they are more even; -4 "
-        "is the minimum, since no feature is negative. The table has the last kept round."
+        "is the minimum if no feature is negative. The table has the last kept round."
     )
     columns = ("round", "client", "model", "images", "measure", "class", "value")
     text_columns = ("model", "images", "measure")

@@ -27,7 +27,7 @@ class TrainingLoss(Measure):
         """Return what is missing: kept models, or images of clients on this machine."""
         if not analysed.kept:
             return KEPT_MODELS
-        return "" if analysed.worker.data.clients else "the clients' images"
+        return "" if analysed.clients else "the clients' images"
 
     def measure(self, analysed: AnalysedRun) -> pd.DataFrame:
         """Return one row per kept round."""

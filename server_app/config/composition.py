@@ -14,6 +14,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 from pydantic import ValidationError
 
 from server_app.config.choices import CONF, choices, search_path
+from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of
 from server_app.config.given_weights import with_hash
@@ -34,9 +35,14 @@ def compose_experiment(words: Sequence[str]) -> Experiment:
     """Compose ``conf/config.yaml`` with Hydra overrides, and check every value.
 
     Raises:
-        ConfigError: an override cannot be read, or a key, choice or value is not allowed.
+        ConfigError: an override cannot be read or has no effect, or a key, choice or value is not
+            allowed.
     """
-    return check_settings(compose_settings(words))
+    settings = compose_settings(words)
+    experiment = check_settings(settings)
+    typed = map(read_override, words)
+    check_used({override.key: override.value for override in typed}, settings)
+    return experiment
 
 
 def check_settings(settings: dict[str, Any]) -> Experiment:

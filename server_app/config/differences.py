@@ -45,7 +45,19 @@ def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide a result, by dotted key."""
-    return flat({key: part for key, part in config.items() if key not in UNDECIDING_SETTINGS})
+    return flat(deciding_groups(config))
+
+
+def deciding_groups(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide a result, by group.
+
+    With ``privacy=client`` the quorum is one of them, because it decides how much noise a client
+    adds.
+    """
+    found = {key: part for key, part in config.items() if key not in UNDECIDING_SETTINGS}
+    if config.get("privacy", {}).get("unit") == "client":
+        found["federation"] = {"quorum": config["federation"]["quorum"]}
+    return found
 
 
 def varied_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:

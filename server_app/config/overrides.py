@@ -18,6 +18,7 @@ from task.errors import ConfigError
 
 HYDRA = "hydra"  # the group of Hydra's own settings
 EXAMPLE = "write key=value, as in alpha=0.05"
+NUMBER_MEANS = {"participation": "rho", "partition": "alpha"}  # for a number in place of a name
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def _check_choice(parsed: ParsedOverride, override: Override) -> None:
         allowed = f"write {override.key}={override.value}, without '+'"
         raise ConfigError(override.key, override.value, allowed)
     if override.key != "method" and not isinstance(parsed.value(), str):
+        if isinstance(parsed.value(), int | float) and (key := NUMBER_MEANS.get(override.key)):
+            raise ConfigError(override.key, override.value, f"write {key}={override.value}")
         allowed = f"choose one of {', '.join(choices()[override.key])}"
         raise ConfigError(override.key, override.value, allowed)
 

@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from server_app.config.differences import deciding
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.runs.records.reader import Run
 
-# Settings that are compared elsewhere, or do not affect a result.
-IGNORED = (
-    "seed", "output_dir", "run_id", "published", "engine", "device", "federation", "method",
-    "evaluate_every", "watch", "equations",
-)  # fmt: skip
+IGNORED = ("seed", "method", "device", "evaluate_every")  # compared elsewhere, or without effect
 NAME_FIRST = (
     "data.name", "partition.name", "model.name", "strategy.name", "clock.name",
     "participation.name", "after.name", "alpha", "rho",
 )  # fmt: skip
+PARTITION_ALPHA = "partition.alpha"
 ALL = "all runs"  # the heading if there is one setting
 IMAGES = "images"  # the version of the data set's images
 JUDGED_BY = "judged by"  # the split on which accuracy is measured
@@ -34,7 +32,7 @@ def varied_settings(runs: Sequence[Run]) -> list[Setting]:
     flats = [
         {
             key: value
-            for key, value in with_alpha_of_split(flat(run.config)).items()
+            for key, value in with_alpha_of_split(deciding(run.config)).items()
             if key.split(".")[0] not in IGNORED and (key != "data.root" or is_folder(run))
         }
         | {JUDGED_BY: run.split, IMAGES: short_version(run)}
@@ -55,10 +53,10 @@ def varied_settings(runs: Sequence[Run]) -> list[Setting]:
 def with_alpha_of_split(config: dict[str, Any]) -> dict[str, Any]:
     """Return a flat configuration whose ``alpha`` is the one that the split used.
 
-    ``partition.alpha`` follows ``alpha`` unless it was set by itself.
+    ``partition.alpha`` follows ``alpha`` unless it was set by itself. A split without it uses none.
     """
-    alpha = config.pop("partition.alpha", None)
-    return config if alpha is None else config | {"alpha": alpha}
+    own = {key: value for key, value in config.items() if key not in ("alpha", PARTITION_ALPHA)}
+    return own | ({"alpha": config[PARTITION_ALPHA]} if PARTITION_ALPHA in config else {})
 
 
 def short_version(run: Run) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from server_app.config.differences import UNDECIDING_SETTINGS
+from server_app.config.differences import deciding_groups
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
@@ -89,8 +89,7 @@ def identity_of(config: Mapping[str, Any], code: Code | None) -> str:
     Data are compared separately (`data_version`), as a run may be looked for when its images are
     not there.
     """
-    settings = {key: value for key, value in config.items() if key not in UNDECIDING_SETTINGS}
-    text = json.dumps([settings, code], sort_keys=True)
+    text = json.dumps([deciding_groups(config), code], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

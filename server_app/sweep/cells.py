@@ -7,10 +7,13 @@ from functools import cached_property
 
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
+from server_app.config.override_text import flat
 from server_app.runs.directory import runs_directory
 from server_app.runs.identity import code_of, identity_of
 from server_app.sweep.combinations import combinations, labels
 from task.errors import ConfigError
+
+RUNNING = {"watch", "engine", "federation"}  # how a run is done; `watch` also what it keeps
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ def cells_of(words: Sequence[str]) -> list[Cell]:
     bit for bit, and several runs at a time use the machine better than one run on several workers.
 
     Raises:
-        ConfigError: a word cannot be read, or no cell is valid.
+        ConfigError: a word cannot be read, no cell is valid, or cells differ in settings that
+            decide no result.
     """
     runs = combinations(words)
     found: dict[str, Cell] = {}
@@ -75,12 +79,28 @@ def cells_of(words: Sequence[str]) -> list[Cell]:
         except ConfigError as error:
             errors.append(error)
             cell = Cell(tuple(run), label, None, str(error))
-        found.setdefault(cell.identity, cell)
+        check_same(found.setdefault(cell.identity, cell), cell)
     if all(cell.experiment is None for cell in found.values()):
         raise errors[0]
     if len(places) > 1:
         raise ConfigError("output_dir", min(places), "a sweep has one output_dir; it cannot vary")
     return list(found.values())
+
+
+def check_same(first: Cell, second: Cell) -> None:
+    """Refuse two cells with the same result that differ in how they run.
+
+    Raises:
+        ConfigError: they differ, so that one of them would not run.
+    """
+    if first.experiment is None or second.experiment is None:
+        return
+    experiments = (first.experiment, second.experiment)
+    one, other = (flat(each.model_dump(include=RUNNING)) for each in experiments)
+    for key, value in other.items():
+        if one[key] != value:
+            allowed = "decides no result, so a sweep cannot vary it; give one value"
+            raise ConfigError(key, value, allowed)
 
 
 def checked_cell(words: Sequence[str]) -> Experiment:

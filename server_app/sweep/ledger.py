@@ -1,8 +1,9 @@
 """The status of every cell of a sweep on disk, and the runs that belong to cells."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -21,6 +22,20 @@ UNMET = (FAILED, REFUSED)
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
+class Completed(NamedTuple):
+    """A completed run.
+
+    Attributes:
+        place: its directory.
+        version: the version of its images.
+        models_every: every how many rounds its models were kept; None if they were not.
+    """
+
+    place: Path
+    version: str | None
+    models_every: int | None
+
+
 class ExistingRuns:
     """The runs of a directory that a sweep does not have to start: completed or unfinished ones.
 
@@ -31,7 +46,7 @@ class ExistingRuns:
     def __init__(self, runs: Path) -> None:
         self.runs = runs
         self._closed: set[Path] = set()
-        self._completed: dict[str, dict[str | None, Path]] = {}
+        self._completed: dict[str, list[Completed]] = {}
         self._versions: dict[str, str | None] = {}
 
     def completed(self, cell: Cell) -> Path | None:
@@ -41,11 +56,13 @@ class ExistingRuns:
         """
         runs = self._runs_of(cell)
         version = self._version(cell) if runs else None
-        return next(reversed(runs.values()), None) if version is None else runs.get(version)
+        same = [run.place for run in runs if version is None or run.version == version]
+        return same[-1] if same else None
 
     def outdated(self, cell: Cell) -> Path | None:
         """Return a completed run of a cell on other images than there are now."""
-        return None if self.completed(cell) else next(reversed(self._runs_of(cell).values()), None)
+        runs = self._runs_of(cell)
+        return runs[-1].place if runs and not self.completed(cell) else None
 
     def unfinished(self, cell: Cell) -> Path | None:
         """Return the run of a cell that can be resumed; of several, that with the most rounds."""
@@ -58,7 +75,12 @@ class ExistingRuns:
             try:
                 record = read_record(run)
                 same = identity_of(record["config"], recorded_code(record)) == cell.identity
-                if same and record["status"] != DONE and not is_held(run):
+                if (
+                    same
+                    and keeps_models_of(cell, kept_every(record))
+                    and record["status"] != DONE
+                    and not is_held(run)
+                ):
                     same_data = record.get("data_version") == self._version(cell)
                     found += [(last.name, run) for last in checkpoints(run)[:1] if same_data]
             except UNREADABLE:
@@ -73,11 +95,13 @@ class ExistingRuns:
             self._versions[settings] = data_version(cell.experiment.local())
         return self._versions[settings]
 
-    def _runs_of(self, cell: Cell) -> dict[str | None, Path]:
+    def _runs_of(self, cell: Cell) -> list[Completed]:
+        """Return the completed runs of a cell that kept the models that it asks for."""
         for path in sorted(self.runs.glob(f"*/{RUN_JSON}")):
             if path.parent not in self._closed:
                 self._read(path.parent)
-        return self._completed.get(cell.identity, {})
+        runs = self._completed.get(cell.identity, [])
+        return [run for run in runs if keeps_models_of(cell, run.models_every)]
 
     def _read(self, run: Path) -> None:
         """Read a run's record; that of a running or failed run is read again next time."""
@@ -87,11 +111,23 @@ class ExistingRuns:
                 return
             if record["status"] == DONE and record["results"]:
                 identity = identity_of(record["config"], recorded_code(record))
-                version = record.get("data_version")
-                self._completed.setdefault(identity, {})[version] = run
+                found = Completed(run, record.get("data_version"), kept_every(record))
+                self._completed.setdefault(identity, []).append(found)
         except UNREADABLE:
             pass  # `univarfl report` names it
         self._closed.add(run)
+
+
+def kept_every(record: Mapping[str, Any]) -> int | None:
+    """Return every how many rounds a run kept its models; None if it kept none."""
+    every: int | None = record["config"].get("watch", {}).get("models_every")
+    return every
+
+
+def keeps_models_of(cell: Cell, models_every: int | None) -> bool:
+    """Return whether a run that keeps its models so often is enough for a cell."""
+    assert cell.experiment is not None
+    return cell.experiment.watch.models_every in (None, models_every)
 
 
 class Claims:

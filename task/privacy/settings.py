@@ -8,7 +8,9 @@ from task.errors import ConfigError
 from task.privacy.accounting import SampledGaussian
 
 LEAST_NOISE = 0.01
-WITHOUT_NOISE = {"noise_multiplier": 1.0, "clipping_norm": 1.0, "sampling_rate": 0.1}
+WITHOUT_NOISE = {
+    "noise_multiplier": 1.0, "clipping_norm": 1.0, "sampling_rate": 0.1, "delta": 1e-5,
+}  # fmt: skip
 UNTOLD_IMAGES = 2  # reported in place of a client's number of images, which depends on its data
 
 
@@ -58,7 +60,10 @@ class Privacy(BaseModel):
             return self
         for key, unused in WITHOUT_NOISE.items():
             if (value := getattr(self, key)) != unused:
-                allowed = "has no effect without noise; add privacy=example or privacy=client"
+                allowed = (
+                    "has no effect without noise; add privacy=example or privacy=client; noise at "
+                    "the server has its settings under strategy"
+                )
                 raise ConfigError(f"privacy.{key}", value, allowed)
         return self
 

@@ -51,7 +51,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "fraction": ("rho",),
     "fraction_fit": ("rho",),
     "frac": ("rho",),
-    "participation": ("rho",),
     "participation_rate": ("rho",),
     "sample_rate": ("rho",),
     "clients_per_round": ("rho",),
@@ -79,7 +78,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "data_dir": ("data.root",),
     "data_path": ("data.root",),
     "path": ("data.root",),
-    "split": ("partition",),
+    "split": ("data.split", "partition"),
     "distribution": ("partition",),
     "non_iid": ("partition",),
     "iid": ("partition=iid",),
@@ -98,8 +97,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "arch": ("model",),
     "architecture": ("model",),
     "backbone": ("model",),
-    "normalisation": ("model.norm",),
-    "normalization": ("model.norm",),
+    "normalisation": ("data.normalisation", "model.norm"),
+    "normalization": ("data.normalisation", "model.norm"),
     "transform": ("augmentation",),
     "augment": ("augmentation",),
     "dtype": ("runtime.precision",),
@@ -122,8 +121,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "lambda": ("method.variance_weight", "method.uniformity_weight"),
     "tau": ("method.temperature", "strategy.tau"),
     "byzantine": ("strategy.num_malicious",),
-    "noise": ("strategy.noise_multiplier",),
-    "epsilon": ("strategy.noise_multiplier",),
+    "noise": ("privacy.noise_multiplier", "strategy.noise_multiplier"),
+    "epsilon": ("privacy.noise_multiplier", "strategy.noise_multiplier"),
 }
 
 

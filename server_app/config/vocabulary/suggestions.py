@@ -18,6 +18,7 @@ from task.extensions import PLUS
 
 MOST = 4  # how many choices an answer names
 LISTED = "'univarfl list keys' shows every key"
+OFF = ("false", "no", "off", "none", "null", "0")
 LITERALS = re.compile(r"must be ('[^']+'(?:, '[^']+')* or )?'[^']+'")
 # Values that people type for others.
 VALUES = {
@@ -47,6 +48,8 @@ def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
     if meant := keys_meant_by(key):
         if isinstance(known, Mapping):  # of several meanings, those in the group that was named
             meant = [found for found in meant if found.startswith(f"{group}.")] or meant
+        if plain(value) in OFF and all("=" in found for found in meant):
+            return f"leave it out; {' or '.join(meant)} is for the opposite"
         return f"write {spelled(meant, value, present)}"
     if isinstance(known, Mapping):
         near = nearest(last, list(map(str, known)))

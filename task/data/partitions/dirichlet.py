@@ -19,6 +19,7 @@ from task.data.partitions.base import MinimumSizePartitioner, PartitionResult, T
 from task.errors import refuse
 
 DRAWS = 50
+LARGEST_ALPHA = 1e6  # with very large values the sum of a draw overflows
 
 
 class Draw(NamedTuple):
@@ -40,8 +41,8 @@ class DirichletPartitioner(MinimumSizePartitioner):
     """Dirichlet label shift.
 
     Attributes:
-        alpha: concentration; near 0 each class goes to one client, with growing alpha the split
-            approaches IID.
+        alpha: concentration, above 0 and at most 1e6; near 0 each class goes to one client, with
+            growing alpha the split approaches IID.
         balanced: whether a client with an even share of the images gets no more, so that clients
             differ in their classes more than in their sizes.
     """
@@ -51,8 +52,8 @@ class DirichletPartitioner(MinimumSizePartitioner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.alpha <= 0:
-            refuse(self, "alpha", "must be above 0")
+        if not 0 < self.alpha <= LARGEST_ALPHA:
+            refuse(self, "alpha", f"must be above 0 and at most {LARGEST_ALPHA:g}")
 
     def partition(
         self, pool: TrainingPool, num_clients: int, generator: np.random.Generator

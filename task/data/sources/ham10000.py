@@ -4,6 +4,9 @@ Source: P. Tschandl, C. Rosendahl, H. Kittler, "The HAM10000 dataset", Scientifi
 FedUV (CVPR 2024) tests on roughly a fifth of each domain and does not list the images. Our test set
 is a fifth of each class and domain, drawn with a fixed seed. All images of a lesion are on the same
 side, because some lesions have several, and a test lesion must not be seen in training.
+
+A client's validation images are drawn one by one, so a lesion can be in its training and its
+validation images. Accuracy on validation images is then too high; accuracy on test images is not.
 """
 
 import csv

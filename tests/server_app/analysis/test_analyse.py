@@ -304,26 +304,30 @@ def copied(runs: Path, place: Path, *names: str) -> Path:
 def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Four runs: a damaged model, a changed data set, missing files, and a complete one."""
+    """Five runs: a damaged model, two changed data sets, missing files, and a complete one."""
     bad = copied(runs, tmp_path / "a")
     (bad / "model.safetensors").write_bytes(b"\x10")
     other = copied(runs, tmp_path / "b", "model.safetensors")
     record = json.loads((other / "run.json").read_text())
     record["data"]["clients"][0] += 1
     (other / "run.json").write_text(json.dumps(record))
+    changed = copied(runs, tmp_path / "b2", "model.safetensors")
+    record = json.loads((changed / "run.json").read_text())
+    (changed / "run.json").write_text(json.dumps(record | {"data_version": "0" * 24}))
     halved = copied(runs, tmp_path / "c", "model.safetensors")
     (halved / "models").mkdir()
     (halved / "models" / "round-000002.safetensors").write_bytes(save({"client-0/w": np.ones(1)}))
     (halved / "clients.csv").unlink()
     whole = copied(runs, tmp_path / "d", "model.safetensors")
     show_progress()
-    with pytest.raises(RunError, match="some measures failed for 3 runs"):
+    with pytest.raises(RunError, match="some measures failed for 4 runs"):
         analyse([tmp_path], ["singular_values", "curvature", "spread", "cost"], IMAGES)
     said = capsys.readouterr().out
     wrong = f"run={bad / 'model.safetensors'}: is not the model that the run wrote"
     assert f"singular_values: failed: {wrong}" in said
     assert "curvature: failed: for the same reason" in said
     assert (bad / DIRECTORY / "cost.csv").exists()
+    assert f"run={changed}: its images have changed" in said
     assert f"run={other}: its clients now have other numbers of images" in said
     assert "round-000002.safetensors: is damaged: the global models of the r" in said
     assert "cost: failed: clients.csv: no such file or directory" in said

@@ -71,7 +71,10 @@ SETTINGS = {
         "after.max_gradient_norm=0": "must be above 0",
     },
     "augmentation=crop_flip": {"augmentation.padding=-1": "must be at least 0"},
-    "partition=dirichlet": {"partition.alpha=0": "must be above 0"},
+    "partition=dirichlet": {
+        "partition.alpha=0": "must be above 0 and at most 1e+06",
+        "partition.alpha=1e308": "must be above 0 and at most 1e+06",
+    },
     "partition=natural": {"partition.size_alpha=0": "must be from 0.001 to 1000000, or null"},
     "partition=pathological": {"partition.classes_per_client=0": "must be at least 1"},
     "partition=power_law": {

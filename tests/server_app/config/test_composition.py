@@ -31,6 +31,26 @@ NEEDS = {
     [
         (["privacy.noise_multiplier=4"], "has no effect without noise; add privacy=example"),
         (["privacy.clipping_norm=0.5"], "has no effect without noise; add privacy=example"),
+        (
+            ["strategy=dp_fixed", "model.norm=group", "privacy.delta=1e-7"],
+            "privacy.delta=1e-07: .* noise at the server has its settings under strategy",
+        ),
+        (["partition=iid", "alpha=0.1"], "alpha=0.1: has no effect without partition=dirichlet"),
+        (["alpha=0.1", "partition.alpha=1"], "alpha=0.1: has no effect with partition.alpha"),
+        (
+            ["privacy=example", "method=fedavg", "model.norm=group", "data.validation_share=0.3"],
+            "has no effect with privacy, where clients hold no images out",
+        ),
+        (
+            ["model.pan_amplitude=0.5"],
+            r"has no effect without model\.pan=add or model\.pan=multiply",
+        ),
+        (["model.projector=none", "model.features=9"], "the pooled maps are the features"),
+        (
+            ["data=hub", "data.repo=a", "data.test_split=a", "data.test_share=0.3"],
+            "which names the test images",
+        ),
+        ([*SITES, "partition=sites", "federation.workers=7"], "each site is one worker"),
         (["guard=drop", "rho=0.1"], "compares 3 updates or more, and only 1 count together"),
         (
             ["guard=drop", "strategy=fedbuff", "strategy.buffer_size=2", "clock=virtual"],
@@ -91,7 +111,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 
 def test_what_is_typed_wins_over_what_a_data_set_brings() -> None:
-    experiment = compose_experiment(["data=digits", "num_clients=3", "partition=iid", "alpha=2"])
+    experiment = compose_experiment(["data=digits", "num_clients=3", "partition=iid"])
     assert (experiment.num_clients, experiment.partition["name"]) == (3, "iid")
     assert compose_experiment(["alpha=2"]).partition["alpha"] == 2
 

@@ -61,9 +61,9 @@ def test_settings_are_those_that_a_person_varied(tmp_path: Path) -> None:
 
 
 def test_the_alpha_of_a_setting_is_the_one_that_the_split_used(tmp_path: Path) -> None:
-    """The alpha of the second run is typed and used by nothing."""
+    """The key `alpha` itself is the default in both runs, and used by neither split."""
     record(tmp_path, "a", ["partition.alpha=0.01"], [0.1, 0.5])
-    record(tmp_path, "b", ["partition.alpha=1.0", "alpha=0.01"], [0.1, 0.6])
+    record(tmp_path, "b", ["partition.alpha=1.0"], [0.1, 0.6])
     found = summary(tmp_path)
     assert found.keys == ["alpha"]
     assert found.frame.set_index("run")["setting"].to_dict() == {"a": "alpha 0.01", "b": "alpha 1"}

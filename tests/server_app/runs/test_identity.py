@@ -154,6 +154,19 @@ def test_a_run_on_other_images_does_not_complete_a_cell(train: Train, tmp_path: 
     assert ExistingRuns(run.parent).completed(cell) == run  # nothing shows that they differ
 
 
+def test_a_run_that_kept_no_models_does_not_complete_a_cell_that_keeps_them(train: Train) -> None:
+    words = ["method=fedavg", "rounds=2"]
+    run = train(*words)
+    (plain,), (keeping,) = (
+        cells_of([*SMALL, *words]),
+        cells_of([*SMALL, *words, "watch.models_every=1"]),
+    )
+    assert ExistingRuns(run.parent).completed(plain) == run
+    assert ExistingRuns(run.parent).completed(keeping) is None
+    kept = train(*words, "watch.models_every=1")
+    assert ExistingRuns(run.parent).completed(keeping) == kept
+
+
 def test_runs_on_different_images_are_not_pooled(tmp_path: Path) -> None:
     for name, version in (("a", "1" * 24), ("b", "2" * 24), ("c", None), ("d", None)):
         run = record(tmp_path, name, [f"seed={'abcd'.index(name)}"], [0.1, 0.5])

@@ -40,6 +40,23 @@ def test_a_cell_that_is_written_twice_is_run_once() -> None:
     assert len(cells_of(["alpha=0.1,0.10", "output_dir=a"])) == 1
 
 
+@pytest.mark.parametrize(
+    "word", ["watch.models_every=1,2", "federation.workers=1,2", "engine=flower,inprocess"]
+)
+def test_a_setting_that_decides_no_result_is_not_varied(word: str) -> None:
+    key = word.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"{key}=.*: decides no result, so a sweep cannot vary"):
+        cells_of([word, "seed=0,1"])
+    assert len(cells_of([word.partition(",")[0], "seed=0,1"])) == 2
+
+
+def test_the_quorum_decides_the_noise_of_clients() -> None:
+    words = ["privacy=client", "secure=masked", "model=linear", "num_clients=12"]
+    assert len(cells_of([*words, "federation.quorum=0,1"])) == 2
+    with pytest.raises(ConfigError, match="decides no result"):
+        cells_of(["federation.quorum=0,1"])
+
+
 def test_a_cell_that_cannot_be_run_stands_beside_those_that_can() -> None:
     cells = cells_of(["method=fedavg,stochdepth,freeze"])
     assert [bool(cell.experiment) for cell in cells] == [True, False, True]

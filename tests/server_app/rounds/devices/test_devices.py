@@ -146,6 +146,10 @@ class TestTrace:
         plain = compose_experiment(words).model_dump()
         rows = ["1,1,0,24,0", "2,1,0,24,0"]
         words.append(f"clock.trace={self.write(tmp_path, *rows)}")
+        with pytest.raises(
+            ConfigError, match=r"has no effect with clock\.trace, whose file describes"
+        ):
+            compose_experiment([*words, "clock.dropout=0.5"])
         first, again = (compose_experiment(words).model_dump() for _ in range(2))
         self.write(tmp_path, *rows[::-1])
         other = compose_experiment(words).model_dump()

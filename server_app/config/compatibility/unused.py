@@ -1,0 +1,79 @@
+"""Settings that a person typed and that have no effect beside the others."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from task.errors import ConfigError
+
+Settings = Mapping[str, Any]
+
+BY_TRACE = (
+    "seconds_per_image", "speed_sigma", "megabits", "bandwidth_sigma", "available_hours",
+    "available_spread", "dropout",
+)  # fmt: skip
+
+
+class Unused(NamedTuple):
+    """Keys, when they have no effect, and what to do about it.
+
+    Attributes:
+        keys: dotted keys.
+        when: whether composed settings leave the keys without effect.
+        cure: the end of the message "has no effect ...".
+    """
+
+    keys: tuple[str, ...]
+    when: Callable[[Settings], bool]
+    cure: str
+
+
+UNUSED = (
+    Unused(
+        ("alpha",), lambda of: "alpha" not in of["partition"],
+        "without partition=dirichlet; leave it out, or add that",
+    ),
+    Unused(
+        ("data.validation_share",), lambda of: of["privacy"]["unit"] is not None,
+        "with privacy, where clients hold no images out; leave it out",
+    ),
+    Unused(
+        ("data.test_share",), lambda of: bool(of["data"].get("test_split")),
+        "with data.test_split, which names the test images; leave one of them out",
+    ),
+    Unused(
+        tuple(f"clock.{key}" for key in BY_TRACE), lambda of: bool(of["clock"].get("trace")),
+        "with clock.trace, whose file describes the devices; leave one of them out",
+    ),
+    Unused(
+        ("model.pan_frequency", "model.pan_amplitude"), lambda of: of["model"].get("pan") == "none",
+        "without model.pan=add or model.pan=multiply; leave it out, or add one of them",
+    ),
+    Unused(
+        ("model.features",), lambda of: of["model"].get("projector") == "none",
+        "with model.projector=none, where the pooled maps are the features; leave it out",
+    ),
+    Unused(
+        ("federation.workers", "federation.message_megabytes"),
+        lambda of: of["partition"]["name"] == "sites",
+        "with partition=sites, where each site is one worker; leave it out",
+    ),
+)  # fmt: skip
+
+
+def check_used(typed: Mapping[str, str], settings: Settings) -> None:
+    """Refuse a setting that was typed and has no effect.
+
+    Args:
+        typed: values by dotted key.
+        settings: all settings, by group.
+
+    Raises:
+        ConfigError: there is one; the text says what to do.
+    """
+    for unused in UNUSED:
+        for key in unused.keys:
+            if key in typed and unused.when(settings):
+                raise ConfigError(key, typed[key], f"has no effect {unused.cure}")
+    if "alpha" in typed and "partition.alpha" in typed:
+        allowed = "has no effect with partition.alpha; leave one of them out"
+        raise ConfigError("alpha", typed["alpha"], allowed)
