@@ -26,6 +26,7 @@ from server_app.runs.records.reader import read_run
 from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
+from tests.absent_sites import Run
 from tests.conftest import SMALL, Train
 from tests.processes import UNIVARFL
 
@@ -291,6 +292,21 @@ class TestRefusals:
         (tmp_path / "run.json").write_text(text.replace('"completed"', '"failed"'))
         with pytest.raises(RunError, match="has no completed run"):
             analyse([tmp_path], [], IMAGES)
+
+
+def test_what_a_run_lacks_is_named(
+    run_at_sites: Run, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The images of sites are on other machines, and FedETF's classifier is not linear."""
+    sites = run_at_sites("rounds=1", "watch.models_every=1")
+    frame = train("method=fedetf", "rounds=1", "watch.models_every=1")
+    show_progress()
+    analyse([sites], ["training_loss", "release_curvature"], IMAGES)
+    analyse([frame], ["curvature", "release_curvature"], IMAGES)
+    said = capsys.readouterr().out
+    assert "training_loss: left out: it needs the clients' images" in said
+    assert "curvature: left out: it needs a linear classifier" in said
+    assert said.count("left out") == 4
 
 
 def copied(runs: Path, place: Path, *names: str) -> Path:
