@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from task import registry
 from task.errors import ConfigError
 from task.extensions import PLUS
-from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Tensors, Term
+from task.methods.base import LocalRound, Method, Outcome, Tensors, Term
+from task.methods.families.server_update import ServerUpdate
 from task.models.base import Output
 
 PACKAGE = "task.methods"
@@ -19,12 +20,22 @@ PACKAGE = "task.methods"
 ONE_AT_MOST = {
     "server_update": "corrects the server's weights",
     "sets_classifier": "sets the classifier",
+    "perturbs": "perturbs the weights",
+    "adjusts_logits": "changes the logits of the cross-entropy",
 }
 APART = (
     (("mixes_labels", "mixes labels"), ("needs_classes", "needs one class per image")),
     (
         ("personalises", "keeps a part of the model with the client"),
         ("server_update", "changes the whole model on the server"),
+    ),
+    (
+        ("personalises", "keeps a part of the model with the client"),
+        ("follows_global", "uses how the whole global model moved"),
+    ),
+    (
+        ("adjusts_logits", "changes the logits of the cross-entropy"),
+        ("uses_entropy", "weighs its term by the cross-entropy of the network's own logits"),
     ),
 )
 
@@ -33,8 +44,8 @@ APART = (
 class Combination(Method):
     """Several methods as one: each hook calls every member in order, and the losses add up.
 
-    Members that perturb the weights change them after every ``batch``, and restore them before
-    every ``gradients``. Members that bound gradients get them last.
+    A member that perturbs the weights changes them after every other ``batch``, and restores them
+    before every other ``gradients``. Members that bound gradients get them last.
 
     Attributes:
         by_name: the members by name, at least two.
@@ -91,6 +102,10 @@ class Combination(Method):
             state |= {f"{name}/{key}": value for key, value in outcome.state.items()}
             extra |= outcome.extra
         return Outcome(state, extra)
+
+    def clean(self, model: nn.Module) -> None:
+        for member in self.members():
+            member.clean(model)
 
     def server(self, weights: Tensors) -> ServerUpdate | None:
         return next((half for member in self.members() if (half := member.server(weights))), None)

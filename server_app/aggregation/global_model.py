@@ -17,7 +17,8 @@ from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.exact_sum import normalise_weights
-from task.methods.base import Contribution, Tensors
+from task.methods.base import Tensors
+from task.methods.families.server_update import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.training.transfer import DIVERGED

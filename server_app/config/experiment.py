@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from server_app.config.compatibility.buffered import check_buffered
 from server_app.config.compatibility.central_privacy import check_central_privacy
+from server_app.config.compatibility.client_models import check_client_models
 from server_app.config.compatibility.server_steps import check_server_steps
 from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
@@ -75,7 +76,7 @@ class Experiment(LocalConfig):
     @model_validator(mode="after")
     def _check_server_settings(self) -> "Experiment":
         """Refuse a strategy, guard or watch setting that does not fit the other settings."""
-        self._check_kept_models()
+        check_client_models(self)
         strategy = self.aggregation()
         try:
             strategy.check_participants(self.participants, self.num_clients)
@@ -103,12 +104,6 @@ class Experiment(LocalConfig):
         from server_app.config.compatibility.masking import check_masked  # noqa: PLC0415
 
         check_masked(self)
-
-    def _check_kept_models(self) -> None:
-        every = self.watch.models_every or 0
-        if every > self.rounds:
-            allowed = f"is more than the {self.rounds} rounds, so no model would be kept"
-            raise ConfigError("watch.models_every", every, allowed)
 
     def privacy_spent(self, rounds: int, repeated: int = 0) -> dict[str, Any]:
         """Return the privacy spent in rounds, and in `repeated` more attempts at them.

@@ -50,6 +50,8 @@ def training_cost(config: LocalConfig, channels: int, image_size: int, classes: 
     model = method.build(config.network().build(channels, classes), torch_generator(0, "build"))
     counts = torch.ones(classes, dtype=torch.int64)
     method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws"), counts))
+    shape = (min(ROWS), channels, image_size, image_size)
+    operations(method, model, shape, classes)  # because some methods divide by the number of steps
     memory = method.finish(model).state
     found = []
     for rows in ROWS:
@@ -83,6 +85,7 @@ def operations(
             terms = loss_terms(method, model(x), x, y)
             forward += counter.get_total_flops() - before
             weighted_sum(terms).backward()
+            method.gradients(model)
     return forward / batches, counter.get_total_flops() / batches
 
 

@@ -1,6 +1,5 @@
 """The base class of local methods: hooks around the training loop, neutral by default."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -8,6 +7,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from task.methods.families.server_update import ServerUpdate
 from task.models.base import ModelSettings, Output
 
 Tensors = Mapping[str, Tensor]
@@ -58,49 +58,6 @@ class Outcome:
     extra: Tensors = field(default_factory=dict)
 
 
-class Contribution(NamedTuple):
-    """A round's accepted clients as one mean; a server update never sees a single client.
-
-    Attributes:
-        share: the accepted clients' share of the federation's objective, in (0, 1]; 1 if every
-            client took part.
-        weights: the weighted mean of their trained models, float64.
-        extra: the weighted mean of what their ``finish`` sent, float64.
-        known: the share of the present objective that belongs to clients known at the previous
-            update, in (0, 1]. It is below 1 if sites have joined since; a mean over all clients
-            shrinks by this factor.
-    """
-
-    share: float
-    weights: Tensors
-    extra: Tensors
-    known: float
-
-
-class ServerUpdate(ABC):
-    """The server's part of a method, called once per round after the aggregation.
-
-    Attributes:
-        state: everything that it keeps between rounds, by name; saved in checkpoints.
-    """
-
-    state: dict[str, Tensor]
-
-    def broadcast(self) -> Tensors:
-        """Return what every client receives in addition to the global weights."""
-        return {}
-
-    @abstractmethod
-    def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
-        """Return the next global weights.
-
-        Args:
-            before: the weights that the clients started from.
-            after: the aggregated weights.
-            clients: what the accepted clients sent.
-        """
-
-
 @dataclass
 class Method:
     """A local method; without overridden hooks it trains with the cross-entropy alone.
@@ -108,8 +65,8 @@ class Method:
     A worker calls ``build`` and ``personal`` once. For each client, `task.training.loop` calls
     ``start`` once, and ``frozen`` before each epoch. For each batch it calls ``batch``, the forward
     pass, ``logits``, ``loss``, the backward pass, ``gradients`` and the optimizer step. After the
-    last batch it calls ``finish``. A subclass is a dataclass whose fields are the settings of its
-    YAML file.
+    last batch it calls ``finish``, and ``clean`` also after a failure. A subclass is a dataclass
+    whose fields are the settings of its YAML file.
 
     Attributes:
         terms: the names of the terms that ``loss`` returns; each is a column in ``clients.csv``.
@@ -119,12 +76,16 @@ class Method:
         keeps_state: whether ``finish`` keeps something for the client's next round.
         server_update: whether ``server`` returns one; the strategy must then move to a mean. In a
             combination, its ``finish`` runs last and may change the weights that are sent.
+        scales_update: whether ``finish`` scales the update, so that no trained model is sent.
+        follows_global: whether it uses how the whole global model moved since the client's last
+            round.
         scales_step: whether its server update multiplies the strategy's step; the strategy must
             then keep nothing between rounds, as momentum would be multiplied too.
         varies_network: whether the network's computation changes while a client trains.
         varies_cost: whether the number of operations changes from batch to batch.
         separable: whether the loss is a mean over the images of a batch, and each image's part
-            depends on no other image: the condition of DP-SGD. ``gradients`` need not fulfil it.
+            depends on no other image: the condition of DP-SGD, which ignores ``frozen``.
+            ``gradients`` need not fulfil it.
         sets_classifier: whether ``build`` replaces the classifier or stops its training, or each
             client has a classifier of its own.
         personalises: whether ``personal`` is overridden, which sets it: a part of the model stays
@@ -133,6 +94,8 @@ class Method:
         needs_classes: whether it needs one class per image, so that no labels may be mixed.
         perturbs: whether ``batch`` changes the weights and ``gradients`` restores them. In a
             combination, its ``batch`` then runs last and its ``gradients`` first.
+        adjusts_logits: whether ``logits`` is overridden, which sets it.
+        uses_entropy: whether ``loss`` uses the cross-entropy of the network's own logits.
         bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
             ``gradients`` then runs after all others.
     """
@@ -142,6 +105,8 @@ class Method:
     trains_features: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False
     server_update: ClassVar[bool] = False
+    scales_update: ClassVar[bool] = False
+    follows_global: ClassVar[bool] = False
     scales_step: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
@@ -151,11 +116,14 @@ class Method:
     mixes_labels: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False
+    adjusts_logits: ClassVar[bool] = False
+    uses_entropy: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def __init_subclass__(cls) -> None:
         cls.personalises = cls.personal is not Method.personal
+        cls.adjusts_logits = cls.logits is not Method.logits
 
     def members(self) -> Sequence["Method"]:
         """Return the methods that this one combines; itself, unless it is a combination."""
@@ -239,6 +207,12 @@ class Method:
     def finish(self, model: nn.Module) -> Outcome:
         """Return what to keep and what to send, after the client's last step."""
         return Outcome()
+
+    def clean(self, model: nn.Module) -> None:
+        """Undo what the other hooks changed in the layers; called also if the training failed.
+
+        The weights need no care: they are loaded for every client.
+        """
 
     def server(self, weights: Tensors) -> ServerUpdate | None:
         """Return the method's server update, or None if aggregation alone sets the global weights.

@@ -151,6 +151,7 @@ class FedAlign(Method):
     terms: ClassVar = ("l_lip",)
     residual: ClassVar = True
     bounds_gradients: ClassVar = True
+    uses_entropy: ClassVar = True
 
     alignment_weight: float
     width: float

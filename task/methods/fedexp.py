@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.methods.base import LocalRound, Method, Outcome, Tensors
+from task.methods.families.server_update import Contribution, ServerUpdate
 from task.optim.parameters import snapshot
 
 NORM = "squared norm of the update"

@@ -55,6 +55,7 @@ class FedLESAM(Method):
     keeps_state: ClassVar = True
     separable: ClassVar = True
     perturbs: ClassVar = True
+    follows_global: ClassVar = True
 
     radius: float
 

@@ -29,7 +29,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.methods.base import LocalRound, Method, Outcome, Tensors
+from task.methods.families.server_update import Contribution, ServerUpdate
 from task.optim.parameters import snapshot, trained_parameters
 
 LENGTH, FIRST_LENGTH = "length of the local steps", 100.0
@@ -57,6 +58,7 @@ class FedNova(Method):
     """Cross-entropy, with updates divided by the length of the local steps; no settings."""
 
     server_update: ClassVar = True
+    scales_update: ClassVar = True
     scales_step: ClassVar = True
     separable: ClassVar = True
 

@@ -5,7 +5,7 @@ the global model's and the local model's logits / tau, each without the image's 
 Paper: Lee et al., "Preservation of the Global Knowledge by Not-True Distillation in Federated
 Learning", NeurIPS 2022. It was not read: the equation is that of the authors' release,
 github.com/Lee-Gihun/FedNTD (algorithms/fedntd/criterion.py).
-Hooks: ``start``, ``loss``. Client state: none. Extra upload: none.
+Hooks: ``build``, ``start``, ``loss``. Client state: none. Extra upload: none.
 Extra compute: one more forward pass per step. Extra memory: one more model.
 
 Where the release differs from ours: its global model stays in training mode, so its answer to an

@@ -5,7 +5,8 @@ gradient of P at w, and e = rho * g / ||g||. The adaptive form multiplies each e
 Paper: Lee et al., "FedSOL: Stabilized Orthogonal Learning with Proximal Restrictions in Federated
 Learning", CVPR 2024. It was not read: the equations are those of the authors' release,
 github.com/Lee-Gihun/FedSOL.
-Hooks: ``start``, ``batch``, ``gradients``. Client state: none. Extra upload: none.
+Hooks: ``build``, ``start``, ``batch``, ``gradients``, ``clean``. Client state: none. Extra upload:
+none.
 Extra compute: one more forward and backward pass, and the global model's forward pass, per step.
 Extra memory: one more model, two copies of the parameters.
 
@@ -17,9 +18,9 @@ As in the release:
   the statistics of batch norm alone, before any step.
 * Batch norm's statistics move in the first pass, at w, and not at w + e.
 
-Our choice: e is 0 where ||g|| is below 1e-7. At the first step w is the global model, so g is
-rounding noise, which the fixed form would stretch to the length rho. With ``stochdepth`` the two
-models drop different blocks, so they differ from the first step.
+Our choice: e is 0 where both models have the same logits, bit for bit, as at the first step, when w
+is the global model. There g is rounding noise, which the fixed form would stretch to the length
+rho. With ``stochdepth`` the global model drops no block, so they differ from the first step.
 """
 
 from dataclasses import dataclass
@@ -34,14 +35,13 @@ from task.methods.base import LocalRound, Method
 from task.optim.parameters import snapshot, teacher, trained_parameters
 from task.training.losses import divergence
 
-LEAST_NORM, SMALL = 1e-7, 1e-12
+SMALL = 1e-12
 
 
 def perturbation(gradients: list[Tensor], radius: float) -> list[Tensor]:
-    """Return ``radius * g / ||g||`` over all tensors; zeros where ||g|| is below 1e-7."""
+    """Return ``radius * g / ||g||`` over all tensors; zeros where g is 0."""
     norm = torch.stack(torch._foreach_norm(gradients)).norm()
-    scale = torch.where(norm < LEAST_NORM, 0.0, radius / (norm + SMALL))
-    return list(torch._foreach_mul(gradients, scale))
+    return list(torch._foreach_mul(gradients, radius / (norm + SMALL)))
 
 
 def moved_shares(parameter: Tensor, start: Tensor) -> Tensor:
@@ -107,7 +107,8 @@ class FedSOL(Method):
                 next(found) if one.requires_grad else torch.zeros_like(one)
                 for one in self._parameters
             ]
-            move = perturbation(slopes, self.radius)
+            differ = (own != toward).any()
+            move = list(torch._foreach_mul(perturbation(slopes, self.radius), differ.float()))
             if self.adaptive:
                 shares = map(moved_shares, self._parameters, self._global)
                 move = list(torch._foreach_mul(move, list(shares)))
@@ -121,6 +122,9 @@ class FedSOL(Method):
         if self.radius:
             torch._foreach_copy_(self._parameters, self._kept)
             move_statistics(model, True)
+
+    def clean(self, model: nn.Module) -> None:
+        move_statistics(model, True)
 
 
 def move_statistics(model: nn.Module, moves: bool) -> None:

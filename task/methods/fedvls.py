@@ -4,7 +4,7 @@ Loss: cross-entropy of f + log q, + lambda * L_dis + w * L_logit, where q_c is t
 among the client's images. A class with q_c = 0 is vacant.
 Paper: Guo, Wang, Geng, "Federated Learning with Vacant-Class Distillation and Logit Suppression"
 (FedVLS), AAAI 2025. Release: github.com/krumpguo/FedVLS.
-Hooks: ``start``, ``logits``, ``loss``. Client state: none. Extra upload: none.
+Hooks: ``build``, ``start``, ``logits``, ``loss``. Client state: none. Extra upload: none.
 Extra compute: one more forward pass per step. Extra memory: one more model.
 
 * L_dis: KL(global || local) of the softmax over the vacant classes alone. The paper prints the
@@ -32,7 +32,7 @@ from task.errors import refuse
 from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
 from task.optim.parameters import teacher
-from task.training.losses import divergence
+from task.training.losses import divergence, wide
 
 SMALL = 1e-9  # is added to shares before their logarithm
 
@@ -60,6 +60,7 @@ def suppression(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         labels: the true classes, [n] int64.
         shares: q, [D], which add up to 1.
     """
+    logits = wide(logits)
     own = F.one_hot(labels, logits.shape[1]).bool()
     lowest = torch.finfo(logits.dtype).min / 2
     means = logits.masked_fill(own, lowest).logsumexp(dim=0) - math.log(len(logits))
@@ -69,7 +70,7 @@ def suppression(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
 def released_suppression(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
     """Return the release's L_logit without its weight; arguments as for `suppression`."""
     classes = logits.shape[1]
-    shifted = logits - (shares + SMALL).log() + math.log(1 / classes + SMALL)
+    shifted = wide(logits) - (shares + SMALL).log() + math.log(1 / classes + SMALL)
     others = shifted.masked_fill(F.one_hot(labels, classes).bool(), 0)
     return (shares * (others.logsumexp(dim=0) - math.log(len(logits)))).sum()
 

@@ -9,6 +9,7 @@ Extra compute: none; the classifier's gradient is saved.
 Our choices:
 
 * The classifier is orthogonal, as FedUV's text says; its program keeps PyTorch's default start.
+* With ``model.weights=FILE`` the file's classifier takes its place if the shapes agree.
 * The bias is 0 and frozen too, since it is part of the classifier.
 * With more classes than features, the columns of the weight are orthogonal instead of the rows.
 """

@@ -29,6 +29,7 @@ from task.errors import refuse
 from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
 from task.models.layers.residual import ResidualNet
+from task.training.losses import wide
 
 SCALES = (1.0, 0.875, 0.75, 0.625)
 
@@ -40,8 +41,8 @@ def distillation(student: Tensor, teacher: Tensor) -> Tensor:
         student: logits [n, D].
         teacher: logits [n, D]; get no gradient.
     """
-    target = torch.softmax(teacher.detach(), dim=1)
-    return F.kl_div(F.log_softmax(student, dim=1), target, reduction="batchmean")
+    target = torch.softmax(wide(teacher.detach()), dim=1)
+    return F.kl_div(F.log_softmax(wide(student), dim=1), target, reduction="batchmean")
 
 
 def rescale(x: Tensor, scale: float) -> Tensor:

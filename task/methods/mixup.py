@@ -23,6 +23,8 @@ from task.data.batches import without_waiting
 from task.errors import refuse
 from task.methods.base import LocalRound, Method
 
+LEAST = 0.01
+
 
 def mix(values: Tensor, partner: Tensor, share: float) -> Tensor:
     """Return ``share * v_i + (1 - share) * v_partner(i)`` for every row i.
@@ -47,8 +49,8 @@ class Mixup(Method):
     """Cross-entropy of mixed images against mixed labels.
 
     Attributes:
-        mixing_concentration: g of Beta(g, g), from which the coefficient is drawn, at least 0; 0
-            gives FedAvg.
+        mixing_concentration: g of Beta(g, g), from which the coefficient is drawn, at least 0.01,
+            as smaller values underflow; 0 gives FedAvg.
     """
 
     mixes_labels: ClassVar = True
@@ -56,8 +58,8 @@ class Mixup(Method):
     mixing_concentration: float
 
     def __post_init__(self) -> None:
-        if self.mixing_concentration < 0:
-            refuse(self, "mixing_concentration", "must be at least 0")
+        if 0 < self.mixing_concentration < LEAST or self.mixing_concentration < 0:
+            refuse(self, "mixing_concentration", f"must be at least {LEAST}, or 0 for FedAvg")
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         self._classes = len(this.counts)

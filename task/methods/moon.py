@@ -24,6 +24,7 @@ from task.errors import refuse
 from task.methods.base import LocalRound, Method, Outcome, Term
 from task.models.base import Output
 from task.optim.parameters import teacher
+from task.training.losses import wide
 
 
 def model_contrastive(features: Tensor, toward: Tensor, away: Tensor, temperature: float) -> Tensor:
@@ -40,8 +41,8 @@ def model_contrastive(features: Tensor, toward: Tensor, away: Tensor, temperatur
     Returns:
         The mean over the batch, a scalar; log 2 where both similarities are equal.
     """
-    near = F.cosine_similarity(features, toward) / temperature
-    far = F.cosine_similarity(features, away) / temperature
+    near = F.cosine_similarity(wide(features), wide(toward)) / temperature
+    far = F.cosine_similarity(wide(features), wide(away)) / temperature
     return F.softplus(far - near).mean()
 
 

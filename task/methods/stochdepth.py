@@ -3,7 +3,7 @@
 Loss: cross-entropy of a network whose blocks are dropped for each batch.
 Paper: Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016, as FedAlign, section 3, runs
 it on every client.
-Hooks: ``build``, ``start``, ``batch``, ``finish``. Client state: none. Extra upload: none. Needs a
+Hooks: ``build``, ``start``, ``batch``, ``clean``. Client state: none. Extra upload: none. Needs a
 residual network. Extra compute: none; the dropped blocks are saved.
 
 Our choice: a kept block is scaled by 1 / its keep rate in training, as
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import LocalRound, Method, Outcome
+from task.methods.base import LocalRound, Method
 from task.models.layers.residual import ResidualNet
 
 
@@ -65,7 +65,6 @@ class StochDepth(Method):
             block.branch = 1 / rate if draw < rate else 0.0
         return x, y
 
-    def finish(self, model: nn.Module) -> Outcome:
+    def clean(self, model: nn.Module) -> None:
         for block in self._blocks:
             block.branch = 1.0
-        return Outcome()

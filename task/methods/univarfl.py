@@ -18,7 +18,8 @@ Our choices where the paper leaves something open:
   5e-4; at eps = 1e-6, that of equal rows by 2e4. In float64, every case agrees with Eq. 3 to a
   relative error of 1e-6, the rounding of float32.
 * epsilon is 1e-3 behind batch norm. There the features of a new projector spread out by
-  themselves, and any value up to 1 trains alike. Without batch norm (``model.norm=group``) the
+  themselves, and any value up to 1 trains alike. Without batch norm in the projector, as with
+  ``model.norm=group``, ``model.projector=plain`` or ``none``, the
   features start nearly parallel, and the gradient of the energy, of the order of eps^-1.5, makes
   training diverge; epsilon is then 0.3. ``docs/results/defaults.md`` has the measurements.
 """

@@ -9,7 +9,7 @@ grey and ten classes it has 44,426 parameters, and for 32x32 in colour with ``ma
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
@@ -46,9 +46,33 @@ class LeNet(Network):
     def forward(self, x: Tensor) -> Output:
         maps, levels = self.through(self.encoder, x, LEVELS)
         fits = maps.shape[-2:] == (self.map_size, self.map_size)
-        pooled = maps if fits else F.adaptive_avg_pool2d(maps, self.map_size)
+        pooled = maps if fits else mean_pooled(maps, self.map_size)
         features = self.projector(pooled.flatten(1))
         return Output(self.classifier(features), features, maps, levels=levels)
+
+
+def mean_pooled(maps: Tensor, size: int) -> Tensor:
+    """Return means of maps [n, c, H, W] over size x size areas that cover them.
+
+    The areas are those of PyTorch's adaptive pooling, whose gradient on a GPU is not deterministic.
+    """
+    height, width = (areas(length, size, maps) for length in maps.shape[-2:])
+    return height @ maps @ width.T
+
+
+def areas(length: int, parts: int, like: Tensor) -> Tensor:
+    """Return the matrix [parts, length] whose rows take the means over equal parts of a line.
+
+    Args:
+        length: of the line.
+        parts: their number; neighbours overlap if it does not divide the length.
+        like: has the matrix's device and type.
+    """
+    part = torch.arange(parts, device=like.device)
+    starts, ends = part * length // parts, -((part + 1) * -length // parts)
+    place = torch.arange(length, device=like.device)
+    inside = (starts[:, None] <= place) & (place < ends[:, None])
+    return (inside / inside.sum(dim=1, keepdim=True)).to(like.dtype)
 
 
 @dataclass

@@ -114,10 +114,13 @@ class LocalTrainer:
             self.config.optim.momentum,
             self.config.optim.nesterov,
         )
-        self.method.start(self.model, this)
         meter = LossMeter()
-        self.run_epochs(images, positions, key, deadline, meter)
-        outcome = self.method.finish(self.model)
+        try:
+            self.method.start(self.model, this)
+            self.run_epochs(images, positions, key, deadline, meter)
+            outcome = self.method.finish(self.model)
+        finally:
+            self.method.clean(self.model)
         examples, losses = self.told(len(positions), meter)
         return LocalResult(
             copy_to_cpu("model", self.model.state_dict()),

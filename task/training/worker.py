@@ -55,9 +55,11 @@ class Worker:
             check_model_size(config, self.data.dataset, site)
         self.images = DeviceImages(self.data.dataset, self.device)
         self.method = config.local_method()
-        model = self.method.build(
-            build_model_for(config, self.data.dataset), torch_generator(config.seed, "method")
-        )
+        plain = build_model_for(config, self.data.dataset)
+        try:
+            model = self.method.build(plain, torch_generator(config.seed, "method"))
+        except ConfigError as error:
+            raise error.under("method") from None
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
         self.personal = PersonalPart(self.model, self.method.personal(self.model))
 
@@ -137,7 +139,7 @@ class Worker:
             draws = torch_generator(self.config.seed, "statistics", client)
             train = self.images.index(self.data.clients[client].train)
             order = torch.randperm(len(train), generator=draws).to(self.device)
-            batch = self.images.images_per(STATISTICS_PIXELS)
+            batch = max(2, self.images.images_per(STATISTICS_PIXELS))  # one row has no variance
             parts = train[order].tensor_split(max(1, len(train) // batch))
             measure_statistics(self.model, (self.images[part][0] for part in parts))
 

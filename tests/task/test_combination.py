@@ -120,6 +120,20 @@ def test_two_methods_that_set_the_classifier_are_refused() -> None:
         compose_experiment(["method=freeze+fedetf"])
 
 
+@pytest.mark.parametrize(
+    ("methods", "reason"),
+    [
+        ("fedlesam+fedsol", "more than one of them perturbs the weights"),
+        ("fedlc+fedrs", "more than one of them changes the logits of the cross-entropy"),
+        ("fedlesam+fedper", "fedper keeps a part of the model with the client, and fedlesam uses"),
+        ("fedalign+fedlc", "fedlc changes the logits of the cross-entropy, and fedalign weighs"),
+    ],
+)
+def test_methods_that_would_undo_each_other_are_refused(methods: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        compose_experiment([f"method={methods}", "model=resnet56"])
+
+
 def test_a_frame_narrower_than_the_classes_is_refused() -> None:
     method = FedETF(frame_width=8, first_scale=1.0)
     with pytest.raises(ConfigError, match="must be at least the number of classes, 10"):

@@ -17,6 +17,7 @@ from task.models.layers.narrow import kept, narrow
 from task.models.layers.norm import Norm
 from task.models.layers.position import Encoding, Position, wave
 from task.models.layers.residual import ResidualNet
+from task.models.lenet import mean_pooled
 from task.models.linear import LinearSettings
 from task.models.resnet18 import ResNet18Settings
 from task.models.resnet56 import ResNet56Settings
@@ -64,6 +65,10 @@ def test_lenet_has_the_parameters_of_niid_bench() -> None:
     for size in (16, 28, 40):
         out = small(torch.randn(2, 1, size, size))
         assert (out.logits.shape, out.features.shape) == ((2, 10), (2, 84))
+    for shape, size in (((5, 5), 4), ((1, 1), 4), ((7, 3), 2), ((13, 20), 5)):
+        maps = torch.randn(2, 3, *shape)
+        expected = torch.nn.functional.adaptive_avg_pool2d(maps, size)
+        assert torch.allclose(mean_pooled(maps, size), expected, atol=1e-6)
     with pytest.raises(ConfigError, match="map_size=0: must be from 1 to 64"):
         settings("lenet", "model.map_size=0")
 

@@ -14,7 +14,7 @@ from task.training.worker import NOTHING, Worker
 class Finetuner:
     """Trains copies of a worker's model; the model itself stays as it is.
 
-    All layers are trained, also a classifier that the method does not train.
+    All parameters are trained, also those of a classifier that the method does not train.
 
     Args:
         worker: the worker.

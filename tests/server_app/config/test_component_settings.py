@@ -134,7 +134,10 @@ SETTINGS = {
         "method.subnetworks=0": "must be at least 1",
         "method.least_width=2": "must be above 0 and at most 1",
     },
-    "method=mixup": {"method.mixing_concentration=-1": "must be at least 0"},
+    "method=mixup": {
+        "method.mixing_concentration=-1": "must be at least 0.01, or 0 for FedAvg",
+        "method.mixing_concentration=0.001": "must be at least 0.01, or 0 for FedAvg",
+    },
     "method=moon": {"method.contrastive_weight=-1": "must be at least 0"},
     "method=stochdepth model=resnet56": {"method.keep_rate=0": "must be above 0 and at most 1"},
     "method=univarfl": {"method.variance_weight=-1": "must be at least 0, or null for classes / 4"},

@@ -56,6 +56,8 @@ NEEDS = {
             ["guard=drop", "strategy=fedbuff", "strategy.buffer_size=2", "clock=virtual"],
             "compares 3 updates or more, and only 2 count together",
         ),
+        (["method=fednova", "watch.models_every=1"], "they send scaled updates instead"),
+        (["method=fednova", "after=feddf"], "they send scaled updates instead"),
         (["guard=drop", "method=fednova"], "norms of updates cannot be compared"),
         (["guard=drop", "method=fedexp"], "norms of updates cannot be compared"),
     ],

@@ -13,7 +13,8 @@ from client_app.client_state import ClientState
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
-from task.methods.base import Contribution, Method, ServerUpdate
+from task.methods.base import Method
+from task.methods.families.server_update import Contribution, ServerUpdate
 from task.optim.parameters import trained_parameters
 from task.registry import component_class
 from task.training.loop import LocalResult
@@ -211,6 +212,15 @@ def test_a_combination_at_0_is_its_other_member() -> None:
     alone = "method.proximal_weight=0"
     assert same(two_rounds("univarfl+fedprox", alone), two_rounds("univarfl"))
     assert not same(two_rounds("univarfl+fedprox"), two_rounds("univarfl"))
+
+
+def test_fedsols_first_step_is_fedavgs() -> None:
+    """There the local model is the global one, so the gradient of P is nothing but rounding."""
+    one_step = ("batch_size=1000", "local_epochs=1")
+    fixed = ("method.adaptive=false", "method.radius=1.0")
+    sol, plain = (Worker(config(*words, *one_step)) for words in (("fedsol", *fixed), ("fedavg",)))
+    first, second = (one.train(one.initial_weights(), 1, CLIENT).weights for one in (sol, plain))
+    assert same(first, second)
 
 
 @pytest.mark.parametrize("method", ["fedlesam", "fedsol"])

@@ -200,6 +200,13 @@ def test_a_failed_measurement_leaves_the_layers_as_they_were() -> None:
     assert all(torch.equal(again.state[name], first.state[name]) for name in first.state)
 
 
+def test_statistics_of_very_large_images_are_measured_on_two_at_a_time() -> None:
+    one = Worker(compose_experiment(["method=fedbn", "method.statistics=measured", SHARE]).local())
+    result = one.train(one.initial_weights(), 1, 0)
+    with patch("task.training.worker.STATISTICS_PIXELS", 1):
+        assert one.validate_personal(result.weights, 0, result.state).examples
+
+
 def test_fedsol_perturbs_the_layers_that_fedrep_trains() -> None:
     words = ["method=fedrep+fedsol", "local_epochs=2", SHARE]
     one = Worker(compose_experiment(words).local())

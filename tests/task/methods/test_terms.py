@@ -15,6 +15,7 @@ from task.methods.feddyn import add_dynamic_gradient
 from task.methods.fedprox import add_proximal_gradient
 from task.methods.fedrcl import FedRCL, contrast, penalty, similarities
 from task.methods.feduv import classifier_deviation, uniformity
+from task.methods.fedvls import SUPPRESSIONS
 from task.methods.freeze import orthogonal_classifier
 from task.methods.gradaug import distillation, rescale
 from task.methods.mixup import beta_share, mix
@@ -25,6 +26,7 @@ from task.models.cnn import Cnn
 from task.models.layers.blocks import Bottle, stage
 from task.models.resnet56 import ResNet56Settings
 from task.seeding import torch_generator
+from task.training.losses import divergence
 
 
 def parameter(values: list[float], gradient: list[float] | None = None) -> nn.Parameter:
@@ -299,8 +301,21 @@ class TestStochDepth:
             rates = torch.tensor(keep_rates(18, 0.5))
             assert torch.allclose(branches[branches > 0], 1 / rates[branches > 0])
         assert torch.allclose(kept / 400, rates, atol=0.1)
-        method.finish(model)
+        method.clean(model)
         assert all(block.branch == 1 for block in model.blocks())
+
+
+def test_a_divergence_of_bfloat16_is_computed_in_float32() -> None:
+    close = torch.tensor([[1.0, 2.0, 3.0]]).bfloat16()
+    near = torch.tensor([[1.0, 2.0, 3.05]]).bfloat16()
+    for own in (divergence, distillation):
+        assert own(close, near) == own(close.float(), near.float())
+    moon = [model_contrastive(close, near, near.flip(1), 0.5)]
+    moon.append(model_contrastive(close.float(), near.float(), near.float().flip(1), 0.5))
+    assert moon[0] == moon[1]
+    labels, shares = torch.tensor([1]), torch.tensor([0.5, 0.2, 0.3])
+    for term in SUPPRESSIONS.values():
+        assert term(close, labels, shares) == term(close.float(), labels, shares)
 
 
 class TestGradAug:

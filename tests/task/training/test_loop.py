@@ -7,6 +7,7 @@ import sys
 import weakref
 from dataclasses import dataclass, field
 from functools import cache
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Outcome, Term
 from task.models.base import Output
 from task.models.cnn import Cnn
+from task.models.layers.residual import ResidualNet
 from task.optim.parameters import trained_parameters
 from task.optim.sgd import MOMENTUM
 from task.seeding import torch_generator
@@ -223,6 +225,15 @@ def test_a_client_whose_time_is_up_stops_between_batches() -> None:
     one = worker()
     with pytest.raises(TrainingError, match=r"out of time in epoch 1 of \d"):
         one.train(one.initial_weights(), 1, 0, deadline=0.0)
+
+
+def test_a_failed_client_leaves_no_dropped_blocks_behind() -> None:
+    one = Worker(config("method=stochdepth", "model=resnet56"))
+    broken = patch("task.training.loop.weighted_sum", side_effect=RuntimeError)
+    with pytest.raises(RuntimeError), broken:
+        one.train(one.initial_weights(), 1, 0)
+    assert isinstance(one.model, ResidualNet)
+    assert {block.branch for block in one.model.blocks()} == {1.0}
 
 
 @dataclass
