@@ -8,6 +8,8 @@ from scipy.stats import rankdata, studentized_range
 
 from server_app.report.statistics import CONFIDENCE
 
+NONE = "No two methods differ significantly."
+
 
 def average_ranks(scores: pd.DataFrame) -> "pd.Series[float]":
     """Return the average rank of each column; 1 is best, and equal scores share their ranks.
@@ -37,3 +39,18 @@ def critical_difference(methods: int, blocks: int) -> float:
     """
     q = float(studentized_range.ppf(CONFIDENCE, methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
+
+
+def significant(ranks: "pd.Series[float]", least: float) -> str:
+    """Return a sentence with the methods that are significantly ahead of others.
+
+    Args:
+        ranks: average ranks by method.
+        least: the smallest significant difference.
+    """
+    ordered = ranks.sort_values(kind="stable")
+    found = []
+    for method, rank in ordered.items():
+        if behind := [str(other) for other, theirs in ordered.items() if theirs - rank >= least]:
+            found.append(f"{method} is significantly ahead of {', '.join(behind)}.")
+    return " ".join([*found, "No other two methods differ significantly." if found else NONE])

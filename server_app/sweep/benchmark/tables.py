@@ -17,7 +17,7 @@ from server_app.runs.records.tables import LEAST_IMAGES
 from server_app.sweep.benchmark.commands import OWN, TUNED, commands
 from server_app.sweep.benchmark.costs import costs
 from server_app.sweep.benchmark.outcome import Outcome
-from server_app.sweep.benchmark.ranks import average_ranks, critical_difference
+from server_app.sweep.benchmark.ranks import average_ranks, critical_difference, significant
 
 BASE = label_of("method", "fedavg")
 OWN_VALUES, MINUS, MINUS_OWN, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
@@ -106,7 +106,8 @@ class Tables:
                 f" The rank is the mean over {blocks} pairs of cell and seed, 1 is best; methods "
                 f"without all runs have none. Two ranks that differ by less than {least:.1f} are "
                 "not significantly different (Nemenyi's test, which takes the pairs as "
-                "independent; seeds of one cell are not, so the test is too lenient)."
+                "independent; seeds of one cell are not, so the test is too lenient). "
+                + significant(average_ranks(ranked), least)
             )
         return {GLANCE: text, **NOTES}
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from server_app.cli.bench import bench
@@ -18,7 +19,7 @@ from server_app.sweep.benchmark.plan import (
     trials,
     values_of,
 )
-from server_app.sweep.benchmark.ranks import critical_difference
+from server_app.sweep.benchmark.ranks import critical_difference, significant
 from task.errors import ConfigError
 
 TEXT = """
@@ -111,3 +112,12 @@ def test_words_name_methods_and_what_a_new_one_tunes(plan: Plan) -> None:
 def test_the_critical_difference_is_that_of_the_publication() -> None:
     """Demsar, JMLR 2006, section 3.2.2: 1.25 for four classifiers on 14 data sets."""
     assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
+
+
+def test_methods_that_differ_significantly_are_named() -> None:
+    ranks = pd.Series({"slow": 4.5, "fast": 1.0, "middle": 3.0, "other": 3.0})
+    assert significant(ranks, 2.0) == (
+        "fast is significantly ahead of middle, other, slow. No other two methods differ "
+        "significantly."
+    )
+    assert significant(ranks, 4.0) == "No two methods differ significantly."
