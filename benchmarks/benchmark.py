@@ -1,6 +1,6 @@
-"""Write the page of ``univarfl bench`` from its saved records.
+"""Write the pages of ``univarfl bench`` from its saved records.
 
-    uv run python -m benchmarks.benchmark        (docs/results/benchmark.md, in a minute)
+    uv run python -m benchmarks.benchmark        (docs/results/benchmark*.md, in a minute)
     uv run python -m benchmarks.benchmark save   (first adds the runs of runs/bench to the records)
 
 The records, without models, are in benchmarks/records/bench.tar.xz. ``univarfl bench --records``
@@ -19,10 +19,11 @@ from server_app.sweep.benchmark.charts import charts_of
 from server_app.sweep.benchmark.outcome import diverged_runs
 from server_app.sweep.benchmark.plan import PLAN, read_plan
 from server_app.sweep.benchmark.run import Benchmark, records_in, unpack_records
-from server_app.sweep.benchmark.tables import COMMANDS, Tables
+from server_app.sweep.benchmark.tables import COMMANDS, MINUS, MINUS_OWN, OWN_VALUES, Tables
 
-NAME = "bench"
+NAME, DETAILS = "bench", "bench-details"  # the marks of both pages
 RUNS = Path("runs", NAME)
+STANDINGS = (GLANCE, OWN_VALUES, MINUS, MINUS_OWN)
 NOT_SHOWN = (COMMANDS,)  # hundreds of lines; they are on the page that `univarfl bench` writes
 
 
@@ -52,21 +53,23 @@ def runs_to_save(place: Path) -> list[Run]:
 
 
 def write(benchmark: Benchmark) -> None:
-    """Replace the tables and the pictures of the page."""
+    """Replace the tables and the pictures of the pages."""
     tables = Tables(benchmark.outcome())
     notes = tables.notes()
-    parts = [
-        f"## {'Standing' if title == GLANCE else title}\n\n{notes[title]}\n\n{markdown(table)}"
-        for title, table in tables.all().items()
-        if title not in NOT_SHOWN
-    ]
+    standings, details = [], []
+    for title, table in tables.all().items():
+        heading = "Standing" if title == GLANCE else title
+        part = f"## {heading}\n\n{notes[title]}\n\n{markdown(table)}"
+        if title not in NOT_SHOWN:
+            (standings if title in STANDINGS else details).append(part)
     PICTURES.mkdir(exist_ok=True)
     for chart in charts_of(tables.frame, list(benchmark.plan.cells)):
         if chart.name.startswith("bars"):
             picture(chart.figure, f"bench-{chart.name}")
     missing = len(benchmark.missing())
     count = f"{len(records_in(benchmark.place).runs)} runs are saved, and {missing} are missing."
-    replace_part(NAME, "\n\n".join([*parts, count]))
+    replace_part(NAME, "\n\n".join([*standings, count]))
+    replace_part(DETAILS, "\n\n".join(details))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from server_app.config.composition import compose_experiment
-from task.combination import Combination, conflict
+from task.combination import Combination
 from task.errors import ConfigError
 from task.methods.base import LocalRound, Method, Outcome
+from task.methods.families.conflicts import conflict
 from task.methods.fedalign import FedAlign
 from task.methods.fedetf import FedETF
 from task.methods.fedlesam import FedLESAM

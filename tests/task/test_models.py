@@ -160,7 +160,8 @@ def test_the_cnn_has_the_papers_layers() -> None:
     ("kind", "features", "parts"), [("normalised", 32, 6), ("plain", 32, 3), ("none", 64, 0)]
 )
 def test_a_projector_is_chosen(kind: str, features: int, parts: int) -> None:
-    model = settings("cnn", "model.features=32", f"model.projector={kind}").build(3, 7)
+    width = [] if kind == "none" else [f"model.features={features}"]
+    model = settings("cnn", f"model.projector={kind}", *width).build(3, 7)
     out = model(torch.randn(2, 3, 32, 32))
     assert out.features.shape == (2, features)
     assert isinstance(model, Cnn)

@@ -24,8 +24,8 @@ from server_app.report.summary import Summary
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
-from task.combination import conflict
 from task.errors import ConfigError
+from task.methods.families.conflicts import conflict
 from task.methods.fedavg import FedAvg
 from task.methods.fedper import classifier_entries
 from task.methods.fedrep import FedRep
@@ -115,7 +115,7 @@ def test_statistics_are_measured_for_the_score_alone() -> None:
     assert layer.momentum == 0.1
 
 
-@pytest.mark.parametrize("method", ["fedprox+fedrep", "fedlesam+fedrep"])
+@pytest.mark.parametrize("method", ["fedprox+fedrep", "fedrep+fedsol"])
 def test_a_fixed_layer_stays_although_another_method_changes_gradients(method: str) -> None:
     local = compose_experiment([f"method={method}", "local_epochs=2", SHARE]).local()
     one = Worker(local)
