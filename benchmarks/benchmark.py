@@ -56,7 +56,8 @@ def write(benchmark: Benchmark) -> None:
     """Replace the tables and the pictures of the pages."""
     tables = Tables(benchmark.outcome())
     notes = tables.notes()
-    standings, details = [], []
+    standings: list[str] = []
+    details: list[str] = []
     for title, table in tables.all().items():
         heading = "Standing" if title == GLANCE else title
         part = f"## {heading}\n\n{notes[title]}\n\n{markdown(table)}"

@@ -3,7 +3,7 @@
     uv run python -m benchmarks.memory data=pacs data.root=DIRECTORY    (5 minutes, two cores)
     uv run python -m benchmarks.memory made=100000                      (15 minutes)
 
-Trains one round of 16 clients with 2 and with 8 workers, and samples the memory of their
+Trains one round of 8 of 16 clients with 2 and with 8 workers, and samples the memory of their
 processes. ``made=N`` first writes N random JPEG images of 64x64 into a temporary directory. "own"
 is a worker's anonymous memory. "resident" (RSS) adds the pages of files that it has read, such as
 the image store's; the system can free these.

@@ -42,8 +42,9 @@ PARTS = Path(__file__).parent / "parts"
 SMALL_RESNET = ("model=resnet56", "data.image_size=8")
 SMALL = ("engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid")
 
-hypothesis.settings.register_profile("quick", max_examples=50)
-hypothesis.settings.register_profile("thousands", max_examples=2000)
+# The same cases on every machine, and no limit on their time.
+hypothesis.settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("thousands", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile("quick")
 torch.set_num_threads(1)  # like every worker; more threads than cores are slow
 

@@ -13,7 +13,7 @@ from typing import Self
 import psutil
 
 from server_app.flower.programs import free_ports
-from tests.processes import UNIVARFL, end, family_of
+from tests.processes import UNIVARFL, end, family_of, kill
 
 OWN = os.getpid() % 100_000  # separates the networks of tests that run at the same time
 BRIDGE = f"uvb{OWN}"
@@ -98,9 +98,11 @@ class Machines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        end(list(self.processes.values()))
-        if self.apart:
-            self._take_down()
+        try:
+            end(list(self.processes.values()))
+        finally:
+            if self.apart:
+                self._take_down()
 
     def _plug_in(self, link: str, name: str, address: str) -> None:
         ip("netns", "add", host_of(name))
@@ -204,4 +206,4 @@ class Machines:
     def kill(self, name: str) -> None:
         """Kill a machine's processes at once, as a power cut does."""
         for process in family_of(self.processes.pop(name).pid):
-            process.kill()
+            kill(process)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -46,4 +47,10 @@ def end(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
             process.kill()
             process.wait()
     for process in (member for family in families for member in alive(family)):
+        kill(process)
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill a process, which may have ended meanwhile."""
+    with suppress(psutil.NoSuchProcess):
         process.kill()

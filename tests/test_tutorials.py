@@ -76,12 +76,12 @@ def test_the_tutorials_of_one_machine_work(reader: Path) -> None:
 
 @pytest.mark.slow
 def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
-    port, _ = free_ports(2)
+    port, internal = free_ports(2)
     with served() as serve:
         for line in lines("two-sites"):
             command = line.replace(":8000", f":{port}")
             if line.startswith(f"univarfl {SERVES[0]}"):
-                serve(f"{command} --port {port}", "ready")
+                serve(f"{command} --port {port} --internal-port {internal}", "ready")
             elif line.startswith(f"univarfl {SERVES[1]}"):
                 serve(command, "joined")
             else:
@@ -93,7 +93,7 @@ def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
 @pytest.mark.slow
 def test_the_pages_on_deployment_work(reader: Path) -> None:
     making.tree(reader / "skin", ["benign", "malignant"], 12)
-    port, _ = free_ports(2)
+    port, internal = free_ports(2)
     revoked = reader / "federation" / "sites" / "revoked"
     said, asked = "", [*lines("deploy", "how-to"), *lines("manage-sites", "how-to")]
     with served() as serve:
@@ -101,7 +101,7 @@ def test_the_pages_on_deployment_work(reader: Path) -> None:
             command = line.replace("fl.example.org", "localhost").replace(":8000", f":{port}")
             command = command.replace("/data/skin", str(reader / "skin"))
             if line.startswith(f"univarfl {SERVES[0]}"):
-                said = serve(f"{command} --port {port}", "ready")
+                said = serve(f"{command} --port {port} --internal-port {internal}", "ready")
             elif line.startswith(f"univarfl {SERVES[1]}"):
                 digits = re.search(r"[0-9a-f]{12,64}", said)
                 assert digits

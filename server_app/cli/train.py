@@ -36,7 +36,7 @@ The record goes to output_dir, else $UNIVARFL_RUNS, else ./runs, one directory f
 run.json, rounds.csv, clients.csv, model.safetensors, curves.png, run.log.
 \b
 On a terminal, bars show the clients of the round, images a second, and the time left for round and
-run; elsewhere there is a line for each round. With engine=flower the bar moves once a round.
+run; elsewhere there is a line for each round.
 \b
 Exit codes: 0 completed, 1 the run failed, 2 bad input (nothing was run), 130 interrupted.
 """

@@ -47,7 +47,7 @@ Expect = Annotated[
         metavar="HASH", help="The hash of the coordinator's code, as its command prints it."
     ),
 ]
-Printed = Annotated[bool, typer.Option("--print", help="Only print Flower's command.")]
+Printed = Annotated[bool, typer.Option("--print", help="Only print the commands to run.")]
 CACHE = "UNIVARFL_CACHE"  # where decoded images are kept
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  (sites come from other machines)
 Listen = Annotated[str, typer.Option(help="The address to listen on.")]

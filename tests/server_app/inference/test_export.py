@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +19,13 @@ from server_app.cli.main import BAD_INPUT, FAILED
 from server_app.config.composition import compose_experiment
 from server_app.inference import export as exporting
 from server_app.inference.card import card_of
-from server_app.inference.export import as_onnx, as_program, exported
+from server_app.inference.export import as_onnx, as_program, exported, largest_difference
 from server_app.inference.model import TrainedModel, trained_model
 from server_app.inference.predict import classify
 from server_app.runs.records.record import read_record
 from server_app.runs.records.trained import completed_run
 from task.data.image_store.decoding import decode
+from task.errors import RunError
 from task.inference.classifier import Classifier
 from task.seeding import torch_generator
 from task.training.worker import Worker, build_model
@@ -74,6 +76,12 @@ def test_they_answer_as_pytorch_does(
         assert program(torch.from_numpy(pixels)).numpy() == pytest.approx(expected, abs=TOLERANCE)
         (found,) = session.run(None, {"pixels": pixels})
         assert found == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_a_file_that_answers_no_number_is_refused(run: Path) -> None:
+    classifier = trained_model(run, "cpu").classifier
+    with pytest.raises(RunError, match="differ from PyTorch's by nan"):
+        largest_difference(lambda pixels: classifier(pixels) * math.nan, classifier)
 
 
 def test_resizing_inside_gives_the_classes_of_predict(

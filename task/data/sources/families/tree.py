@@ -121,7 +121,7 @@ def index_of_files(
         labels=np.array([number[name] for name in class_names], dtype=np.int64),
         test=test,
         read=lambda index: Image.open(root / paths[index]),
-        name=lambda index: readable(str(root / paths[index])),
+        name=lambda index: readable(str(paths[index])),  # records and cards name no place
         domains=tuple(domains),
         domain_of=np.array([place[name] for name in of_domain], dtype=np.int64),
         notes=notes,

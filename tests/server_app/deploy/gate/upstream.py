@@ -34,6 +34,7 @@ class Upstream:
     def __enter__(self) -> "Upstream":
         self._thread.start()
         while not self._server.started:
+            assert self._thread.is_alive(), "the server has ended; is its port taken?"
             time.sleep(0.01)
         return self
 
