@@ -163,7 +163,7 @@ def test_skipped_images_are_listed(tmp_path: Path) -> None:
     words = ["data=folder", f"data.root={tmp_path / 'images'}", "num_clients=2", "partition=iid"]
     report(tmp_path / "split", *words)
     listed = (tmp_path / "split" / "skipped.csv").read_text().splitlines()
-    assert listed == ["image,reason", f"{tmp_path / 'images' / 'cat' / 'text.png'},not an image"]
+    assert listed == ["image,reason", "cat/text.png,not an image"]
 
 
 def test_sites_have_no_split(tmp_path: Path) -> None:
