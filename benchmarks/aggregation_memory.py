@@ -136,7 +136,6 @@ def measure(strategy: str, participants: int) -> list[float]:
     unit = participants * sum(value.nbytes for value in model.weights.values())
     before = settled()
     train_units(context, 1, 1, units, accumulator)
-    assert len(accumulator.accepted) == participants
     peaks = [grid.arrived, resident("VmHWM")]
     reset_peak()
     started = time.perf_counter()

@@ -31,6 +31,7 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from benchmarks.bare_loop import Work
+from tests.processes import UNIVARFL
 
 CLIENTS, RHO, ROUNDS, EVERY, BATCH, RATE = 1000, 0.01, 100, 20, 10, 0.03
 EXPERIMENT = (
@@ -129,7 +130,7 @@ def time_ours(root: Path, engine: str) -> Finish:
     with tempfile.TemporaryDirectory() as place:
         words = [f"data.root={root}", f"engine={engine}", f"output_dir={place}"]
         started = time.perf_counter()
-        command = ["univarfl", "train", *EXPERIMENT, *words]
+        command = [UNIVARFL, "train", *EXPERIMENT, *words]
         subprocess.run(command, check=True, capture_output=True)
         seconds = time.perf_counter() - started
         (directory,) = Path(place).iterdir()

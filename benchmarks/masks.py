@@ -109,7 +109,6 @@ def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
     started = time.perf_counter()
     coordinator.unmask(shown, survivors, total)
     server = time.perf_counter() - started
-    assert not total.any()
     return sum(clock.spent[client] for client in survivors) / len(survivors), server
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
+from tests.processes import UNIVARFL
+
 MEGABYTE = 1e6
 KINDS = {"server": "flwr-simulation", "worker": "ray::ClientAppActor"}
 
@@ -34,7 +36,7 @@ def watch(words: Sequence[str]) -> dict[str, list[Peak]]:
     """
     peaks: dict[str, dict[int, Peak]] = defaultdict(lambda: defaultdict(Peak))
     with tempfile.TemporaryDirectory() as place:
-        command = ["univarfl", "train", *words, f"output_dir={place}"]
+        command = [UNIVARFL, "train", *words, f"output_dir={place}"]
         train = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while train.poll() is None:
             try:

@@ -31,6 +31,7 @@ from benchmarks.bare_loop import CLASSES, Work, run
 from benchmarks.peers.environments import python_of
 from server_app.config.composition import compose_experiment
 from task.data.federated import FederatedData, federate
+from tests.processes import UNIVARFL
 
 ROUNDS, CLIENTS, IMAGES = 5, 10, 5560
 # Each peer's modules. pfl requires dp-accounting below 0.6, and we 0.6 or later.
@@ -66,7 +67,7 @@ def make(root: Path, count: int = IMAGES) -> list[str]:
 def ours(words: Sequence[str], *more: str) -> list[float]:
     """Run ``univarfl train``, and return the seconds of each round from its record."""
     with tempfile.TemporaryDirectory() as place:
-        command = ["univarfl", "train", *words, *more, f"output_dir={place}"]
+        command = [UNIVARFL, "train", *words, *more, f"output_dir={place}"]
         subprocess.run(command, check=True, capture_output=True)
         (directory,) = Path(place).iterdir()
         return round_seconds(directory)

@@ -41,6 +41,7 @@ Exit codes: 0 every cell is done, 1 a cell failed or cannot be run, 2 bad input,
 
 def sweep(
     overrides: Words = None,
+    # Hydra's flag, which users of Hydra type: every command line here is a multirun.
     multirun: Annotated[bool, typer.Option("-m", "--multirun", hidden=True)] = False,
     jobs: Annotated[
         int | None,

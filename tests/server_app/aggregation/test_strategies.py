@@ -158,9 +158,10 @@ class TestEveryStrategy:
         after(strategy)
         assert np.random.random() == expected  # noqa: NPY002
 
+
+@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each not in PRIVATE])
+class TestStatistics:
     def test_variances_stay_at_0_or_above_and_counters_are_the_largest(self, strategy: str) -> None:
-        if strategy in PRIVATE:
-            return
         given = updates(VALUES)
         for client, sent in given.items():
             sent["bn.running_var"] = np.full(3, 10 * client - 40, np.float32)

@@ -91,7 +91,8 @@ def test_a_run_does_not_wait_for_a_server_that_does_not_answer(
     place: str,
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # so that it is restored
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES")
     run = train(f"watch.mlflow={request.getfixturevalue(place)}", "watch.tensorboard=false")
     assert read_record(run)["status"] == "completed"
     assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "1"
