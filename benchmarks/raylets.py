@@ -7,8 +7,8 @@ there are always four workers, which share this machine's cores. So the table sh
 costs, and not what a machine gains. 200 clients of random images train `cnn` for one epoch, 100 of
 them in a round. With FedAvg a worker sends the sum of its clients, with FedMedian every model. Of
 five rounds, the first and the last are left out. The page gets the median seconds of a round, the
-seconds from the command to the first round, the megabytes that all workers send in a round, and the
-model's SHA-256, which must be the same.
+seconds of the command outside its rounds (start-up and end), the megabytes that all workers send in
+a round, and the model's SHA-256, which must be the same.
 """
 
 import statistics
@@ -29,7 +29,7 @@ from tests.ray_cluster import Cluster
 CPUS, ROUNDS, IMAGES, PARTICIPANTS = 4, 5, 4000, 100
 RAYLETS = (1, 2, 4)
 STRATEGIES = ("fedavg", "fedmedian")
-COLUMNS = ("strategy", "raylets", "s/round", "s until round 1", "MB sent a round", "model")
+COLUMNS = ("strategy", "raylets", "s/round", "s outside the rounds", "MB sent a round", "model")
 
 
 def measure(words: list[str], strategy: str, raylets: int, place: Path) -> list[object]:
@@ -48,9 +48,9 @@ def measure(words: list[str], strategy: str, raylets: int, place: Path) -> list[
     seconds = round_seconds(place / name)
     models = 2 * CPUS if strategy == "fedavg" else PARTICIPANTS  # a sum has twice a model's bytes
     sent = models * record["reply_bytes"] / 1e6
-    before = whole - sum(seconds)
+    outside = whole - sum(seconds)
     return [
-        strategy, raylets, round(statistics.median(seconds[1:-1]), 2), round(before, 1),
+        strategy, raylets, round(statistics.median(seconds[1:-1]), 2), round(outside, 1),
         round(sent, 1), record["model_sha256"][:8],
     ]  # fmt: skip
 
