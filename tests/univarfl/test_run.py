@@ -1,6 +1,7 @@
 """`univarfl.train` and `univarfl.Run`: records, models and what they raise."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,6 +107,13 @@ def test_a_report_is_one_page(
 ) -> None:
     assert run.report(tmp_path / "report").read_text().startswith("<!doctype html>")
     assert capsys.readouterr().out == ""
+
+
+def test_a_report_of_runs_in_two_directories_is_refused(run: univarfl.Run, tmp_path: Path) -> None:
+    copy = univarfl.load_run(shutil.copytree(run.directory, tmp_path / "elsewhere" / run.id))
+    with pytest.raises(univarfl.ConfigError, match="must be runs of one directory"):
+        univarfl.Runs([run, copy]).report()
+    assert not list(tmp_path.rglob("index.html"))
 
 
 def test_runs_show_what_differs(run: univarfl.Run) -> None:

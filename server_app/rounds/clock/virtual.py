@@ -42,9 +42,9 @@ class VirtualClock(Clock):
         available_spread: standard deviation, in hours, of the time at which it becomes available,
             around midnight. The run begins at midnight.
         dropout: the chance that an attempt at training ends without an update.
-        trace: a CSV file with one row for each client, in their order, and the columns
+        trace: a CSV file with a row for each client, in their order, and the columns
             seconds_per_image, megabits, available_from and available_hours (hours), and dropout;
-            null to draw the devices.
+            further rows are not used; null to draw the devices.
         trace_sha256: of that file when the experiment was composed; not a setting.
     """
 

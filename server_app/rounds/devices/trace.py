@@ -20,7 +20,9 @@ LARGEST = 1_000_000_000  # bytes
 
 
 def read_trace(path: Path, clients: int) -> Profiles:
-    """Read a CSV file with one row for each client, in their order, and the columns `COLUMNS`.
+    """Read a CSV file with a row for each client, in their order, and the columns `COLUMNS`.
+
+    Further rows are not read, so one file serves runs of several numbers of clients.
 
     Raises:
         ConfigError: the file cannot be read, or has other columns, too few rows, or values that
