@@ -414,7 +414,7 @@ STUDIES = {  # with the time of each on two cores
         ),
         tables=by_cause,
     ),
-    # A quarter of an hour. The seeds of "chance" found the effect, so these are others.
+    # Half an hour. The seeds of "chance" found the effect, so these are others.
     "long-local": Study(
         (f"alpha=0.01 rounds=20 local_epochs=2,10 rho=1.0 {OTHER_TEN} method=fedavg,univarfl",),
     ),
