@@ -317,6 +317,7 @@ def copied(runs: Path, place: Path, *names: str) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,6 +352,7 @@ def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     assert (whole / DIRECTORY / "cost.csv").exists()
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_own_lines_alone(
     runs: Path, tmp_path: Path, cache_of_all_digits: Path
 ) -> None:

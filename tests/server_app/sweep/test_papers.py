@@ -11,6 +11,7 @@ from server_app.sweep.papers import papers
 from task.errors import ConfigError
 
 
+@pytest.mark.slow
 def test_a_table_is_listed_with_what_is_expected_and_what_it_costs() -> None:
     table = papers(["univarfl_table2"])
     assert len(table) == 15

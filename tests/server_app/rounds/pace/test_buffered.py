@@ -36,6 +36,7 @@ def test_without_delays_it_is_fedavg(train: Train) -> None:
     assert metric(buffered, "staleness") == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("clock.dropout=0.3", "guard=clip", "strategy.buffer_size=3"), ("method=moon+fedbn",)]
 )

@@ -52,6 +52,7 @@ def run(place: Path, *words: str) -> set[str]:
     return {path.name for path in place.glob("*digits*")} - before
 
 
+@pytest.mark.slow
 def test_a_benchmark_is_run_continued_and_extended(tmp_path: Path) -> None:
     first = run(tmp_path)
     assert len(first) == 4  # two trials, the chosen value, and the method's own
@@ -88,6 +89,7 @@ def check_tables(place: Path) -> None:
     assert all(text in page for text in ("FedLC", "Tuning", "Nemenyi", "/no/such/directory"))
 
 
+@pytest.mark.slow
 def test_a_value_with_which_training_diverges_is_the_worst(tmp_path: Path) -> None:
     plan = PLAN.model_copy(
         update={
