@@ -40,7 +40,7 @@ CHROMIUM = (
 WIDTH, HEIGHT = 1000, 1100  # of the picture of a page, in pixels
 DRAWING = 5000  # milliseconds that a page has to draw itself
 SEED, CURVES = 1, 4  # of the dashboard
-COLUMNS = 96  # of the terminal
+COLUMNS = 100  # of the terminal
 CLASSES, ROWS = 10, 200
 
 
