@@ -14,6 +14,7 @@ from tests.task.data import making
 from tests.test_docs import NEW_PARTS, PRODUCT, parsed
 
 SHORT = {"rounds": "2", "local_epochs": "1", "evaluate_every": "2", "engine": "inprocess"}
+SHORT_IF_SHOWN = {"after.steps": "20"}
 # Tests of their own run these: NEW_PARTS `test_examples.py`, a resume `test_resuming.py`, MLflow
 # `test_loggers.py`, deployments `test_tutorials.py` and `test_masked_deployment.py`, pages
 # `report/`, a site's doctor `deploy/test_site_doctor.py`, an analysis `analysis/`, compilation
@@ -59,8 +60,10 @@ def succeed(words: list[str]) -> None:
 
 def shortened(words: list[str]) -> list[str]:
     """Return the words of an experiment with short training."""
-    kept = [word for word in words if word.partition("=")[0] not in SHORT]
-    return [*kept, *(f"{key}={value}" for key, value in SHORT.items())]
+    given = {word.partition("=")[0] for word in words}
+    short = SHORT | {key: value for key, value in SHORT_IF_SHOWN.items() if key in given}
+    kept = [word for word in words if word.partition("=")[0] not in short]
+    return [*kept, *(f"{key}={value}" for key, value in short.items())]
 
 
 @pytest.mark.slow
