@@ -101,7 +101,9 @@ def complete(name: str) -> None:
         finally:
             new = records_in(RUNS / name).runs
             found = {settings_hash(run.config) for run in new}
-            save(name, [*(run for run in kept if settings_hash(run.config) not in found), *new])
+            every = [*(run for run in kept if settings_hash(run.config) not in found), *new]
+            if every:
+                save(name, every)
 
 
 def missing_cells(name: str, kept: Iterable[Run]) -> list[Cell]:

@@ -18,7 +18,8 @@ Parts, in this order (all of them unless some are named):
     graph    the step times of ``eager`` as replayed CUDA graphs
     compiled the step times of ``eager`` with ``runtime.compiled=true``
 
-A part consists of units. Each unit runs in a process of its own and leaves one JSON record. A unit
+A part consists of units, which can be named instead of parts (``bits-pacs-1``). Each unit runs in a
+process of its own and leaves one JSON record. A unit
 that has a record is not run again; delete its file to repeat it. ``pacs`` also resumes inside a
 unit, after its last full round.
 

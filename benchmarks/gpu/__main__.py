@@ -22,13 +22,14 @@ def main(words: Sequence[str]) -> int:
     if arguments.parts == [REPORT]:
         print(report(output))
         return 0
-    if unknown := sorted(set(arguments.parts) - set(PARTS)):
+    every = {unit.name: [unit] for part in PARTS.values() for unit in part} | PARTS
+    if unknown := sorted(set(arguments.parts) - set(every)):
         parser().error(f"unknown part {unknown[0]!r}; choose from {', '.join(PARTS)}, {REPORT}")
     pacs = arguments.pacs.absolute() if arguments.pacs.is_dir() else None
     if pacs is None:
         print(f"PACS is not at {arguments.pacs}: what needs it is left out (--pacs DIRECTORY)")
     settings = Settings(output, arguments.device, arguments.quick, pacs)
-    units = [unit for part in arguments.parts or PARTS for unit in PARTS[part]]
+    units = [unit for name in arguments.parts or PARTS for unit in every[name]]
     left = run_all(units, settings, 60 * arguments.minutes)
     names = ", ".join(unit.name for unit in left)
     print(f"left, call again: {names}" if left else "nothing is left")
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     environment = os.environ.get
-    made.add_argument("parts", nargs="*", metavar="PART", help="parts to run, or 'report'")
+    made.add_argument("parts", nargs="*", metavar="PART", help="parts or units, or 'report'")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     made.add_argument("--quick", action="store_true", help="tiny sizes, to try the logic")
     made.add_argument("--minutes", type=float, default=8.0, help="length of this call (8)")

@@ -49,7 +49,7 @@ def measure(way: str, count: int, settings: Settings) -> Result:
     clients = QUICK_CLIENTS if settings.quick else CLIENTS
     words = [
         *settings.pacs_words(), f"device={settings.device}", "method=fedavg", "partition=iid",
-        f"num_clients={clients}", f"local_epochs={1 if settings.quick else 2}",
+        f"num_clients={clients}", f"local_epochs={1 if settings.quick else 5}",
     ]  # fmt: skip
     local = compose_experiment(words).local()
     parts = [list(range(clients))[start::count] for start in range(min(count, clients))]

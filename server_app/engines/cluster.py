@@ -90,13 +90,18 @@ def this_machine() -> Machines:
 def gpu_count() -> int:
     """Return the number of GPUs.
 
-    PyTorch's import takes seconds, so it is asked only if the system has a file of a GPU's driver.
+    PyTorch's import takes seconds, so it is asked only if there may be one.
     """
-    if sys.platform == "linux" and not any(Path(path).exists() for path in GPU_FILES):
+    if not may_have_gpus():
         return 0
     import torch  # noqa: PLC0415
 
     return torch.cuda.device_count()
+
+
+def may_have_gpus() -> bool:
+    """Return whether this machine has a file of a GPU's driver, or is not Linux."""
+    return sys.platform != "linux" or any(Path(path).exists() for path in GPU_FILES)
 
 
 def cluster_at(address: str) -> Machines:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from server_app.engines.cluster import ADDRESS, this_machine
+from server_app.engines.cluster import ADDRESS, may_have_gpus, this_machine
 from server_app.engines.layout import Layout
 from server_app.engines.local.processes import warm_up
 from server_app.engines.superlink import SuperLink
@@ -19,6 +19,8 @@ WORKER_MODULES = ("client_app.handlers", "server_app.engines.local.worker_proces
 @contextmanager
 def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
     """Start a run's first processes, and end them with the context.
+
+    Where there may be a GPU, nothing is started for ``engine=flower``: only PyTorch can count GPUs.
 
     Args:
         settings: the settings of the run, which nobody has checked. Nothing is started for wrong
@@ -31,12 +33,20 @@ def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
     if layout is None:
         yield None
     elif layout.engine == "flower":
+        if counts_gpus(layout):
+            yield None
+            return
         with superlink_for(layout) as superlink:
             yield superlink
     else:
         if layout.own_processes() > 1:
             warm_up(*WORKER_MODULES)
         yield None
+
+
+def counts_gpus(layout: Layout) -> bool:
+    """Return whether a run's number of workers may depend on this machine's GPUs."""
+    return layout.workers_follow_gpus() and not os.environ.get(ADDRESS) and may_have_gpus()
 
 
 def superlink_for(layout: Layout) -> SuperLink:

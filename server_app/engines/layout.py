@@ -47,6 +47,10 @@ class Layout(BaseModel):
         """Return the number of workers with ``engine=inprocess``; 1 is the command's process."""
         return min(self.federation.workers or 1, self._participants())
 
+    def workers_follow_gpus(self) -> bool:
+        """Return whether there is one worker for each GPU, if there are any."""
+        return self.federation.workers is None and self.device != "cpu"
+
     def ray_actors(self, found: Machines) -> int:
         """Return the number of workers with ``engine=flower``."""
         wanted = self.federation.workers or self._gpus(found) or found.cpus

@@ -37,9 +37,15 @@ class LocalSgd:
         self.begin({})
 
     def begin(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the momentum by that of a client's state, and by none where it has none."""
+        """Replace the momentum by that of a client's state, and by none where it has none.
+
+        Its memory is ordered as that of its parameter, which the fused kernel requires.
+        """
         kept = [state.get(MOMENTUM + name) for name in self._names]
-        self._momentum = [None if value is None else value.clone() for value in kept]
+        self._momentum = [
+            None if value is None else torch.empty_like(parameter, requires_grad=False).copy_(value)
+            for value, parameter in zip(kept, self._parameters, strict=True)
+        ]
 
     def state(self) -> dict[str, Tensor]:
         """Return what a client keeps for its next round: its momentum, or nothing."""

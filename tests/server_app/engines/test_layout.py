@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from server_app.config.composition import compose_experiment, compose_settings
+from server_app.engines import cluster
+from server_app.engines.early import counts_gpus, started_early
 from server_app.engines.layout import Layout
 
 
@@ -39,3 +41,18 @@ def test_what_is_started_early_imports_neither_torch_nor_flower_nor_ray() -> Non
         "assert not {'torch', 'flwr', 'ray', 'scipy'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "early"), [([], False), (["device=cpu"], True), (["federation.workers=2"], True)]
+)
+def test_gpus_are_not_counted_before_the_settings_are_checked(
+    words: list[str], early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only PyTorch can count them, and its import takes seconds."""
+    monkeypatch.setattr(cluster, "GPU_FILES", ("/",))
+    layout = Layout.of(compose_experiment(words))
+    assert counts_gpus(layout) is not early
+    if not early:
+        with started_early(compose_settings(words)) as superlink:
+            assert superlink is None

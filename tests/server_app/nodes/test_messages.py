@@ -29,6 +29,7 @@ from task.protocol.messages import (
 )
 from task.protocol.packed import Packed
 from task.protocol.tensors import PackedTensors
+from task.training.device import choose_device
 
 EXPERIMENT = compose_experiment(["num_clients=2"]).local().model_dump_json()
 RAYS = "<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly'>"
@@ -90,7 +91,7 @@ def test_a_reply_to_something_else_is_a_failure(name: str) -> None:
 def test_a_reply_that_answers_is_returned() -> None:
     (reply,) = replies(InProcessGrid(client_app, 1), simulated=True)
     assert isinstance(reply, RegistrationReply)
-    assert reply.device == "cpu"
+    assert reply.device == choose_device("auto").type
 
 
 class Slow(InProcessGrid):

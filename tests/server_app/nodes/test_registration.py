@@ -25,6 +25,7 @@ from task.config import Device
 from task.errors import CodeMismatchError
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 from task.protocol.packed import Packed
+from task.training.device import choose_device
 from tests.site_grid import SiteGrid
 
 EXPERIMENT = compose_experiment([]).local().model_dump_json()
@@ -52,7 +53,9 @@ def registering(**changes: str | bool | int) -> ClientApp:
 def test_nodes_are_ordered_by_their_index() -> None:
     nodes = registered(InProcessGrid(client_app.app.app, 3), RUN, "auto")
     assert [node.index for node in nodes] == [0, 1, 2]
-    assert {(node.device, node.runtime) for node in nodes} == {("cpu", "process")}
+    assert {(node.device, node.runtime) for node in nodes} == {
+        (choose_device("auto").type, "process")
+    }
 
 
 def test_other_code_is_refused_and_both_places_named() -> None:

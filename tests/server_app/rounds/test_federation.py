@@ -17,8 +17,11 @@ from server_app.runs.records.client_scores import (
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
+from task.training.device import choose_device
 from tests.conftest import FEW_TO_TRAIN, SMALL, Train, faulty, only_run, rows, sha256
 from tests.task.data import making
+
+DEVICE = choose_device("auto").type
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ class TestRecord:
         assert record["config"]["method"]["name"] == "univarfl"
         assert record["fingerprint"] == fingerprint()
         assert record["engine"]["name"] == "inprocess"
-        assert record["workers"][0]["device"] == "cpu"
+        assert record["workers"][0]["device"] == DEVICE
         assert {"python", "flwr", "torch", "ray"} <= record["versions"].keys()
         assert record["data"]["train"] + record["data"]["validation"] == FEW_TO_TRAIN
         assert sum(record["data"]["clients"]) == FEW_TO_TRAIN
@@ -112,7 +115,7 @@ class TestRecord:
         for server_round in (1, 2, 3):
             trained = [int(r["client"]) for r in found if int(r["round"]) == server_round]
             assert trained == sample_clients(4, 0.5, 0, server_round)
-        assert all(row["status"] == "ok" and row["device"] == "cpu" for row in found)
+        assert all(row["status"] == "ok" and row["device"] == DEVICE for row in found)
         assert all(int(row["examples"]) > 75 for row in found)
 
     def test_the_train_row_is_the_examples_weighted_mean_of_the_clients(self, run: Path) -> None:

@@ -49,7 +49,7 @@ def one_by_one(worker: Worker) -> Iterator[dict[str, Tensor]]:
         x, y = worker.images[torch.tensor([position])]
         loss = F.cross_entropy(worker.model(x).logits, y)
         found = torch.autograd.grad(loss, list(parameters.values()))
-        yield dict(zip(parameters, found, strict=True))
+        yield {name: value.cpu() for name, value in zip(parameters, found, strict=True)}
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=" ".join)

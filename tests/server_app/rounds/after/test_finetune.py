@@ -55,7 +55,7 @@ def test_a_frozen_classifier_is_trained_in_the_copy_alone() -> None:
     assert before == worker.validate_personal(weights, 0, {})
     assert before != after == Finetuner(worker, 1, 16, 0.1, 0.9).scores(weights, 0, {})[1]
     moved = finetuner._trainer.model.state_dict()["classifier.weight"]
-    assert not moved.equal(weights["classifier.weight"])
+    assert not moved.cpu().equal(weights["classifier.weight"])
     assert not any(
         value.requires_grad for value in worker.model.get_submodule("classifier").parameters()
     )
