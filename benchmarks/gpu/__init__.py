@@ -12,6 +12,7 @@ Parts, in this order (all of them unless some are named):
     chip     name, memory, versions, matrix products a second
     bits     one model hash for 1 and 2 workers; what ``runtime.precision=float32`` computes
     eager    step time of every method over FedAvg's, share of the peak, host synchronizations
+    kernels  FedAvg's step by memory layout, and its longest kernels
     rounds   one round by clients in sequence, processes, processes under MPS, and threads
     memory   a real out-of-memory error, and whether the batch that it names fits
     pacs     FedAvg and UniVarFL on PACS as published, one seed
@@ -19,14 +20,13 @@ Parts, in this order (all of them unless some are named):
     compiled the step times of ``eager`` with ``runtime.compiled=true``
 
 A part consists of units, which can be named instead of parts (``bits-pacs-1``). Each unit runs in a
-process of its own and leaves one JSON record. A unit
-that has a record is not run again; delete its file to repeat it. ``pacs`` also resumes inside a
-unit, after its last full round.
+process of its own and leaves one JSON record. A unit that has a record is not run again; delete its
+file to repeat it. ``pacs`` also resumes inside a unit, after its last full round.
 
 One call stops after at most eight minutes (``--minutes``) and prints what is left; call again to
 continue. A unit that does not fit in the rest of a call is stopped and comes first in the next one.
 
-On a machine that is lent for 30 minutes, with 10 minutes a command:
+On a machine that is rented by the minute:
 
 1. Before: install everything, copy the folder of PACS (96x96 images are enough) beside the
    repository, and run the quick trial on the CPU.

@@ -1,7 +1,7 @@
 """A real out-of-memory error: does the batch that its message names fit?
 
-ResNet-18 on 96x96 images of PACS, one client that holds all of them. The batch is chosen twice as
-large as the device's memory, by the memory of a small one. The batch that the error names is then
+ResNet-18 on images of PACS at 192x192, one client that holds all of them. The batch is chosen to
+need twice the device's memory, by what two small ones need. The batch that the error names is then
 trained for one epoch in a fresh process.
 """
 
@@ -24,7 +24,7 @@ from task.training.losses import LossMeter
 from task.training.worker import Worker
 
 PART = "memory"
-SMALL, QUICK_LIMIT = 64, 10
+SMALL, LARGER, QUICK_LIMIT = 32, 128, 10
 GIBIBYTE = 2**30
 NAMED = re.compile(r"batch_size=(\d+)")
 
@@ -37,7 +37,7 @@ def units() -> list[Unit]:
 def measure(settings: Settings) -> Result:
     """Provoke the error, and train with the batch that it names."""
     start = fresh(4 if settings.quick else SMALL, settings)
-    batch = 2 * QUICK_LIMIT if settings.quick else too_large(start)
+    batch = 2 * QUICK_LIMIT if settings.quick else too_large(start, fresh(LARGER, settings))
     failed = fresh(batch, settings)
     named = NAMED.search(failed.get("error", ""))
     found: Result = {"small": start, "batch": batch, "failed": failed}
@@ -47,9 +47,10 @@ def measure(settings: Settings) -> Result:
     return found | {"named": int(named[1]), "second": second, "fits": "error" not in second}
 
 
-def too_large(small: Result) -> int:
-    """Return the batch that would take twice the device's memory."""
-    return int(2 * small["total"] / small["peak"] * SMALL)
+def too_large(small: Result, larger: Result) -> int:
+    """Return the batch that would take twice the device's memory, by the peaks of two batches."""
+    of_an_image = (larger["peak"] - small["peak"]) / (LARGER - SMALL)
+    return int(2 * small["total"] / of_an_image)
 
 
 def fresh(batch: int, settings: Settings) -> Result:
@@ -78,7 +79,7 @@ def epoch(batch: int, settings: Settings) -> Result:
     words = [
         *settings.pacs_words(), f"device={settings.device}", "method=fedavg", "partition=iid",
         f"model={'cnn' if settings.quick else 'resnet18'}", "num_clients=1", "local_epochs=1",
-        f"batch_size={batch}",
+        f"batch_size={batch}", f"data.image_size={32 if settings.quick else 192}",
     ]  # fmt: skip
     worker = Worker(compose_experiment(words).local())
     found: Result = {"batch": batch, "images": len(worker.data.clients[0].train)}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.gpu import bits, chip, memory, pacs, records, rounds, steps
+from benchmarks.gpu import bits, chip, kernels, memory, pacs, records, rounds, steps
 from benchmarks.gpu.unit import Result
 
 TITLES = {
@@ -11,6 +11,7 @@ TITLES = {
     "eager": "Step time, eager",
     "graph": "Step time, CUDA graph",
     "compiled": "Step time, compiled",
+    "kernels": "Where a step spends its time",
     "rounds": "A round by ways of training its clients",
     "memory": "Out of memory",
     "pacs": "PACS as published",
@@ -47,5 +48,8 @@ def part_report(part: str, found: dict[str, records.Record]) -> str:
     results: dict[str, Result] = records.results(found, part)
     if part in steps.MODES:
         return steps.report(records.results(found, "chip").get("chip"), results)
-    modules = {"chip": chip, "bits": bits, "rounds": rounds, "memory": memory, "pacs": pacs}
+    modules = {
+        "chip": chip, "bits": bits, "kernels": kernels, "rounds": rounds, "memory": memory,
+        "pacs": pacs,
+    }  # fmt: skip
     return str(modules[part].report(results))

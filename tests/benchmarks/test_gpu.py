@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import bits, chip, memory, pacs, records, rounds, schedule, steps
+from benchmarks.gpu import bits, chip, kernels, memory, pacs, records, rounds, schedule, steps
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.parts import PARTS
 from benchmarks.gpu.report import TITLES, report
@@ -67,6 +67,7 @@ def test_each_part_runs_in_its_tiny_form_and_is_reported(
         (bits.units()[3], run),
         (steps.units("eager")[0], steps.measure("eager", "cnn", 128, "float32", settings)),
         (steps.units("graph")[9], steps.measure("graph", "cnn", 64, "float32", settings)),
+        (kernels.units()[0], kernels.measure("cnn", "float32", settings)),
         (rounds.units()[0], rounds.measure("threads", 1, settings)),
         (rounds.units()[7], rounds.measure("threads", 2, settings)),
         (memory.units()[0], {"small": {}, "batch": 20, "failed": {"error": "x"}, "fits": None}),
@@ -86,6 +87,7 @@ def test_each_part_runs_in_its_tiny_form_and_is_reported(
         assert f"| {method} " in eager
     assert "1.00x" in eager
     assert "62.5 ± 0.4" in page
+    assert "| cnn, float32, contiguous    | aten::convolution_backward" in page
 
 
 def test_a_batch_that_is_too_large_names_one_that_fits(settings: Settings) -> None:
