@@ -79,12 +79,44 @@ def report(
     if not found.runs:
         raise RunError(f"{directory} holds no completed run; run 'univarfl train' first")
     summary = Summary(found.runs)
-    if baseline is not None:
-        methods = sorted({method for _, method in summary.counted})
-        label = baseline if baseline in methods else name_of("method", baseline)
-        if label not in methods:
-            raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
-        baseline = label
+    content = content_of(summary, problems, targets, label_of_baseline(summary, baseline))
+    for warning in content.warnings:
+        logger.warning("%s", warning)
+    try:
+        write_files(content, to, pictures)
+    except OSError as error:
+        raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
+    show(content.tables[GLANCE])
+    count = f"{len(summary.frame)} run{'' if len(summary.frame) == 1 else 's'}"
+    logger.info("\n%s: %s", count, to / "index.html")
+
+
+def label_of_baseline(summary: Summary, baseline: str | None) -> str | None:
+    """Return the label of the method to subtract, which may be given by its name.
+
+    Raises:
+        ConfigError: none of the runs has this method.
+    """
+    methods = sorted({method for _, method in summary.counted})
+    if baseline is None or baseline in methods:
+        return baseline
+    label = name_of("method", baseline)
+    if label not in methods:
+        raise ConfigError("--baseline", baseline, f"choose one of {', '.join(methods)}")
+    return label
+
+
+def content_of(
+    summary: Summary, problems: Sequence[str], targets: Sequence[float], baseline: str | None
+) -> Content:
+    """Return what a report shows, and log what is left out of it.
+
+    Args:
+        summary: the runs.
+        problems: what has been left out of the runs.
+        targets: see `report`.
+        baseline: the label of the method to subtract; see `report`.
+    """
     analysed = analyses_of(summary, baseline)
     by_class, by_client = ByClass(summary), ByClient(summary)
     every = [*charts(summary), *spent_charts(summary), *by_client.charts(), *analysed.charts]
@@ -92,37 +124,35 @@ def report(
     left_out = [*analysed.problems, *by_class.problems, *by_client.problems, *damaged]
     for problem in left_out:
         logger.warning("left out: %s", problem)
-    problems += left_out
     warnings = [*comparability(summary), *studies_without_protection(summary)]
-    for warning in warnings:
-        logger.warning("%s", warning)
     tables = tables_of(summary, targets, baseline, taking_part)
     if len(at_clients := by_client.table()):
         tables[AT_CLIENTS] = at_clients
     tables |= by_class.tables() | analysed.tables
-    try:
-        clear(to)
-        write_tables(to / "tables", tables)
-        write_whole(to / "tables" / "tidy.csv", frame_as_csv(summary.tidy()))
-        if pictures:
-            draw(every, to / "pictures")
-        content = Content(
-            summary,
-            tables,
-            every,
-            problems,
-            warnings,
-            analysed.notes,
-            headlines(summary, baseline),
-        )
-        write_whole(to / "index.html", page(content, to).encode())
-    except OSError as error:
-        raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
-    print(markdown(tables[GLANCE][:MOST_PRINTED]))
-    if len(tables[GLANCE]) > MOST_PRINTED:
-        print(f"\nand {len(tables[GLANCE]) - MOST_PRINTED} more rows on the page")
-    count = f"{len(summary.frame)} run{'' if len(summary.frame) == 1 else 's'}"
-    logger.info("\n%s: %s", count, to / "index.html")
+    every_problem = [*problems, *left_out]
+    said = headlines(summary, baseline)
+    return Content(summary, tables, every, every_problem, warnings, analysed.notes, said)
+
+
+def write_files(content: Content, to: Path, pictures: bool) -> None:
+    """Write the page, the tables and, if wanted, the pictures; earlier ones are deleted.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    clear(to)
+    write_tables(to / "tables", content.tables)
+    write_whole(to / "tables" / "tidy.csv", frame_as_csv(content.summary.tidy()))
+    if pictures:
+        draw(content.charts, to / "pictures")
+    write_whole(to / "index.html", page(content, to).encode())
+
+
+def show(table: pd.DataFrame) -> None:
+    """Print the first rows of a table, and how many are left."""
+    print(markdown(table[:MOST_PRINTED]))
+    if len(table) > MOST_PRINTED:
+        print(f"\nand {len(table) - MOST_PRINTED} more rows on the page")
 
 
 def analyses_of(summary: Summary, baseline: str | None) -> Analysed:
@@ -166,7 +196,7 @@ def draw(every: Sequence[Chart], place: Path) -> None:
         save(chart, place)
 
 
-def write_tables(place: Path, tables: dict[str, pd.DataFrame]) -> None:
+def write_tables(place: Path, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write each table as CSV, Markdown and LaTeX."""
     place.mkdir(parents=True, exist_ok=True)
     for title, table in tables.items():
