@@ -25,6 +25,7 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
+from server_app.rounds.pace.base import Pace
 from server_app.rounds.pace.choice import pace_of
 from server_app.rounds.personal.collecting import save_client_parts
 from server_app.rounds.privacy_account import PrivacyAccount
@@ -121,16 +122,7 @@ class Federation:
             last_models,
             SaveCheckpoints(self.recorder, model, policy, pace),
         ]
-        if self.checkpoint:
-            model.restore(self.checkpoint.model)
-            policy.restore(self.checkpoint.failure_policy)
-            pace.restore(self.checkpoint.pace)
-        else:
-            for note in model.notes:
-                self._note("", note)
-            untrained = self._worker.test(model.weights)
-            self.recorder.round(0, {"test": untrained.means}, recall=untrained.recall)
-            self.loggers.round(0, {"test": untrained.means})
+        self._begin(model, policy, pace)
         for server_round in range(self._round + 1, self.experiment.rounds + 1):
             self._round = server_round
             result = run_round(pace, server_round)
@@ -143,6 +135,19 @@ class Federation:
         pace.finish()
         # After the last checkpoint, because a resumed run needs the clients' states.
         self._delete_client_states()
+
+    def _begin(self, model: GlobalModel, policy: FailurePolicy, pace: Pace) -> None:
+        """Go on from the checkpoint, or record the accuracy of the untrained model."""
+        if self.checkpoint:
+            model.restore(self.checkpoint.model)
+            policy.restore(self.checkpoint.failure_policy)
+            pace.restore(self.checkpoint.pace)
+            return
+        for note in model.notes:
+            self._note("", note)
+        untrained = self._worker.test(model.weights)
+        self.recorder.round(0, {"test": untrained.means}, recall=untrained.recall)
+        self.loggers.round(0, {"test": untrained.means})
 
     @property
     def _has_test_images(self) -> bool:
