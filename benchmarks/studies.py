@@ -371,7 +371,7 @@ STUDIES = {  # with the time of each on two cores
     "pacs-64": Study(
         (f"{PACS64} method=fedavg,univarfl seed=0,1,2",), needs="PACS", pictures=("accuracy",)
     ),
-    # Six hours.
+    # Thirteen hours.
     "niid_bench": Study(
         (
             f"{NIID} partition=dirichlet alpha=0.5 seed=0,1,2",
