@@ -117,7 +117,7 @@ class LocalConfig(Strict):
     def validation_share(self) -> float:
         """The share of a client's images that it validates on.
 
-        None with noise at the clients: scores are not sent then, and which images are held out
+        0 with noise at the clients: scores are not sent then, and which images are held out
         would depend on how many there are.
         """
         return 0.0 if self.privacy.private else self.source().validation_share

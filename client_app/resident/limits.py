@@ -17,11 +17,11 @@ class LimitError(RuntimeError):
     """The work on a message took too long or too much memory."""
 
 
-def memory_limit(group: Path = CONTROL_GROUP) -> int:
+def memory_limit() -> int:
     """Return `MEMORY_SHARE` of the machine's memory, or of the container's if that is less."""
     total = int(psutil.virtual_memory().total)
     with contextlib.suppress(OSError, ValueError):  # there is no such limit
-        total = min(total, int((group / "memory.max").read_text()))
+        total = min(total, int((CONTROL_GROUP / "memory.max").read_text()))
     return int(MEMORY_SHARE * total)
 
 

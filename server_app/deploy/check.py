@@ -19,7 +19,7 @@ from server_app.deploy.joining.reach import (
 from server_app.deploy.places import SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
-from task.files import ONLY_OWNER
+from task.files import make_private
 from task.protocol.signature import read_private_key
 from task.site import Site
 
@@ -171,7 +171,7 @@ class Inspection:
         state, models = self.site.state_directory, self.site.models
         for place in (state, self.place.cache, *([Path(models)] if models else [])):
             try:
-                place.mkdir(mode=ONLY_OWNER, parents=True, exist_ok=True)
+                make_private(place)
                 probe = place / ".probe"
                 probe.touch()
                 probe.unlink()

@@ -5,7 +5,6 @@
 
 import re
 
-KEY_IN_USE = "Public key already in use"  # from `flwr supernode register`
 NODE_ACTIVATED = re.compile(r"SuperNode ID: (\d{1,20})\b")  # from a SuperNode that has joined
 IGNORED_MESSAGE = "Ignoring message"  # from a SuperNode whose run ended while it fetched a message
 STARTED_RUN = re.compile(r"Successfully started run (\d+)")  # from `flwr run`

@@ -22,7 +22,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from task.errors import SiteError
-from task.files import write_whole
+from task.files import make_private, write_whole
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.images import Hashes, image_hashes
 
@@ -84,7 +84,7 @@ class Ledger:
                 charged.
             OSError: the ledger cannot be written; nothing is charged.
         """
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.directory)
         with FileLock(self.directory / LOCK):
             charges = self._read()
             earlier = self._of(images, charges)
@@ -126,7 +126,7 @@ class Ledger:
             return np.frombuffer(path.read_bytes(), Stored)
         except FileNotFoundError:
             found = image_hashes(directory)
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.directory)
         write_whole(path, found.astype(Stored).tobytes())
         return found
 

@@ -9,7 +9,6 @@ import torch
 from task.error_messages import describe_error
 from task.errors import ConfigError
 
-FULL = Path("/dev/full")
 DISK = OSError(errno.ENOSPC, "No space left on device", "/data/model.safetensors")
 
 

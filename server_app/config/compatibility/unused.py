@@ -53,9 +53,13 @@ UNUSED = (
         "with model.projector=none, where the pooled maps are the features; leave it out",
     ),
     Unused(
-        ("federation.workers", "federation.message_megabytes"),
-        lambda of: of["partition"]["name"] == "sites",
+        ("federation.workers",), lambda of: of["partition"]["name"] == "sites",
         "with partition=sites, where each site is one worker; leave it out",
+    ),
+    Unused(
+        ("federation.message_megabytes",),
+        lambda of: of["partition"]["name"] == "sites" and of["after"]["name"] != "ccvr",
+        "with partition=sites, where each site sends its own reply; leave it out",
     ),
 )  # fmt: skip
 

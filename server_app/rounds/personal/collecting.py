@@ -1,6 +1,5 @@
 """The clients' parts of the model after the last round: saved, or kept by the sites."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +14,6 @@ from task.protocol.messages import PERSONAL, PersonalReply
 from task.protocol.tensors import check_tensors
 
 MEGABYTE = 1e6
-
-logger = logging.getLogger("univarfl")
 
 
 def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
@@ -102,7 +99,9 @@ def ask(
         return {"model": model, "part_bytes": size, **stateful_fields(context, unit)}
 
     letters = context.letters(PERSONAL, units, context.experiment.rounds, fields)
-    replies = context.exchange(PERSONAL, letters).replies()
+    exchange = context.exchange(PERSONAL, letters)
+    replies = exchange.replies()
+    context.late_replies.expect(exchange, units, "part of the model after the last round")
     return {
         client: reply for unit, reply in zip(units, replies, strict=True) for client in unit.clients
     }

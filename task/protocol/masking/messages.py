@@ -157,9 +157,6 @@ class AgreeRequest(MaskedRequest):
 
     survivors: Participants
 
-    def reply_limits(self) -> ReplyLimits:
-        return ReplyLimits(SHORT_HEADER + ROW_BYTES * len(self.clients))
-
 
 class UnmaskRequest(MaskedRequest):
     """Asks participants for shares of the others' secrets.

@@ -6,7 +6,6 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from task.protocol.errors import ProtocolError
 
 NONCE = bytes(12)  # each key seals one message only
-TAG_BYTES = 16
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:

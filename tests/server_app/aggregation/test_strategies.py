@@ -30,7 +30,6 @@ from tests.server_app.aggregation.updates import update
 STRATEGIES = choices()["strategy"]
 METHODS = choices()["method"]
 ADAPTIVE = ["fedavgm", "fedadam", "fedyogi", "fedadagrad"]
-ROBUST = ["krum", "multikrum", "bulyan"]
 PRIVATE = ["dp_fixed", "dp_adaptive", "dp_client_fixed"]
 CLIENTS = 8
 

@@ -51,6 +51,10 @@ NEEDS = {
             "which names the test images",
         ),
         ([*SITES, "partition=sites", "federation.workers=7"], "each site is one worker"),
+        (
+            [*SITES, "partition=sites", "federation.message_megabytes=2000"],
+            "each site sends its own reply",
+        ),
         (["guard=drop", "rho=0.1"], "compares 3 updates or more, and only 1 count together"),
         (
             ["guard=drop", "strategy=fedbuff", "strategy.buffer_size=2", "clock=virtual"],
@@ -65,6 +69,12 @@ NEEDS = {
 def test_a_setting_that_would_have_no_effect_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         compose_experiment(words)
+
+
+def test_ccvr_limits_the_replies_of_sites_too() -> None:
+    words = [*SITES, "partition=sites", "method=fedavg", "after=ccvr"]
+    found = compose_experiment([*words, "federation.message_megabytes=2000"])
+    assert found.federation.message_megabytes == 2000
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from flwr.app import Message, RecordDict
 from flwr.common import constant
 from flwr.supercore.error.base import ApiErrorCode
-from flwr.supercore.error.catalog import API_ERROR_MAP
 from flwr.superlink.grid import HttpGrid
 
 from server_app.deploy.joining import admission, reach
@@ -95,8 +94,6 @@ def test_the_keys_of_a_simulated_nodes_config() -> None:
 
 
 def test_the_texts_that_flowers_programs_print() -> None:
-    used = API_ERROR_MAP[ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE]
-    assert used.public_message.startswith(output.KEY_IN_USE)
     assert ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED == admission.NOT_ACTIVATED
     assert ApiErrorCode.FLEET_NODE_DEACTIVATION_FAILED == admission.NOT_DEACTIVATED
     joined = re.search(r'"(SuperNode ID: %s)"', source("supernode", "start_client_internal.py"))

@@ -82,7 +82,7 @@ def test_one_step_is_sgd_on_the_cross_entropy() -> None:
     )  # fmt: skip
     weights = one.initial_weights()
     trained = one.train(weights, 1, 1)
-    model = Cnn(1, 10, 256).to(one.device, memory_format=torch.channels_last)
+    model = Cnn(1, 10, 256).to(one.device).to(memory_format=torch.channels_last)
     model.load_state_dict(weights)
     positions = one.images.index(one.data.clients[1].train)
     order = torch.randperm(len(positions), generator=torch_generator(0, "local", 1, 1, "order", 0))

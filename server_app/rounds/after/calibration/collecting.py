@@ -1,6 +1,5 @@
 """Asking every client for the statistics of its features."""
 
-import logging
 from collections.abc import Sequence
 
 from server_app.nodes.assignment import assign_clients, served_clients
@@ -14,8 +13,6 @@ from task.protocol.messages import STATISTICS, StatisticsReply
 
 MEGABYTE = 1e6
 ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"
-
-logger = logging.getLogger("univarfl")
 
 
 class Collection:

@@ -16,6 +16,7 @@ from task.data.sources.families.directory_source import hash_of_states
 from task.seeding import numpy_generator
 
 TEST_SEED = 0
+MAX_DEPTH = 4
 
 # The extensions of torchvision's ImageFolder. Importing them from torchvision takes three seconds,
 # which a site would wait for at each message.
@@ -56,18 +57,18 @@ class Tree:
         return files + "/".join("/".join(parts) for parts in self.directories)
 
 
-def walk(root: Path, max_depth: int = 4) -> Tree:
-    """List a directory down to a depth, without names that begin with a dot.
+def walk(root: Path) -> Tree:
+    """List a directory down to `MAX_DEPTH`, without names that begin with a dot.
 
     Raises:
         OSError: a directory cannot be read, or the target of a link is missing.
     """
     tree = Tree(root, [], [], [], [])
-    _walk(tree, root, (), max_depth)
+    _walk(tree, root, ())
     return tree
 
 
-def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], max_depth: int) -> None:
+def _walk(tree: Tree, directory: Path, parts: tuple[str, ...]) -> None:
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
@@ -77,8 +78,8 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...], max_depth: int) -
         status = entry.stat()
         if stat.S_ISDIR(status.st_mode):
             tree.directories.append(here)
-            if len(here) < max_depth:
-                _walk(tree, Path(entry.path), here, max_depth)
+            if len(here) < MAX_DEPTH:
+                _walk(tree, Path(entry.path), here)
             else:
                 tree.not_listed.append(here)
         elif entry.name.lower().endswith(IMG_EXTENSIONS):
