@@ -14,6 +14,20 @@ SYSTEM_ERRORS = {
     errno.EIO: "the disk has failed to read or write",
 }
 
+# Texts of CUDA's libraries when the GPU's memory is used up. PyTorch raises its own class only if
+# its allocator fails; cuDNN without memory for a convolution reports that no engine was found.
+NO_ENGINE = "unable to find an engine to execute this computation"
+GPU_SHORTAGES = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", NO_ENGINE)
+
+
+def is_gpu_shortage(error: BaseException) -> bool:
+    """Return whether an error says that the GPU has too little memory, in any of its forms."""
+    torch = sys.modules.get("torch")  # without PyTorch, the error is none of PyTorch's
+    if torch is None or not isinstance(error, RuntimeError):
+        return False
+    own = isinstance(error, torch.cuda.OutOfMemoryError)
+    return own or any(text in str(error) for text in GPU_SHORTAGES)
+
 
 def describe_error(error: BaseException) -> str:
     """Return one line that says what went wrong and, where known, what to do about it.
@@ -25,8 +39,7 @@ def describe_error(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0]
     if text and type(error).__module__.partition(".")[0] in OUR_PACKAGES:
         return text
-    torch = sys.modules.get("torch")  # without PyTorch, the error is none of PyTorch's
-    if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
+    if is_gpu_shortage(error):
         return (
             "the GPU has too little memory: use a smaller batch_size, a smaller model or a lower "
             f"federation.workers ({text})"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+import torch
 from pandas.api.types import is_numeric_dtype
 from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
@@ -27,7 +28,7 @@ from server_app.runs.records.csv_files import frame_as_csv, read_frame
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import ANALYSIS, RecordError
 from server_app.tracking.steps import Begin, steps_on_terminal
-from task.error_messages import describe_error
+from task.error_messages import describe_error, is_gpu_shortage
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from task.files import write_whole
 
@@ -100,7 +101,11 @@ def measure_run(wanted: Sequence[Measure], analysed: AnalysedRun, begin: Begin) 
         try:
             unmet = measure.unmet_requirement(analysed)
             result = f"left out: it needs {unmet}" if unmet else run_measure(measure, analysed)
-        except FAILURES as error:
+        except (*FAILURES, RuntimeError) as error:
+            if not isinstance(error, FAILURES):
+                if not is_gpu_shortage(error):
+                    raise
+                torch.cuda.empty_cache()
             reason = describe_error(error)
             result = f"failed: {'for the same reason' if reason in failures else reason}"
             failures.add(reason)

@@ -13,7 +13,7 @@ from server_app.runs.records.trained import (
 )
 from task.config import Device
 from task.inference.classifier import Classifier
-from task.training.device import choose_device, prepare_process
+from task.training.device import choose_device, prepare_process, set_precision
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,10 @@ def trained_model(
     config = local_config_of(run, device)
     classes: list[str] = run.record["data"]["classes"]
     prepare_process()
+    where = choose_device(device)
+    set_precision(config.runtime.precision, where)
     try:
         classifier = Classifier(config, len(classes), to_tensors(weights_of_client(run, client)))
     except RuntimeError:
         raise layers_differ(run) from None
-    return TrainedModel(run, classes, classifier.to(choose_device(device)), client)
+    return TrainedModel(run, classes, classifier.to(where), client)

@@ -20,7 +20,7 @@ from server_app.sweep.cells import cells_of
 from server_app.sweep.paper_tables import sweep_of, tables_named, varied
 from task.analysis.cost import training_cost
 from task.models.cnn import Cnn
-from task.training.device import choose_device, prepare_process
+from task.training.device import choose_device, prepare_process, set_precision
 
 # Training images and classes of each data set, as in its source (task/data/sources); of
 # ImageNet-200 those of data.subset=release.
@@ -94,6 +94,7 @@ def flops_per_second(experiment: Experiment) -> float:
     """Return the operations per second of one process, measured on a cnn with 96x96 images."""
     prepare_process()
     device = choose_device(experiment.device)
+    set_precision(experiment.runtime.precision, device)
     network = Cnn(3, 10, 256).to(device).to(memory_format=torch.channels_last)
     x = torch.randn(64, 3, 96, 96, device=device).to(memory_format=torch.channels_last)
     seconds = []

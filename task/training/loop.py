@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
+from task.error_messages import NO_ENGINE, is_gpu_shortage
 from task.errors import TrainingError
 from task.methods.base import LocalRound, Method, Tensors
 from task.optim.parameters import trained_parameters, without_gradients
@@ -198,7 +199,9 @@ class LocalTrainer:
         """
         try:
             self.step(x, y, meter)
-        except torch.cuda.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_gpu_shortage(error):
+                raise
             return str(error).split("\n")[0] or "CUDA out of memory"
         return ""
 
@@ -224,6 +227,8 @@ class LocalTrainer:
                 )
             size //= 2
         self._free_failed_step()
+        if NO_ENGINE in shortage:  # also said of a convolution that cuDNN cannot compute
+            return shortage
         return (
             "the GPU has too little memory even for a batch of 2 images; use a smaller model, a "
             f"smaller data.image_size or a lower federation.workers ({shortage})"

@@ -25,6 +25,14 @@ DISK = OSError(errno.ENOSPC, "No space left on device", "/data/model.safetensors
             ),
         ),
         (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
+            (
+                "the GPU has too little memory: use a smaller batch_size, a smaller model or a "
+                "lower federation.workers (CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
+                "`cublasCreate`)"
+            ),
+        ),
+        (
             MemoryError(),
             (
                 "this machine has too little memory: use a smaller model, a smaller "

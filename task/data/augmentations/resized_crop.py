@@ -8,6 +8,7 @@ The operations and ranges are those of torchvision's ``RandomResizedCrop``, ``Co
 * torchvision changes brightness, contrast and saturation in a random order; here in this order.
 """
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -97,5 +98,10 @@ def grey(x: Tensor) -> Tensor:
     """Return the greyscale of images [n, C, H, W] as [n, 1, H, W]."""
     if x.shape[1] != len(GREY):
         return x.mean(dim=1, keepdim=True)
-    weights = torch.tensor(GREY, device=x.device).view(1, -1, 1, 1)
-    return (x * weights).sum(dim=1, keepdim=True)
+    return (x * grey_weights(x.device)).sum(dim=1, keepdim=True)
+
+
+@functools.cache
+def grey_weights(device: torch.device) -> Tensor:
+    """Return the share of each colour in grey, [1, 3, 1, 1]; a copy to a GPU waits for it."""
+    return torch.tensor(GREY, device=device).view(1, -1, 1, 1)

@@ -18,6 +18,7 @@ from scipy.stats import ttest_1samp
 
 from server_app.analysis.analyse import DIRECTORY, MEASURES, analyse
 from server_app.analysis.analysed_run import AnalysedRun
+from server_app.analysis.drift import ClientDrift
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.report.write import report
@@ -173,6 +174,22 @@ def test_the_class_of_a_map_can_be_chosen(
     with pytest.raises(RunError, match="some measures failed for 1 run"):
         analyse([own], ["class_features"], IMAGES, "seven")
     assert "--class=seven: choose one of 0, 1, 2" in capsys.readouterr().out
+
+
+def test_a_measure_that_a_gpu_has_no_memory_for_does_not_end_the_others(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(*_: object) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+    own = shutil.copytree(runs / "fedavg", tmp_path / "fedavg")
+    show_progress()
+    monkeypatch.setattr(ClientDrift, "measure", short)
+    with pytest.raises(RunError, match="some measures failed for 1 run"):
+        analyse([own], ["drift", "training_loss"], IMAGES)
+    said = capsys.readouterr().out
+    assert "drift: failed: the GPU has too little memory" in said
+    assert "training_loss: failed" not in said
 
 
 def test_the_training_loss_is_the_kept_global_models_on_every_training_image(

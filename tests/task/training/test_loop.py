@@ -246,12 +246,14 @@ class OutOfMemory(Method):
     Attributes:
         hook: ``loss``, before the backward pass, or ``gradients``, after it.
         most: the largest batch that fits.
+        text: the error of a library of CUDA; None for that of PyTorch's allocator.
         alive: for each smaller batch that is tried, the number of tensors of failed steps that
             still exist when its step begins: activations, gradients and temporaries.
     """
 
     hook: str
     most: int
+    text: str | None = None
     alive: list[int] = field(default_factory=list)
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
@@ -278,7 +280,31 @@ class OutOfMemory(Method):
     def fail_if_too_large(self, hook: str) -> None:
         if hook == self.hook and self.rows > self.most:
             self.of_failed_steps += self.made
+            if self.text is not None:
+                raise RuntimeError(self.text)
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0")
+
+
+@pytest.mark.parametrize(
+    ("most", "message"),
+    [
+        (10, "GPU has too little memory .* batch_size=4 fits: .*GET was unable to find an engine"),
+        (1, "^GET was unable to find an engine to execute this computation$"),
+    ],
+)
+def test_a_library_without_memory_is_told_from_a_step_that_it_cannot_compute(
+    most: int, message: str
+) -> None:
+    one = worker()
+    trainer, positions = one.trainer, torch.arange(32)
+    method = trainer.method
+    text = "GET was unable to find an engine to execute this computation"
+    try:
+        trainer.method = OutOfMemory("loss", most, text)
+        with pytest.raises(TrainingError, match=message):
+            trainer.train(one.initial_weights(), one.images, positions, 1, 0, {}, {})
+    finally:
+        trainer.method = method
 
 
 @pytest.mark.parametrize(
