@@ -102,10 +102,10 @@ def measure_run(wanted: Sequence[Measure], analysed: AnalysedRun, begin: Begin) 
             unmet = measure.unmet_requirement(analysed)
             result = f"left out: it needs {unmet}" if unmet else run_measure(measure, analysed)
         except (*FAILURES, RuntimeError) as error:
-            if not isinstance(error, FAILURES):
-                if not is_gpu_shortage(error):
-                    raise
+            if is_gpu_shortage(error):
                 torch.cuda.empty_cache()
+            elif not isinstance(error, FAILURES):
+                raise
             reason = describe_error(error)
             result = f"failed: {'for the same reason' if reason in failures else reason}"
             failures.add(reason)

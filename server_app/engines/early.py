@@ -30,12 +30,9 @@ def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
         The SuperLink for the run, if its engine needs one.
     """
     layout = Layout.of_settings(settings)
-    if layout is None:
+    if layout is None or (layout.engine == "flower" and counts_gpus(layout)):
         yield None
     elif layout.engine == "flower":
-        if counts_gpus(layout):
-            yield None
-            return
         with superlink_for(layout) as superlink:
             yield superlink
     else:

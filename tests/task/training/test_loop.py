@@ -293,18 +293,13 @@ class OutOfMemory(Method):
     ],
 )
 def test_a_library_without_memory_is_told_from_a_step_that_it_cannot_compute(
-    most: int, message: str
+    most: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = worker()
-    trainer, positions = one.trainer, torch.arange(32)
-    method = trainer.method
     text = "GET was unable to find an engine to execute this computation"
-    try:
-        trainer.method = OutOfMemory("loss", most, text)
-        with pytest.raises(TrainingError, match=message):
-            trainer.train(one.initial_weights(), one.images, positions, 1, 0, {}, {})
-    finally:
-        trainer.method = method
+    monkeypatch.setattr(one.trainer, "method", OutOfMemory("loss", most, text))
+    with pytest.raises(TrainingError, match=message):
+        one.trainer.train(one.initial_weights(), one.images, torch.arange(32), 1, 0, {}, {})
 
 
 @pytest.mark.parametrize(
