@@ -28,17 +28,22 @@ CLASSES, ROWS, WARM_UP = 10, 64, 3
 NETWORKS = (("cnn", 32), ("resnet18", 32), ("cnn", 96), ("resnet18", 96))
 
 
-def trainer(words: Sequence[str], device: torch.device) -> LocalTrainer:
+def trainer(
+    words: Sequence[str],
+    device: torch.device,
+    layout: torch.memory_format = torch.channels_last,
+) -> LocalTrainer:
     """Return a client's trainer, started on a round that is not the client's first.
 
     Args:
         words: the overrides of the experiment.
         device: where the network is trained.
+        layout: the order of kernels in memory; training uses ``channels_last``.
     """
     local = compose_experiment(words).local()
     method = local.local_method()
     network = method.build(local.network().build(3, CLASSES), torch_generator(0, "build"))
-    network = network.to(device).to(memory_format=torch.channels_last).train()
+    network = network.to(device).to(memory_format=layout).train()
     made = LocalTrainer(network, method, local)
     counts = torch.ones(CLASSES, dtype=torch.int64, device=device)
     method.start(network, LocalRound(1, 0, torch_generator(0, "draws"), counts))

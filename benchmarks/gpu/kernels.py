@@ -49,12 +49,11 @@ def measure(network: str, precision: Precision, settings: Settings) -> Result:
         "method=fedavg", f"model={network}", f"batch_size={batch}", f"device={settings.device}",
         f"runtime.precision={precision}",
     ]  # fmt: skip
-    made = trainer(words, device)
     y = torch.randint(CLASSES, (batch,), device=device)
     found: Result = {"network": network, "size": size, "batch": batch, "precision": precision}
     found["layouts"] = {}
     for name, layout in LAYOUTS.items():
-        made.model.to(memory_format=layout)
+        made = trainer(words, device, layout)
         x = torch.randn(batch, 3, size, size, device=device).to(memory_format=layout)
         one = timed(made, x, y, settings)
         torch.backends.cudnn.benchmark = True
