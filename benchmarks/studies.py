@@ -367,6 +367,13 @@ STUDIES = {  # with the time of each on two cores
         tables=at_clients,
         pictures=("clients",),
     ),
+    # Ten minutes on an H200, eight hours on two cores.
+    "pacs-96": Study(
+        ("experiment=pacs method=fedavg,univarfl seed=0",),
+        needs="PACS",
+        tables=four_readings,
+        pictures=("accuracy",),
+    ),
     # Two hours and a half.
     "pacs-64": Study(
         (f"{PACS64} method=fedavg,univarfl seed=0,1,2",), needs="PACS", pictures=("accuracy",)
