@@ -20,6 +20,8 @@ from task.protocol.envelope import TableRequest
 from task.protocol.messages import Kind, Reply, Request
 from task.training.worker import Worker
 
+MEGABYTE = 1_000_000
+
 Asked = TypeVar("Asked", bound=Request)
 AskedOfClients = TypeVar("AskedOfClients", bound=TableRequest)
 Answer = TypeVar("Answer", bound=Reply)
@@ -116,6 +118,17 @@ class RoundContext:
         """Send requests whose replies are waited for until the round's timeout."""
         timeout = self.experiment.federation.round_timeout
         return Exchange(self.grid, kind, letters, timeout, simulated=not self.sites)
+
+    def clients_per_reply(self, size: int) -> int:
+        """Return how many clients may share a reply that has `size` bytes for each of them."""
+        return max(1, int(self.experiment.federation.message_megabytes * MEGABYTE // size))
+
+    def note_client(self, client: int, event: str) -> None:
+        """Record an event of a client: under its site's name, or with its number."""
+        if self.sites:
+            self.note(self.sites[client], event)
+        else:
+            self.note("", f"client {client}: {event}")
 
     def seconds(self) -> float:
         """Return the duration of the run's rounds up to now."""

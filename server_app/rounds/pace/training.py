@@ -8,12 +8,10 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.messages import Letter
 from server_app.nodes.registration import NodeInfo
+from server_app.rounds.asking import ABSENT
 from server_app.rounds.context import RoundContext
 from task.protocol.messages import TRAIN, TrainRequest
 from task.protocol.tensors import PackedTensors
-
-MEGABYTE = 1_000_000
-ABSENT = "absent: its SuperNode is not connected, or was refused (see events.csv)"
 
 
 def empty_accumulator(
@@ -35,7 +33,7 @@ def empty_accumulator(
     known = [client for client in sampled if not sites or sizes[client]]
     accumulator = context.model.accumulator(known, keep)
     absent = [ClientUpdate(client, sites[client] if sites else "") for client in sampled]
-    accumulator.refuse(absent, ABSENT)
+    accumulator.refuse(absent, f"absent: {ABSENT}")
     if before is not None:
         refused = {c: update for c, update in before.updates.items() if not update.accepted}
         accumulator.updates.update(refused)
@@ -46,8 +44,7 @@ def clients_per_message(context: RoundContext, adds_up: bool) -> int:
     """Return how many clients may share a reply; any number if only their sum is sent."""
     if adds_up:
         return context.experiment.num_clients
-    limit = context.experiment.federation.message_megabytes * MEGABYTE
-    return max(1, int(limit // context.model.reply_bytes))
+    return context.clients_per_reply(context.model.reply_bytes)
 
 
 def sends_sum(adds_up: bool, node: NodeInfo) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
+from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure, usable
+from server_app.rounds.asking import ask_clients
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import stateful_fields, with_a_model
 from server_app.runs.client_parts import save_client_part
@@ -12,8 +13,6 @@ from server_app.runs.recorder import Recorder
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import PERSONAL, PersonalReply
 from task.protocol.tensors import check_tensors
-
-MEGABYTE = 1e6
 
 
 def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
@@ -47,8 +46,7 @@ def write_client_parts(context: RoundContext, recorder: Recorder, clients: Seque
     Raises:
         OSError: a file cannot be written.
     """
-    limit = context.experiment.federation.message_megabytes * MEGABYTE
-    block = max(1, int(limit // context.worker.personal.size))
+    block = context.clients_per_reply(context.worker.personal.size)
     saved = 0
     for start in range(0, len(clients), block):
         saved += save_block(context, recorder, clients[start : start + block])
@@ -62,10 +60,9 @@ def have_sites_keep_their_parts(
     replies = ask(context, recorder, clients)
     for client in clients:
         try:
-            received(replies, client).check_succeeded(client)
+            usable(replies[client]).check_succeeded(client)
         except ProtocolError as error:
-            site = context.sites[client]
-            context.note(site, f"it did not keep its part of the model: {error}")
+            context.note_client(client, f"it did not keep its part of the model: {error}")
 
 
 def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]) -> int:
@@ -74,10 +71,10 @@ def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]
     replies = ask(context, recorder, clients)
     for client in clients:
         try:
-            part = received(replies, client).of(client)
+            part = usable(replies[client]).of(client)
             check_tensors(part, context.worker.personal.initial)
         except ProtocolError as error:
-            context.note("", f"client {client}: its part of the model is not saved: {error}")
+            context.note_client(client, f"its part of the model is not saved: {error}")
         else:
             model = recorder.summary["model_sha256"]
             save_client_part(recorder.directory, client, part, model)
@@ -88,29 +85,12 @@ def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]
 def ask(
     context: RoundContext, recorder: Recorder, clients: Sequence[int]
 ) -> Mapping[int, PersonalReply | Failure]:
-    """Ask the clients that connected nodes serve for their parts; return each one's reply."""
-    nodes = context.connected()
-    here = served_clients(clients, nodes)
-    units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
+    """Ask clients for their parts; return each one's reply, or why it has none."""
 
     def fields(unit: WorkUnit) -> dict[str, Any]:
         size = 0 if context.sites else context.worker.personal.size
         model = recorder.summary["model_sha256"]
         return {"model": model, "part_bytes": size, **stateful_fields(context, unit)}
 
-    letters = context.letters(PERSONAL, units, context.experiment.rounds, fields)
-    exchange = context.exchange(PERSONAL, letters)
-    replies = exchange.replies()
-    context.late_replies.expect(exchange, units, "part of the model after the last round")
-    return {
-        client: reply for unit, reply in zip(units, replies, strict=True) for client in unit.clients
-    }
-
-
-def received(replies: Mapping[int, PersonalReply | Failure], client: int) -> PersonalReply:
-    """Return the reply about a client.
-
-    Raises:
-        ProtocolError: there is none, for the reason that it says.
-    """
-    return usable(replies.get(client, Failure("it is not connected")))
+    sizes, what = context.sizes.validation, "part of the model"
+    return ask_clients(context, PERSONAL, clients, sizes, fields, what)

@@ -19,7 +19,7 @@ from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import to_run_config
 from server_app.inference.model import trained_model
-from server_app.rounds.personal import collecting
+from server_app.rounds import asking
 from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
@@ -222,10 +222,10 @@ def test_the_part_is_used_with_the_coordinators_model(tmp_path: Path) -> None:
 def test_a_site_that_is_away_keeps_its_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collecting, "served_clients", lambda clients, nodes: list(clients)[1:])
+    monkeypatch.setattr(asking, "served_clients", lambda clients, nodes: list(clients)[1:])
     run = trained_at_sites(tmp_path)
     assert read_record(run)["status"] == "completed"
     events = [(row["site"], row["event"]) for row in rows(run, "events.csv")]
-    assert ("east", "it did not keep its part of the model: it is not connected") in events
+    assert ("east", f"it did not keep its part of the model: {asking.ABSENT}") in events
     assert states(tmp_path, "east")
     assert not states(tmp_path, "north")

@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 
-from server_app.nodes.assignment import assign_clients, served_clients
 from server_app.nodes.failure import Failure, usable
 from server_app.rounds.after.calibration.pooling import PooledStatistics
+from server_app.rounds.asking import ABSENT, ask_clients
 from server_app.rounds.context import RoundContext
 from task.methods.base import Tensors
 from task.protocol.after.statistics import check_statistics, statistics_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import STATISTICS, StatisticsReply
-
-MEGABYTE = 1e6
-ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"
 
 
 class Collection:
@@ -43,39 +40,30 @@ class Collection:
         context.connected()
         sizes = context.sizes.train
         clients = [client for client, images in enumerate(sizes) if images]
-        limit = context.experiment.federation.message_megabytes * MEGABYTE
-        block = max(1, int(limit // statistics_bytes(*self._shape)))
+        block = context.clients_per_reply(statistics_bytes(*self._shape))
         for start in range(0, len(clients), block):
             self._ask(clients[start : start + block])
         if context.sites:
             unknown = [client for client, images in enumerate(sizes) if not images]
             self.missing |= dict.fromkeys(unknown, ABSENT)
         for client, reason in sorted(self.missing.items()):
-            site = context.sites[client] if context.sites else ""
-            who = "" if site else f"client {client}: "
-            context.note(site, f"{who}no statistics: {reason}")
+            context.note_client(client, f"no statistics: {reason}")
 
     def _ask(self, clients: Sequence[int]) -> None:
         context = self._context
-        nodes = context.connected()
-        here = served_clients(clients, nodes)
-        self.missing |= dict.fromkeys(set(clients) - set(here), ABSENT)
-        units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
         classes, features = self._shape
         fields = {"classes": classes, "features": features, "weights": context.model.packed_weights}
-        letters = context.letters(STATISTICS, units, context.experiment.rounds, lambda _: fields)
-        exchange = context.exchange(STATISTICS, letters)
-        found: dict[int, Tensors] = {}
-        for unit, reply in zip(units, exchange.replies(), strict=True):
-            for client in unit.clients:
-                try:
-                    found[client] = self._read(client, reply)
-                except ProtocolError as error:
-                    self.missing[client] = str(error)
-        context.late_replies.expect(exchange, units, "statistics after the last round")
-        for client in sorted(found):
-            self.pooled.add(found[client])
-            self.clients.append(client)
+        replies = ask_clients(
+            context, STATISTICS, clients, context.sizes.train, lambda _: fields, "statistics"
+        )
+        for client in clients:
+            try:
+                statistics = self._read(client, replies[client])
+            except ProtocolError as error:
+                self.missing[client] = str(error)
+            else:
+                self.pooled.add(statistics)
+                self.clients.append(client)
 
     def _read(self, client: int, reply: StatisticsReply | Failure) -> Tensors:
         """Return a client's statistics.

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from server_app.nodes.assignment import assign_clients, served_clients
 from server_app.nodes.failure import Failure, usable
+from server_app.rounds.asking import ask_clients
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import checked_score, clients_of_final_scores, stateful_fields
 from task.protocol.after.finetuning import FinetuneReply
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import FINETUNE
 from task.training.evaluation import Score
-
-ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"
 
 
 @dataclass(frozen=True)
@@ -38,33 +36,26 @@ def finetuned_scores(context: RoundContext, settings: Mapping[str, Any]) -> Fine
         context: the run, after its last round.
         settings: the fields of `FinetuneRequest` that say how to train.
     """
-    nodes = context.connected()
-    clients = clients_of_final_scores(context)
-    here = served_clients(clients, nodes)
-    missing = dict.fromkeys(set(clients) - set(here), ABSENT)
-    units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
-    letters = context.letters(
+    replies = ask_clients(
+        context,
         FINETUNE,
-        units,
-        context.experiment.rounds,
+        clients_of_final_scores(context),
+        context.sizes.train,
         lambda unit: {**settings, **stateful_fields(context, unit)},
+        "fine-tuning",
     )
-    exchange = context.exchange(FINETUNE, letters)
     before: dict[int, Score] = {}
     after: dict[int, Score] = {}
-    for unit, reply in zip(units, exchange.replies(), strict=True):
-        for client in unit.clients:
-            try:
-                pair = read_scores(client, reply, context.sizes.validation[client])
-            except ProtocolError as error:
-                missing[client] = str(error)
-            else:
-                before[client], after[client] = pair
-    context.late_replies.expect(exchange, units, "fine-tuning after the last round")
-    for client, reason in sorted(missing.items()):
-        site = context.sites[client] if context.sites else ""
-        context.note(site, f"{'' if site else f'client {client}: '}not fine-tuned: {reason}")
-    return Finetuned(before, after, dict(sorted(missing.items())))
+    missing: dict[int, str] = {}
+    for client, reply in sorted(replies.items()):
+        try:
+            pair = read_scores(client, reply, context.sizes.validation[client])
+        except ProtocolError as error:
+            missing[client] = str(error)
+            context.note_client(client, f"not fine-tuned: {error}")
+        else:
+            before[client], after[client] = pair
+    return Finetuned(before, after, missing)
 
 
 def read_scores(client: int, reply: FinetuneReply | Failure, size: int) -> tuple[Score, Score]:

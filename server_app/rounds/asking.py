@@ -1,0 +1,45 @@
+"""Asking clients for something once, after the last round."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
+from server_app.nodes.failure import Failure
+from server_app.rounds.context import RoundContext
+from task.protocol.envelope import TableRequest
+from task.protocol.messages import Kind, Reply
+
+Asked = TypeVar("Asked", bound=TableRequest)
+Answer = TypeVar("Answer", bound=Reply)
+
+ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"
+
+
+def ask_clients(
+    context: RoundContext,
+    kind: Kind[Asked, Answer],
+    clients: Sequence[int],
+    sizes: Sequence[int],
+    fields: Callable[[WorkUnit], dict[str, Any]],
+    what: str,
+) -> Mapping[int, Answer | Failure]:
+    """Return each client's reply, or why it has none; clients of one worker share a reply.
+
+    Args:
+        context: the run, after its last round.
+        kind: the kind of message.
+        clients: whom to ask.
+        sizes: by client, the amount of its work.
+        fields: what the request to a worker has besides the clients and those of every request.
+        what: what is asked for, as a late reply is named.
+    """
+    nodes = context.connected()
+    here = served_clients(clients, nodes)
+    units = assign_clients(here, sizes, nodes, max(1, len(here)))
+    letters = context.letters(kind, units, context.experiment.rounds, fields)
+    exchange = context.exchange(kind, letters)
+    found: dict[int, Answer | Failure] = {client: Failure(ABSENT) for client in clients}
+    for unit, reply in zip(units, exchange.replies(), strict=True):
+        found |= dict.fromkeys(unit.clients, reply)
+    context.late_replies.expect(exchange, units, f"{what} after the last round")
+    return found
