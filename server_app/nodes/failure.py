@@ -8,6 +8,8 @@ from task.protocol.messages import Reply
 
 Answer = TypeVar("Answer", bound=Reply)
 
+ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"  # of a client
+
 
 @dataclass(frozen=True)
 class Failure:

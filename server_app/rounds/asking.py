@@ -1,23 +1,17 @@
 """Asking clients for something once, after the last round."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
-from server_app.nodes.failure import Failure
-from server_app.rounds.context import RoundContext
-from task.protocol.envelope import TableRequest
-from task.protocol.messages import Kind, Reply
-
-Asked = TypeVar("Asked", bound=TableRequest)
-Answer = TypeVar("Answer", bound=Reply)
-
-ABSENT = "its SuperNode is not connected, or was refused (see events.csv)"
+from server_app.nodes.failure import ABSENT, Failure
+from server_app.rounds.context import Answer, AskedOfClients, RoundContext
+from task.protocol.messages import Kind
 
 
 def ask_clients(
     context: RoundContext,
-    kind: Kind[Asked, Answer],
+    kind: Kind[AskedOfClients, Answer],
     clients: Sequence[int],
     sizes: Sequence[int],
     fields: Callable[[WorkUnit], dict[str, Any]],

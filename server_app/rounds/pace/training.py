@@ -6,9 +6,9 @@ from typing import Any
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.failure import ABSENT
 from server_app.nodes.messages import Letter
 from server_app.nodes.registration import NodeInfo
-from server_app.rounds.asking import ABSENT
 from server_app.rounds.context import RoundContext
 from task.protocol.messages import TRAIN, TrainRequest
 from task.protocol.tensors import PackedTensors

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from server_app.nodes.failure import Failure, usable
+from server_app.nodes.failure import ABSENT, Failure, usable
 from server_app.rounds.after.calibration.pooling import PooledStatistics
-from server_app.rounds.asking import ABSENT, ask_clients
+from server_app.rounds.asking import ask_clients
 from server_app.rounds.context import RoundContext
 from task.methods.base import Tensors
 from task.protocol.after.statistics import check_statistics, statistics_bytes
