@@ -1,11 +1,13 @@
 """Weights as NumPy arrays by name, for Flower's strategies and for files."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
+from safetensors import safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
@@ -26,6 +28,18 @@ def from_record(record: ArrayRecord) -> Weights:
 def as_bytes(weights: Weights, metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a safetensors file; equal weights give equal bytes."""
     return save({name: np.asarray(value, order="C") for name, value in weights.items()}, metadata)
+
+
+def from_file(path: Path) -> tuple[Weights, Mapping[str, str]]:
+    """Return the arrays of a safetensors file by name, and its metadata.
+
+    Raises:
+        OSError: it cannot be read.
+        SafetensorError: it is damaged.
+    """
+    with safe_open(path, "numpy") as file:
+        names = file.keys()
+        return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
 
 
 def to_tensors(weights: Readable) -> dict[str, Tensor]:

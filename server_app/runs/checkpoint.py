@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.numpy import load
 
-from server_app.aggregation.weights import Weights, as_bytes
+from server_app.aggregation.weights import Weights, as_bytes, from_file
 from task.errors import ConfigError
 from task.files import write_whole
 from task.training.digest import DIGEST, digest
@@ -110,10 +109,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises:
         OSError, SafetensorError, KeyError, TypeError, ValueError: it is damaged.
     """
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    arrays = load(content)
-    metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+    arrays, metadata = from_file(path)
     if metadata[DIGEST] != digest(metadata[FACTS], arrays):
         raise ValueError("its checksum is wrong")
     facts = json.loads(metadata[FACTS])

@@ -1,13 +1,11 @@
 """The clients' models of the last round, kept until the stage after training is completed."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.numpy import load
 
-from server_app.aggregation.weights import Readable, Weights, as_bytes
+from server_app.aggregation.weights import Readable, Weights, as_bytes, from_file
 from server_app.runs.checkpoint import DIRECTORY
 from task.errors import ConfigError
 from task.files import write_whole
@@ -40,13 +38,10 @@ def load_last_models(directory: Path) -> dict[int, Weights]:
     """
     path = directory / DIRECTORY / FILE
     try:
-        content = path.read_bytes()
-        length = int.from_bytes(content[:8], "little")
-        arrays = load(content)
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        arrays, metadata = from_file(path)
         if metadata[DIGEST] != digest("", arrays):
             raise ValueError("its checksum is wrong")
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
         allowed = f"{path.name} is missing or damaged ({error}); start a new run"
         raise ConfigError("resume", directory, allowed) from None
     models: dict[int, Weights] = {}

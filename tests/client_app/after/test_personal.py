@@ -19,6 +19,7 @@ from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import to_run_config
 from server_app.inference.model import trained_model
+from server_app.nodes.failure import ABSENT
 from server_app.rounds import asking
 from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.record import read_record
@@ -226,6 +227,6 @@ def test_a_site_that_is_away_keeps_its_state(
     run = trained_at_sites(tmp_path)
     assert read_record(run)["status"] == "completed"
     events = [(row["site"], row["event"]) for row in rows(run, "events.csv")]
-    assert ("east", f"it did not keep its part of the model: {asking.ABSENT}") in events
+    assert ("east", f"it did not keep its part of the model: {ABSENT}") in events
     assert states(tmp_path, "east")
     assert not states(tmp_path, "north")
