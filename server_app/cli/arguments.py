@@ -1,5 +1,6 @@
 """The arguments that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,15 +55,17 @@ Client = Annotated[
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]
 
 
-def runs_argument(text: str) -> Any:
+def runs_argument(text: str, callback: Callable[..., Any] | None = None) -> Any:
     """Return the argument of commands that look at a directory of runs.
 
     Args:
         text: its help.
+        callback: changes the value.
     """
     return typer.Argument(
         metavar="[DIRECTORY]",
         help=text,
+        callback=callback,
         envvar="UNIVARFL_RUNS",
         show_envvar=False,
         show_default=False,

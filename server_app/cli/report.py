@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from server_app.cli.arguments import latest_or_directory
+from server_app.cli.arguments import latest_or_directory, runs_argument
 from task.errors import ConfigError
 
 REPORT_HELP = """Write a page and tables about the runs in a directory.
@@ -26,14 +26,10 @@ read and runs without a result are named and left out.
 def report(
     directory: Annotated[
         Path,
-        typer.Argument(
-            metavar="[DIRECTORY]",
-            help="The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs. "
+        runs_argument(
+            "The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs. "
             "'latest' is the last run there.",
-            callback=latest_or_directory,
-            envvar="UNIVARFL_RUNS",
-            show_envvar=False,
-            show_default=False,
+            latest_or_directory,
         ),
     ] = Path("runs"),
     to: Annotated[

@@ -18,9 +18,9 @@ from packaging.requirements import Requirement
 
 from server_app.deploy.places import DEFAULT_PORT
 from server_app.engines.cluster import ADDRESS, require_reachable_cluster
+from server_app.runs.lookup import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
-from task.files import from_home
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
 PACKAGES = ("flwr", "ray", "torch", "torchvision", "hydra-core", "numpy")
@@ -97,7 +97,7 @@ def memory() -> Iterator[Finding]:
 def directories() -> Iterator[Finding]:
     """Check that records, images and temporary files can be written."""
     places = {
-        "runs": from_home(os.environ.get("UNIVARFL_RUNS") or "runs"),
+        "runs": runs_parent(),
         "image cache": store_root(),
         "temporary files": Path(tempfile.gettempdir()),
     }

@@ -1,6 +1,5 @@
 """Run directories: where they are, and which can be resumed."""
 
-import os
 import secrets
 import tempfile
 from datetime import UTC, datetime
@@ -9,17 +8,16 @@ from pathlib import Path
 from server_app.config.experiment import Experiment
 from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
 from server_app.runs.lock import hold
+from server_app.runs.lookup import runs_parent
 from server_app.runs.records.record import FORMAT, read_record
 from task.errors import ConfigError, system_reason
-from task.files import from_home
 
 HASHED_FILES = (("model", "weights"), ("clock", "trace"))
 
 
 def runs_directory(experiment: Experiment) -> Path:
     """Return the absolute directory in which run directories are created."""
-    place = experiment.output_dir or os.environ.get("UNIVARFL_RUNS") or "runs"
-    return from_home(place).absolute()
+    return runs_parent(experiment.output_dir)
 
 
 def plan_run_directory(experiment: Experiment) -> Path:

@@ -11,17 +11,22 @@ from task.files import from_home
 LATEST = "latest"
 
 
+def runs_parent(given: str | None = None) -> Path:
+    """Return the absolute parent of run directories: `given`, else $UNIVARFL_RUNS, else ./runs."""
+    return from_home(given or os.environ.get("UNIVARFL_RUNS") or "runs").absolute()
+
+
 def find_run(name: str | Path, runs: Path | None = None) -> Path:
     """Return the directory of a run.
 
     Args:
         name: the directory's path, its name in `runs`, or `LATEST` for the run that started last.
-        runs: the parent of run directories; None for ``$UNIVARFL_RUNS``, else ``./runs``.
+        runs: the parent of run directories; None for the default one.
 
     Raises:
         ConfigError: there is no such run.
     """
-    parent = runs or from_home(os.environ.get("UNIVARFL_RUNS") or "runs").absolute()
+    parent = runs or runs_parent()
     if str(name) == LATEST:
         return latest_run(parent)
     for directory in (from_home(name).absolute(), parent / name):

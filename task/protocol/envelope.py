@@ -162,6 +162,10 @@ class TableReply(Reply):
             raise ProtocolError("the worker's reply has no row for it")
         return self._by_client[client]
 
+    def reports_failure(self, client: int) -> bool:
+        """Return whether the worker says that it failed for a client, or does not name it."""
+        return client not in self._by_client or bool(self._by_client[client].get("reason"))
+
     @cached_property
     def _by_client(self) -> dict[int, Row]:
         return {row["client"]: row for row in self.rows}

@@ -91,7 +91,3 @@ class TrainReply(TableReply):
             ProtocolError: it is missing, or a field is out of bounds.
         """
         return TrainRow.checked(self.fields_of(client))
-
-    def reports_failure(self, client: int) -> bool:
-        """Return whether the worker says that a client's training failed, or does not name it."""
-        return client not in self._by_client or bool(self._by_client[client].get("reason"))

@@ -110,10 +110,6 @@ class ReportReply(TableReply):
             raise ProtocolError("it tells its losses outside the masked sum")
         return row
 
-    def reports_failure(self, client: int) -> bool:
-        """Return whether the worker says that a client's training failed, or does not name it."""
-        return client not in self._by_client or bool(self._by_client[client].get("reason"))
-
 
 class ScoreRequest(MaskedRequest, StatefulRequest):
     """Asks participants to score the global weights on their validation images, masked.
