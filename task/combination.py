@@ -15,8 +15,6 @@ from task.methods.families.conflicts import conflict
 from task.methods.families.server_update import ServerUpdate
 from task.models.base import Output
 
-PACKAGE = "task.methods"
-
 
 @dataclass
 class Combination(Method):
@@ -108,20 +106,20 @@ def create_method(settings: dict[str, Any]) -> Method:
     """
     name = settings.get("name")
     if not isinstance(name, str) or PLUS not in name:
-        return registry.create("method", PACKAGE, Method, settings)
+        return registry.create("method", Method, settings)
     names = name.split(PLUS)
     for member in names:
-        registry.require_component("method", PACKAGE, member)
+        registry.require_component("method", member)
     if len(set(names)) < len(names):
         raise ConfigError("method", name, "names a method twice")
-    kinds = {member: registry.component_class(PACKAGE, member, Method) for member in names}
+    kinds = {member: registry.component_class("method", member, Method) for member in names}
     if reason := conflict(kinds):
         raise ConfigError("method", name, reason)
     left = {key: value for key, value in settings.items() if key != "name"}
     members = {}
     for member, kind in kinds.items():
         own = {field.name: left.pop(field.name) for field in fields(kind) if field.name in left}
-        members[member] = registry.create("method", PACKAGE, Method, {"name": member, **own})
+        members[member] = registry.create("method", Method, {"name": member, **own})
     if left:
         key, value = next(iter(left.items()))
         raise ConfigError(f"method.{key}", value, "unknown key")

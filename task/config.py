@@ -99,7 +99,7 @@ class LocalConfig(Strict):
         """Return the data set."""
         from task.data.sources.base import Source  # noqa: PLC0415
 
-        return self._component("data", "task.data.sources", Source)
+        return self._component("data", Source)
 
     @property
     def models_kept(self) -> int:
@@ -126,19 +126,19 @@ class LocalConfig(Strict):
         """Return the rule that divides the data set among the clients."""
         from task.data.partitions.base import Partitioner  # noqa: PLC0415
 
-        return self._component("partition", "task.data.partitions", Partitioner)
+        return self._component("partition", Partitioner)
 
     def augmenter(self) -> "Augmentation":
         """Return the augmentation of the training images."""
         from task.data.augmentations.base import Augmentation  # noqa: PLC0415
 
-        return self._component("augmentation", "task.data.augmentations", Augmentation)
+        return self._component("augmentation", Augmentation)
 
     def network(self) -> "ModelSettings":
         """Return the settings of the network."""
         from task.models.base import ModelSettings  # noqa: PLC0415
 
-        return self._component("model", "task.models", ModelSettings)
+        return self._component("model", ModelSettings)
 
     def methods(self) -> list[str]:
         """Return the names of the local methods: one, unless several are combined."""
@@ -154,11 +154,11 @@ class LocalConfig(Strict):
     def _components(self) -> dict[str, Any]:
         return {}
 
-    def _component(self, group: str, package: str, base: type[T]) -> T:
+    def _component(self, group: str, base: type[T]) -> T:
         """Return the component of a configuration group; it is built at its first use."""
         if group not in self._components:
             settings = getattr(self, group)
-            self._components[group] = registry.create(group, package, base, settings)
+            self._components[group] = registry.create(group, base, settings)
         built: T = self._components[group]
         return built
 

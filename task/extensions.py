@@ -25,10 +25,17 @@ GROUPS = {
     "method": "univarfl.methods",
     "strategy": "univarfl.strategies",
 }
-PACKAGES = {  # of our own components
-    "data": "task.data.sources",
+PACKAGES = {  # of our own components, by their group in the configuration
     "method": "task.methods",
+    "model": "task.models",
+    "data": "task.data.sources",
+    "partition": "task.data.partitions",
+    "augmentation": "task.data.augmentations",
     "strategy": "server_app.aggregation.strategies",
+    "guard": "server_app.aggregation.guards",
+    "after": "server_app.rounds.after",
+    "clock": "server_app.rounds.clock",
+    "participation": "server_app.rounds.participation",
 }
 ON_CLIENTS = ("data", "method")  # the groups whose components clients run
 

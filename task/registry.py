@@ -12,9 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from task.errors import ConfigError
-from task.extensions import PACKAGES, Extension, extensions, own_names
-
-GROUPS = {package: group for group, package in PACKAGES.items()}
+from task.extensions import PACKAGES, extensions, own_names
 
 T = TypeVar("T")
 
@@ -39,39 +37,38 @@ PYDANTIC_WORDS = {
 }
 
 
-def names(package: str) -> list[str]:
-    """Return the names of a package's components, with those of other installed packages."""
-    return sorted({*own_names(package), *extensions_of(package)})
+def names(group: str) -> list[str]:
+    """Return the names of a group's components, with those of other installed packages.
+
+    Args:
+        group: a group of the configuration, such as "method".
+    """
+    return sorted({*own_names(PACKAGES[group]), *extensions(group)})
 
 
-def extensions_of(package: str) -> dict[str, Extension]:
-    """Return the components that other installed packages add to a package, by name."""
-    return extensions(GROUPS[package]) if package in GROUPS else {}
-
-
-def module_of(package: str, name: str) -> str:
+def module_of(group: str, name: str) -> str:
     """Return the module of a component."""
-    extension = extensions_of(package).get(name)
-    return extension.module if extension else f"{package}.{name}"
+    extension = extensions(group).get(name)
+    return extension.module if extension else f"{PACKAGES[group]}.{name}"
 
 
-def require_component(group: str, package: str, name: object) -> None:
-    """Refuse a name that no component of the package has.
+def require_component(group: str, name: object) -> None:
+    """Refuse a name that no component of the group has.
 
     Raises:
         ConfigError: the name is unknown.
     """
-    if name not in names(package):
-        raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(package))}")
+    if name not in names(group):
+        raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(group))}")
 
 
-def component_class(package: str, name: str, base: type[T]) -> type[T]:
+def component_class(group: str, name: str, base: type[T]) -> type[T]:
     """Return the subclass of `base` that the module of a component defines.
 
     Raises:
         TypeError: the module defines none, or several.
     """
-    module = importlib.import_module(module_of(package, name))
+    module = importlib.import_module(module_of(group, name))
     found = [
         value
         for value in vars(module).values()
@@ -84,7 +81,7 @@ def component_class(package: str, name: str, base: type[T]) -> type[T]:
     return found[0]
 
 
-def create(group: str, package: str, base: type[T], settings: Mapping[str, Any]) -> T:
+def create(group: str, base: type[T], settings: Mapping[str, Any]) -> T:
     """Build the component that ``settings["name"]`` names, from the other settings.
 
     Raises:
@@ -92,9 +89,9 @@ def create(group: str, package: str, base: type[T], settings: Mapping[str, Any])
     """
     fields = dict(settings)
     name = fields.pop("name", None)
-    require_component(group, package, name)
+    require_component(group, name)
     try:
-        component = TypeAdapter(component_class(package, name, base))
+        component = TypeAdapter(component_class(group, name, base))
         return component.validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
         raise first_error(error).under(group) from None

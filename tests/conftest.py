@@ -71,20 +71,20 @@ def pytest_unconfigure() -> None:
 def model_for(method: str) -> list[str]:
     """Return overrides for a small network, and for local epochs, that a method can train."""
     names = method.split("+")
-    needs_blocks = any(component_class("task.methods", name, Method).residual for name in names)
+    needs_blocks = any(component_class("method", name, Method).residual for name in names)
     epochs = ["local_epochs=2"] if "fedrep" in names else []
     return [*(SMALL_RESNET if needs_blocks else ()), *epochs]
 
 
 def norm_for(strategy: str) -> list[str]:
     """Return overrides for a normalisation that a strategy allows."""
-    kind = component_class("server_app.aggregation.strategies", strategy, StrategySettings)
+    kind = component_class("strategy", strategy, StrategySettings)
     return ["model.norm=group"] if kind.private else []
 
 
 def needs_of(strategy: str) -> list[str]:
     """Return overrides that a strategy needs."""
-    kind = component_class("server_app.aggregation.strategies", strategy, StrategySettings)
+    kind = component_class("strategy", strategy, StrategySettings)
     waits = ["clock=virtual", "strategy.buffer_size=2"] if kind.buffered else []
     return [*norm_for(strategy), *waits]
 

@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_left_out_and_our_own_names_stay_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "univarfl"):
-        names = registry.names("task.methods")
+        names = registry.names("method")
     assert "logit_decay" in names
     assert "misnamed" not in names
     assert (
@@ -90,7 +90,7 @@ def test_what_cannot_be_used_is_left_out_and_our_own_names_stay_ours(
         "hospital_extras.logit_decay"
     ) in caplog.text
     assert "'fedavg' is left out, because univarfl has one of this name" in caplog.text
-    assert registry.component_class("task.methods", "fedavg", Method) is FedAvg
+    assert registry.component_class("method", "fedavg", Method) is FedAvg
     assert extensions.run_by_clients(local("method=fedavg")) == ()
     assert compose_experiment(["method=fedavg"]).method == {"name": "fedavg"}
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from task.extensions import PACKAGES
+
 ROOT = Path(__file__).parent.parent
 PRODUCT = tuple(
     folder
@@ -23,18 +25,7 @@ FORBIDDEN = {
 }
 RUNS_BOTH_APPS = ROOT / "server_app" / "engines" / "inprocess.py"
 NOT_IN_PRODUCT = {"benchmarks", "tests"}
-COMPONENTS = {
-    "after": "server_app/rounds/after",
-    "augmentation": "task/data/augmentations",
-    "clock": "server_app/rounds/clock",
-    "data": "task/data/sources",
-    "guard": "server_app/aggregation/guards",
-    "method": "task/methods",
-    "model": "task/models",
-    "participation": "server_app/rounds/participation",
-    "partition": "task/data/partitions",
-    "strategy": "server_app/aggregation/strategies",
-}
+COMPONENTS = {group: package.replace(".", "/") for group, package in PACKAGES.items()}
 MOST_ENTRIES_IN_SERVER_APP = 16
 
 

@@ -12,7 +12,7 @@ from server_app.runs.records.record import read_record
 from task import registry
 from tests.conftest import Train
 
-COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.package)]
+COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.name)]
 OF_SOME_RECORDS = {
     "after", "client_parts", "personal", "privacy", "resumed", "resumed_from", "restartable",
 }  # fmt: skip

@@ -29,20 +29,19 @@ class Group:
     """A configuration group whose choices are components: one Python and one YAML file each."""
 
     name: str
-    package: str
     base: type
 
 
-METHOD = Group("method", "task.methods", Method)
-STRATEGY = Group("strategy", "server_app.aggregation.strategies", StrategySettings)
-GUARD = Group("guard", "server_app.aggregation.guards", Guard)
-CLOCK = Group("clock", "server_app.rounds.clock", Clock)
-PARTICIPATION = Group("participation", "server_app.rounds.participation", Participation)
-AFTER = Group("after", "server_app.rounds.after", AfterTraining)
-DATA = Group("data", "task.data.sources", Source)
-PARTITION = Group("partition", "task.data.partitions", Partitioner)
-AUGMENTATION = Group("augmentation", "task.data.augmentations", Augmentation)
-MODEL = Group("model", "task.models", ModelSettings)
+METHOD = Group("method", Method)
+STRATEGY = Group("strategy", StrategySettings)
+GUARD = Group("guard", Guard)
+CLOCK = Group("clock", Clock)
+PARTICIPATION = Group("participation", Participation)
+AFTER = Group("after", AfterTraining)
+DATA = Group("data", Source)
+PARTITION = Group("partition", Partitioner)
+AUGMENTATION = Group("augmentation", Augmentation)
+MODEL = Group("model", ModelSettings)
 GLOBAL = "# @package _global_"
 GROUPS = (
     METHOD, STRATEGY, GUARD, AFTER, CLOCK, PARTICIPATION, DATA, PARTITION, AUGMENTATION, MODEL,
@@ -61,7 +60,7 @@ class Setting:
 
 def settings(group: Group, name: str) -> list[Setting]:
     """Return the settings of one component."""
-    kind: type = registry.component_class(group.package, name, group.base)
+    kind: type = registry.component_class(group.name, name, group.base)
     documented, types = attributes(kind), hints(kind)
     written = read_file(CONF / group.name / f"{name}.yaml").keys
     by_name = {key.split(".")[-1]: value for key, value in written.items()}
@@ -105,12 +104,12 @@ def also_set(group: Group, name: str) -> str:
 
 def component(group: Group, name: str, heading: str = "## {name}") -> str:
     """Return the section about one component."""
-    module = importlib.import_module(f"{group.package}.{name}")
+    module = importlib.import_module(registry.module_of(group.name, name))
     file = read_file(CONF / group.name / f"{name}.yaml")
     parts = [
         heading.format(name=name),
         from_docstring(file.about)
-        or summary(module, registry.component_class(group.package, name, group.base)),
+        or summary(module, registry.component_class(group.name, name, group.base)),
         details(module),
     ]
     found = settings(group, name)
@@ -123,7 +122,7 @@ def page(title: str, introduction: str, *groups: Group) -> str:
     """Return a page with every component of some groups."""
     parts = [f"# {title}", introduction]
     for group in groups:
-        parts += [component(group, name) for name in registry.names(group.package)]
+        parts += [component(group, name) for name in registry.names(group.name)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -134,6 +133,6 @@ def index(title: str, introduction: str, group: Group) -> str:
             f"[{name}]({name}.md)",
             from_docstring(read_file(CONF / group.name / f"{name}.yaml").about),
         )
-        for name in registry.names(group.package)
+        for name in registry.names(group.name)
     ]
     return f"# {title}\n\n{introduction}\n\n{table(('Choice', 'Content'), rows)}\n"

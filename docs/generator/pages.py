@@ -77,10 +77,10 @@ def pages() -> dict[str, str]:
     found |= {f"commands/{name}.md": text for name, text in commands.pages().items()}
     found |= {
         f"methods/{name}.md": components.component(METHOD, name, "# method={name}") + "\n"
-        for name in registry.names(METHOD.package)
+        for name in registry.names(METHOD.name)
     }
     found |= {
         f"data/{name}.md": components.component(DATA, name, "# data={name}") + "\n"
-        for name in registry.names(DATA.package)
+        for name in registry.names(DATA.name)
     }
     return {f"reference/{place}": text for place, text in found.items()}

@@ -146,32 +146,31 @@ class Experiment(LocalConfig):
         """Return the aggregation strategy."""
         from server_app.aggregation.strategies.base import StrategySettings  # noqa: PLC0415
 
-        package = "server_app.aggregation.strategies"
-        return self._component("strategy", package, StrategySettings)
+        return self._component("strategy", StrategySettings)
 
     def update_guard(self) -> "Guard":
         """Return the guard, which decides what counts of each update before aggregation."""
         from server_app.aggregation.guards.base import Guard  # noqa: PLC0415
 
-        return self._component("guard", "server_app.aggregation.guards", Guard)
+        return self._component("guard", Guard)
 
     def after_training(self) -> "AfterTraining":
         """Return the stage after the last round, which may change the global model."""
         from server_app.rounds.after.base import AfterTraining  # noqa: PLC0415
 
-        return self._component("after", "server_app.rounds.after", AfterTraining)
+        return self._component("after", AfterTraining)
 
     def clients_clock(self) -> "Clock":
         """Return the clock that counts the clients' seconds."""
         from server_app.rounds.clock.base import Clock  # noqa: PLC0415
 
-        return self._component("clock", "server_app.rounds.clock", Clock)
+        return self._component("clock", Clock)
 
     def participation_policy(self) -> "Participation":
         """Return the policy that says who takes part in a round."""
         from server_app.rounds.participation.base import Participation  # noqa: PLC0415
 
-        return self._component("participation", "server_app.rounds.participation", Participation)
+        return self._component("participation", Participation)
 
     def _known(self, clients: int) -> int:
         """Return from how many participants threshold and colluders follow; sites know all."""
@@ -214,7 +213,7 @@ class Experiment(LocalConfig):
         """Return the settings of the network, without the weights that it starts from."""
         from task.models.base import ModelSettings  # noqa: PLC0415
 
-        return create("model", "task.models", ModelSettings, without_weights(self.model))
+        return create("model", ModelSettings, without_weights(self.model))
 
     @cached_property
     def _local(self) -> LocalConfig:

@@ -1,7 +1,7 @@
 """Which runs give equal results: the settings, the code and the data that decide a result.
 
 The code of a run has two parts: the shared path (`SHARED`), which every run uses, and the
-components that the run chose (`GROUPS`). So a new method, or a change in ``deploy/``, does not
+components that the run chose (of `PACKAGES`). So a new method, or a change in ``deploy/``, does not
 affect runs that do not use it. Files count byte by byte: a changed comment in a deciding file
 changes the hash, but the hash does not depend on the Python version, as one of syntax trees would.
 """
@@ -19,7 +19,7 @@ from server_app.config.differences import deciding_groups
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
-from task.extensions import PLUS, extensions
+from task.extensions import PACKAGES, PLUS, extensions
 from task.registry import module_of
 
 # Packages and modules that every run uses and that can change its result.
@@ -46,19 +46,6 @@ SHARED = (
     "task.seeding",
     "task.training",
 )
-# The packages of components by their group in the configuration; only the chosen ones count.
-GROUPS = {
-    "method": "task.methods",
-    "model": "task.models",
-    "data": "task.data.sources",
-    "partition": "task.data.partitions",
-    "augmentation": "task.data.augmentations",
-    "strategy": "server_app.aggregation.strategies",
-    "guard": "server_app.aggregation.guards",
-    "after": "server_app.rounds.after",
-    "clock": "server_app.rounds.clock",
-    "participation": "server_app.rounds.participation",
-}
 
 
 class Code(NamedTuple):
@@ -121,9 +108,9 @@ def data_version(config: LocalConfig) -> str | None:
 
 def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the modules of a configuration's components."""
-    for group, package in GROUPS.items():
+    for group in PACKAGES:
         for name in str(config[group]["name"]).split(PLUS):
-            yield module_of(package, name)
+            yield module_of(group, name)
 
 
 @functools.cache
@@ -138,7 +125,7 @@ def component_hash(module: str) -> str:
 
     For a component of another package, it is a hash of that package.
     """
-    for group in GROUPS:
+    for group in PACKAGES:
         for extension in extensions(group).values():
             if extension.module == module:
                 return extension.content()
@@ -159,7 +146,7 @@ def component_modules(module: str) -> set[str]:
 
 def is_component(module: str) -> bool:
     """Return whether a module belongs to components alone: no package, and not their base."""
-    if not any(module.startswith(f"{package}.") for package in GROUPS.values()):
+    if not any(module.startswith(f"{package}.") for package in PACKAGES.values()):
         return False  # without looking for its file, which would import other packages
     path = source_of(module)
     return path is not None and path.stem not in ("base", "__init__")

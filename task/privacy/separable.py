@@ -19,11 +19,10 @@ def check_separable(config: "LocalConfig") -> None:
 
     for name, member in zip(config.methods(), config.local_method().members(), strict=True):
         if not member.separable:
-            package = "task.methods"
             fitting = [
                 known
-                for known in registry.names(package)
-                if registry.component_class(package, known, Method).separable
+                for known in registry.names("method")
+                if registry.component_class("method", known, Method).separable
             ]
             allowed = (
                 "cannot be bounded by privacy.unit=example, because each image's loss depends on "

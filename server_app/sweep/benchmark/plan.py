@@ -118,8 +118,8 @@ def check_method(name: str) -> None:
         ConfigError: it is refused.
     """
     for member in name.split(PLUS):
-        registry.require_component("method", "task.methods", member)
-        if registry.component_class("task.methods", member, Method).personalises:
+        registry.require_component("method", member)
+        if registry.component_class("method", member, Method).personalises:
             allowed = "has no accuracy of one model, by which methods are ranked; leave it out"
             raise ConfigError("method", name, allowed)
 

@@ -10,12 +10,13 @@ from server_app.config.composition import compose_experiment
 from server_app.report.comparability import comparability
 from server_app.report.summary import Summary
 from server_app.runs import identity
-from server_app.runs.identity import GROUPS, code_of, component_modules, shared_modules
+from server_app.runs.identity import code_of, component_modules, shared_modules
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record, write_record
 from server_app.sweep.cells import cells_of
 from server_app.sweep.ledger import ExistingRuns
-from task.registry import names
+from task.extensions import PACKAGES
+from task.registry import module_of, names
 from tests.conftest import SMALL, Train
 from tests.server_app.runs.recorded import record
 from tests.task.data import making
@@ -116,7 +117,9 @@ def test_each_of_several_methods_counts(copy: Path) -> None:
 
 
 def test_every_module_that_a_run_imports_counts_or_is_declared_harmless() -> None:
-    components = {f"{package}.{name}" for package in GROUPS.values() for name in names(package)}
+    components = {
+        f"{package}.{name}" for group, package in PACKAGES.items() for name in names(group)
+    }
     covered = shared_modules().union(*map(component_modules, components))
     reached: set[str] = set()
     waiting = ["server_app.app", "client_app.app", *components]

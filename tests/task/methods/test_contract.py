@@ -162,7 +162,7 @@ OTHER_COEFFICIENTS = {
 
 def off(method: str) -> list[str]:
     """Return overrides that set every setting named ``..weight`` of a method to 0."""
-    kind = component_class("task.methods", method, Method)
+    kind = component_class("method", method, Method)
     weights = [field.name for field in dataclasses.fields(kind) if field.name.endswith("weight")]
     return OTHER_COEFFICIENTS.get(method, [f"method.{name}=0" for name in weights])
 
