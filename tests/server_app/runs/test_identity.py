@@ -117,9 +117,7 @@ def test_each_of_several_methods_counts(copy: Path) -> None:
 
 
 def test_every_module_that_a_run_imports_counts_or_is_declared_harmless() -> None:
-    components = {
-        f"{package}.{name}" for group, package in PACKAGES.items() for name in names(group)
-    }
+    components = {module_of(group, name) for group in PACKAGES for name in names(group)}
     covered = shared_modules().union(*map(component_modules, components))
     reached: set[str] = set()
     waiting = ["server_app.app", "client_app.app", *components]
