@@ -36,9 +36,10 @@ def measure_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
     try:
         for layer in layers:
             layer.reset_running_stats()
-            layer.momentum = None  # all batches count the same
             layer.train()
-        for batch in batches:
+        for number, batch in enumerate(batches, start=1):
+            for layer in layers:
+                layer.momentum = 1 / number  # all batches count the same
             model(batch)
     finally:
         for layer, value in zip(layers, momentum, strict=True):
