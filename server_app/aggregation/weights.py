@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
@@ -35,11 +35,14 @@ def from_file(path: Path) -> tuple[Weights, Mapping[str, str]]:
 
     Raises:
         OSError: it cannot be read.
-        SafetensorError: it is damaged.
+        SafetensorError: it is damaged, or holds numbers of a type that NumPy does not have.
     """
     with safe_open(path, "numpy") as file:
         names = file.keys()
-        return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+        try:
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+        except (AttributeError, TypeError) as error:  # the library looks its type up in NumPy
+            raise SafetensorError(str(error)) from None
 
 
 def to_tensors(weights: Readable) -> dict[str, Tensor]:
