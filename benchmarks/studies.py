@@ -326,7 +326,10 @@ STUDIES = {  # with the time of each on two cores
     ),
     # Four hours.
     "tin10-participation": Study(
-        (f"{PHOTOS} {SHORTER} rho=0.5,1.0 method=fedavg,univarfl,scaffold seed=0,1,2",),
+        (
+            f"{PHOTOS} {SHORTER} rho=1.0 method=fedavg,univarfl,scaffold seed=0,1,2",
+            f"{PHOTOS} {SHORTER} rho=0.5 method=fedavg,univarfl,scaffold seed=0,1,2",
+        ),
         needs="TIN10",
         tables=four_readings,
         pictures=("accuracy",),
