@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 Weights = dict[str, NDArray[np.generic]]
 Readable = Mapping[str, NDArray[np.generic]]  # weights that are only read
+
+NUMPYS = 1  # `numpy.dtype.isbuiltin` of NumPy's own types
 
 
 def to_record(weights: Readable) -> ArrayRecord:
@@ -39,10 +42,22 @@ def from_file(path: Path) -> tuple[Weights, Mapping[str, str]]:
     """
     with safe_open(path, "numpy") as file:
         names = file.keys()
-        try:
-            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
-        except (AttributeError, TypeError) as error:  # the library looks its type up in NumPy
-            raise SafetensorError(str(error)) from None
+        return {name: read_array(file, name) for name in names}, file.metadata() or {}
+
+
+def read_array(file: Any, name: str) -> NDArray[np.generic]:
+    """Return an array of a safetensors file that `safe_open` opened for NumPy.
+
+    Raises:
+        SafetensorError: it is damaged, or has numbers of a type that NumPy does not have.
+    """
+    try:
+        array: NDArray[np.generic] = file.get_tensor(name)
+    except (AttributeError, TypeError) as error:  # the library looks its type up in NumPy
+        raise SafetensorError(str(error)) from None
+    if array.dtype.isbuiltin != NUMPYS:  # an imported package, for instance ml_dtypes, added it
+        raise SafetensorError(f"NumPy does not have the type {array.dtype} of {name}")
+    return array
 
 
 def to_tensors(weights: Readable) -> dict[str, Tensor]:

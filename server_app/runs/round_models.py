@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from server_app.aggregation.weights import Readable, as_bytes
+from server_app.aggregation.weights import Readable, as_bytes, read_array
 from task.errors import ConfigError, system_reason
 from task.files import write_whole
 
@@ -39,8 +39,7 @@ class KeptWeights(Mapping[str, NDArray[np.generic]]):
         self._file, self._owner, self._names = file, owner, names
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
-        array: NDArray[np.generic] = self._file.get_tensor(f"{self._owner}/{name}")
-        return array
+        return read_array(self._file, f"{self._owner}/{name}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

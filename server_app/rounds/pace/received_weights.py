@@ -5,9 +5,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.numpy import load
 
-from server_app.aggregation.weights import as_bytes, from_tensors, to_tensors
+from server_app.aggregation.weights import as_bytes, from_file, from_tensors, to_tensors
 from server_app.rounds.errors import RunFailedError
 from task.files import write_whole
 from task.methods.base import Tensors
@@ -41,7 +40,7 @@ class ReceivedWeights:
         """
         path = self._path(server_round)
         try:
-            return to_tensors(load(path.read_bytes()))
+            return to_tensors(from_file(path)[0])
         except (OSError, SafetensorError) as error:
             raise RunFailedError(f"{path} cannot be read: {error}; start the run again") from None
 

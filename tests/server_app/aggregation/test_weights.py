@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx  # noqa: F401  (it adds bfloat16 to NumPy)
 import pytest
 import torch
 from safetensors import SafetensorError

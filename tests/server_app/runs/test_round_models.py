@@ -4,9 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.round_models import DIRECTORY, kept_rounds, load_models
+from server_app.runs.round_models import AGGREGATED, DIRECTORY, RECEIVED, kept_rounds, load_models
 from task.errors import ConfigError
 from tests.conftest import Train, rows, sha256
 
@@ -47,6 +50,14 @@ def test_a_round_that_is_damaged_is_named(tmp_path: Path) -> None:
         load_models(path)
     with pytest.raises(ConfigError, match=r"cannot be read: no such file"):
         load_models(tmp_path / "round-000002.safetensors")
+
+
+def test_numbers_that_numpy_does_not_have_are_damaged(tmp_path: Path) -> None:
+    kind = torch.float8_e4m3fn
+    models = {f"{owner}/a": torch.ones(4).to(kind) for owner in (RECEIVED, AGGREGATED)}
+    save_file(models, path := tmp_path / "round-000001.safetensors")
+    with pytest.raises(SafetensorError):
+        load_models(path).aggregated["a"]
 
 
 def test_models_without_noise_are_not_kept_under_privacy() -> None:
