@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ONLY_OWNER = 0o700  # the rights of a directory that no other user may open
+ONLY_READER = 0o600  # the rights of a file that no other user may read
 
 
 def from_home(path: str | Path) -> Path:
@@ -44,6 +45,16 @@ def create_whole(path: Path, content: bytes) -> bool:
         draft.unlink(missing_ok=True)
     _flush(path.parent)
     return True
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner can read.
+
+    Raises:
+        OSError: it exists or cannot be written.
+    """
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, ONLY_READER), "wb") as file:  # noqa: PTH123
+        file.write(content)
 
 
 def make_private(directory: Path) -> None:

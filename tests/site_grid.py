@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
-from server_app.deploy.keys import new_key, write_secret
+from server_app.deploy.keys import new_key, write_key
 from server_app.engines.local.inprocess_grid import InProcessGrid
 
 
@@ -35,7 +35,7 @@ class SiteGrid(InProcessGrid):
         for node_id, name in self.registered.items():
             key, path = new_key(), place / f"{node_id}.key"
             path.unlink(missing_ok=True)
-            write_secret(path, key, PrivateFormat.OpenSSH)
+            write_key(path, key, PrivateFormat.OpenSSH)
             self.keys[node_id] = pem(key)
             self._supernodes[node_id].context.node_config = {
                 "site": name, "data-dir": str(root / name), "key": str(path),

@@ -27,7 +27,7 @@ from server_app.deploy.places import (
     refuse_unusable,
 )
 from task.errors import ConfigError, system_reason
-from task.files import from_home
+from task.files import from_home, write_secret
 from task.site import SITE_NAME, SITE_NAME_FORM
 
 DAYS = 825
@@ -76,7 +76,7 @@ def make_coordinator(place: CoordinatorPlace, hosts: Sequence[str]) -> None:
         everywhere = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
         signed = certificate("univarfl SuperLink", key, authority_key, authority, list(everywhere))
         place.key.unlink(missing_ok=True)
-        write_secret(place.key, key, PrivateFormat.PKCS8)
+        write_key(place.key, key, PrivateFormat.PKCS8)
         place.certificate.write_bytes(signed.public_bytes(Encoding.PEM))
 
 
@@ -122,7 +122,7 @@ def make_authority(
     """Make and write the coordinator's authority; return its key and certificate."""
     key = new_key()
     authority = certificate("univarfl coordinator", key, key, None, [])
-    write_secret(place.authority_key, key, PrivateFormat.PKCS8)
+    write_key(place.authority_key, key, PrivateFormat.PKCS8)
     place.authority.write_bytes(authority.public_bytes(Encoding.PEM))
     return key, authority
 
@@ -147,7 +147,7 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     with refuse_unusable(place.directory):
         refuse_to_overwrite(place.key(name))
         place.directory.mkdir(parents=True, exist_ok=True)
-        write_secret(place.key(name), key, PrivateFormat.OpenSSH)
+        write_key(place.key(name), key, PrivateFormat.OpenSSH)
         place.public_key(name).write_bytes(public + f" {name}\n".encode())
         if not place.settings.exists():  # a site that makes another key keeps its settings
             place.settings.write_text(SETTINGS.format(**quoted))
@@ -206,10 +206,9 @@ def usage(signs: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def write_secret(path: Path, key: ec.EllipticCurvePrivateKey, form: PrivateFormat) -> None:
+def write_key(path: Path, key: ec.EllipticCurvePrivateKey, form: PrivateFormat) -> None:
     """Write a private key to a new file that only its owner can read."""
-    path.touch(mode=0o600, exist_ok=False)
-    path.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
+    write_secret(path, key.private_bytes(Encoding.PEM, form, NoEncryption()))
 
 
 def refuse_to_overwrite(*paths: Path) -> None:

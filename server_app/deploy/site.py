@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from server_app.deploy.joining.admission import wait_until_admitted
 from server_app.deploy.places import SitePlace, refuse_unusable
-from server_app.deploy.resident.site_worker import SiteWorker, write_secret
+from server_app.deploy.resident.site_worker import SiteWorker, renew_secret
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
 from server_app.flower.programs import free_ports, start, stop
@@ -105,7 +105,7 @@ def run_to_end(place: SitePlace, site: Site, address: str) -> str:
     ]  # fmt: skip
     with refuse_unusable(place.directory):
         directory = place.make_flower_directory()
-        write_secret(place.secret)
+        renew_secret(place.secret)
         process = start(command, place.flower, directory, subprocess.PIPE)
     assert process.stdout is not None
     try:

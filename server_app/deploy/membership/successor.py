@@ -5,7 +5,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 
-from server_app.deploy.keys import new_key, write_secret
+from server_app.deploy.keys import new_key, write_key
 from server_app.deploy.membership.public_keys import key_hash, read_public_key, ssh_text
 from server_app.deploy.membership.rotation import RotationError, read_rotation, write_rotation
 from server_app.deploy.places import SitePlace, refuse_unusable
@@ -30,7 +30,7 @@ def rotate_key(place: SitePlace, site: str) -> None:
     old = private_key(place.key(site))
     with refuse_unusable(place.directory):
         if not place.next_key(site).exists():
-            write_secret(place.next_key(site), new_key(), PrivateFormat.OpenSSH)
+            write_key(place.next_key(site), new_key(), PrivateFormat.OpenSSH)
         new = private_key(place.next_key(site))
         write_whole(place.rotation(site), write_rotation(site, old, new.public_key()).encode())
 

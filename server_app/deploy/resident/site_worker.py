@@ -1,6 +1,5 @@
 """The resident worker of a site, which answers the SuperNode's messages with installed code."""
 
-import os
 import secrets
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Self
 from server_app.deploy.places import SitePlace
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.programs import start, stop
+from task.files import write_secret
 
 MOST_RESTARTS = 5
 PAUSE_SECONDS = 1.0
@@ -77,9 +77,8 @@ class SiteWorker:
                 self._process, started = self._start(), time.monotonic()
 
 
-def write_secret(path: Path) -> None:
+def renew_secret(path: Path) -> None:
     """Write a new secret, which only this user can read, for the SuperNode and the worker."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-        file.write(secrets.token_bytes(SECRET_BYTES))
+    write_secret(path, secrets.token_bytes(SECRET_BYTES))

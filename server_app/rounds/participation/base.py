@@ -40,14 +40,12 @@ class Cohort:
 
     Attributes:
         sampled: every client that is asked, ascending.
-        begins: when they are asked, in simulated seconds since the run began.
-        ends: when the round ends.
+        ends: when the round ends, in simulated seconds since the run began.
         seconds: by client, the simulated seconds of its attempt; empty with ``clock=real``.
         left_out: by client, why its update does not count; the others are trained.
     """
 
     sampled: Sequence[int]
-    begins: float = 0.0
     ends: float = 0.0
     seconds: Mapping[int, float] = field(default_factory=dict)
     left_out: Mapping[int, str] = field(default_factory=dict)
@@ -129,7 +127,7 @@ class Participation(ABC):
         if ends == now and len(left_out) == len(sampled):  # wait for one of them to come
             ends = clients.devices.next_available(now, np.array(sampled))
         seconds = {each.client: min(each.seconds, ends - now) for each in attempts}
-        return Cohort(sampled, now, ends, seconds, left_out)
+        return Cohort(sampled, ends, seconds, left_out)
 
     def cut(
         self, clients: Clients, attempts: Sequence[Attempt], now: float

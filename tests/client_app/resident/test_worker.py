@@ -19,7 +19,7 @@ from client_app.resident.forks import ForkServer, ForkServerFailedError
 from client_app.resident.supernode.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
 from client_app.resident.worker import Worker
 from server_app.config.composition import compose_experiment
-from server_app.deploy.keys import new_key, write_secret
+from server_app.deploy.keys import new_key, write_key
 from server_app.flower.internals import set_task_identity
 from server_app.nodes.messages import Letter, RecordWriter
 from task.fingerprint import fingerprint
@@ -94,7 +94,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     place = tmp_path_factory.mktemp("site")
     images = making.tree(place / "images", ["cat", "dog"], 12)
     key = place / "north.key"
-    write_secret(key, new_key(), PrivateFormat.OpenSSH)
+    write_key(key, new_key(), PrivateFormat.OpenSSH)
     return {
         "site": "north", "data-dir": str(images), "memory-dir": str(place / "memory"),
         "key": str(key),
