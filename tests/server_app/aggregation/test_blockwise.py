@@ -15,6 +15,7 @@ from server_app.aggregation.aggregator import without_sampling_warning
 from server_app.aggregation.strategies.base import COMMON_ARGUMENTS, WEIGHT, StrategySettings
 from server_app.aggregation.strategies.bulyan import BulyanSettings
 from server_app.aggregation.strategies.families import blocks
+from server_app.aggregation.strategies.families.nearest import nearest_updates
 from server_app.aggregation.strategies.fedmedian import FedMedianSettings
 from server_app.aggregation.strategies.fedtrimmedavg import FedTrimmedAvgSettings
 from server_app.aggregation.strategies.krum import KrumSettings
@@ -118,6 +119,23 @@ def test_the_bits_are_flowers(name: str, draw: Draw, monkeypatch: pytest.MonkeyP
         for key, value in theirs.items():
             assert (ours[key].dtype, ours[key].shape) == (value.dtype, value.shape), key
             assert ours[key].tobytes() == value.tobytes(), (clients, key)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers whose squares are too large
+def test_two_that_send_the_same_are_not_selected_however_large_it_is() -> None:
+    """Their product may round to infinity where the sum of their squares does not."""
+    generator, largest = np.random.default_rng(0), np.finfo(np.float32).max
+    honest = generator.normal(0, 0.01, (5, 60_000)).astype(np.float32)
+    tried = 0
+    for _ in range(10):
+        draw = generator.random(60_000)
+        full = np.sqrt(float(largest) / 2 / np.square(draw).sum())
+        for factor in 1 + np.arange(-20, 20) * 5e-8:
+            sent = (draw * full * factor).astype(np.float32)
+            rows = np.stack([*honest, sent, sent])
+            tried += bool(np.isfinite(2 * np.square(sent).sum()) and np.isinf(2 * sent @ sent))
+            assert set(nearest_updates(rows, 2, 5)) == set(range(5))
+    assert tried
 
 
 @pytest.fixture

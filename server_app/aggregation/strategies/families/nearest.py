@@ -12,7 +12,8 @@ def nearest_updates(rows: Values, malicious: int, count: int) -> Sequence[int]:
     """Return the clients whose updates have the smallest distances to their neighbours.
 
     The operations are those of Flower's ``select_multikrum``, so that the rounding is the same. The
-    doubled matrix is a second copy of all updates.
+    doubled matrix is a second copy of all updates. Flower keeps distances of minus infinity, which
+    two equal updates with very large numbers can have; their clients would be selected.
 
     Args:
         rows: each client's update, flattened.
@@ -21,6 +22,7 @@ def nearest_updates(rows: Values, malicious: int, count: int) -> Sequence[int]:
     """
     squares = np.array([np.square(row).sum() for row in rows])
     distances = squares[:, None] + squares[None, :] - 2 * rows @ rows.T
+    distances[~np.isfinite(distances)] = np.inf
     neighbours = max(1, len(rows) - malicious - 2)
     scores = [np.sum(row[np.argsort(row)[1 : neighbours + 1]]) for row in distances]
     return [int(client) for client in np.argsort(scores)[:count]]
