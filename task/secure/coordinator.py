@@ -12,10 +12,11 @@ from task.secure.participant import Revealed
 from task.secure.primitives.key_agreement import KeyPair
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.shamir import combine
+from task.secure.primitives.share_decoding import decode
 from task.secure.primitives.signing import check_signature
 from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
 
-MOST_TRIES = 200  # sets of shares from which a secret is restored, if some of them are wrong
+MOST_TRIES = 1_100  # sets of shares that are left out, one after the other, if some are wrong
 
 
 class TooFewError(RuntimeError):
@@ -206,7 +207,10 @@ class Coordinator:
     def _combined(
         self, shares: Mapping[int, bytes], client: int, fits: Callable[[bytes], bool]
     ) -> bytes:
-        """Return a secret from its shares, leaving out givers of wrong ones.
+        """Return a secret from its shares, and note who gave wrong ones.
+
+        Half of the shares above the threshold may be wrong, and usually more: a set of givers is
+        left out before the others are decoded.
 
         Args:
             shares: by giver.
@@ -217,14 +221,18 @@ class Coordinator:
             ProtocolError: no shares that were tried give it.
         """
         givers = [giver for giver in sorted(shares) if giver not in self.liars]
+        with suppress(ValueError):
+            secret = combine({place_of(c): shares[c] for c in givers[: self._threshold]})
+            if fits(secret):
+                return secret
         spare = len(givers) - self._threshold
         omissions = chain.from_iterable(combinations(givers, size) for size in range(spare + 1))
         for left_out in islice(omissions, MOST_TRIES):
-            used = [giver for giver in givers if giver not in left_out][: self._threshold]
+            rest = {place_of(c): shares[c] for c in givers if c not in left_out}
             with suppress(ValueError):
-                secret = combine({place_of(giver): shares[giver] for giver in used})
+                secret, wrong = decode(rest, self._threshold)
                 if fits(secret):
-                    self.liars |= set(left_out)
+                    self.liars |= {*left_out, *(c for c in givers if place_of(c) in wrong)}
                     return secret
         raise ProtocolError(f"the shares of participant {client}'s secret do not give it")
 

@@ -168,7 +168,10 @@ class Participant:
             raise ProtocolError("the setup was changed")
         check_view(view, self.client, boxes, accepted)
         for other, box in boxes.items():
-            pieces = progress.secrets.unseal(view.setup, self.client, other, box)
+            try:
+                pieces = progress.secrets.unseal(view.setup, self.client, other, box)
+            except ProtocolError as error:
+                raise ProtocolError(f"{self._roster.name(other)}: {error}") from None
             progress.received[other] = pieces
         progress.view = view
         return shares_of(view.setup.counts, view.setup.uniform, self._max_share)[self.client]

@@ -28,4 +28,6 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(key).decrypt(NONCE, sealed, about)
     except InvalidTag:
-        raise ProtocolError("sealed shares were changed, or are not for this participant") from None
+        raise ProtocolError(
+            "its sealed shares were changed, or are not for this participant"
+        ) from None

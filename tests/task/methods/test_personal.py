@@ -17,7 +17,7 @@ from client_app import client_state
 from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
-from server_app.config.run_config import to_run_config
+from server_app.config.run_config import Submitted, to_run_config
 from server_app.engines.train import train_experiment
 from server_app.report.comparability import comparability
 from server_app.report.summary import Summary
@@ -277,7 +277,7 @@ def test_the_part_stays_at_the_site(method: str, tmp_path: Path) -> None:
 
     grid = SiteGrid(client_app, tmp_path, names, tmp_path)
     experiment = compose_experiment(words)
-    context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
+    context = Context(1, 0, {}, RecordDict(), to_run_config(Submitted(experiment, words)))
     with patch.object(client_state.ClientState, "keep", watch):
         server_app(grid=grid, context=context)
     assert [score.site for score in read_client_scores(tmp_path / "runs/run")] == names

@@ -270,7 +270,7 @@ def test_boxes_of_others_are_refused() -> None:
     trial.share()
     boxes = trial.coordinator.boxes_for(0)
     swapped = {**boxes, 1: boxes[2], 2: boxes[1]}
-    with pytest.raises(ProtocolError, match="sealed shares were changed"):
+    with pytest.raises(ProtocolError, match="site-1: its sealed shares were changed"):
         trial.sites[0].open_report(trial.view, swapped, 2)
     with pytest.raises(ProtocolError, match="sealed shares of each other member"):
         trial.sites[1].open_report(trial.view, boxes, 2)
@@ -491,22 +491,27 @@ def test_wrong_shares_are_noticed_and_the_sum_is_not_used() -> None:
     assert np.array_equal(total, before)
 
 
-@pytest.mark.parametrize("liars", [[0], [9], [0, 5, 6]])
-def test_wrong_shares_of_a_few_do_not_end_a_round(liars: list[int]) -> None:
-    """Of ten participants three may lie, and seven are needed."""
-    trial = Trial(10)
+@pytest.mark.parametrize(
+    ("count", "liars"), [(10, [0]), (10, [9]), (10, [0, 5, 6]), (13, [5, 6, 7]), (13, [1, 2, 7, 8])]
+)
+def test_wrong_shares_of_a_few_do_not_end_a_round(count: int, liars: list[int]) -> None:
+    """Of ten participants three may lie and seven are needed; of thirteen, four and nine."""
+    everyone = range(count)
+    trial = Trial(count)
     trial.keys()
     trial.share()
     total = trial.report()
     signatures = trial.agree()
-    for client in range(10):
+    for client in everyone:
         revealed = trial.sites[client].unmask(signatures)
         if client in liars:
             revealed = Revealed(dict.fromkeys(revealed.seeds, bytes(66)), revealed.mask_keys)
-        trial.coordinator.add_revealed(trial.view, tuple(range(10)), client, revealed)
-    trial.coordinator.unmask(trial.view, tuple(range(10)), total)
-    assert np.array_equal(total, plain_sum(range(10)))
+        trial.coordinator.add_revealed(trial.view, tuple(everyone), client, revealed)
+    trial.coordinator.unmask(trial.view, tuple(everyone), total)
+    assert np.array_equal(total, plain_sum(everyone))
     assert trial.coordinator.liars <= set(liars)
+    needed = range(trial.view.setup.threshold)
+    assert trial.coordinator.liars == set(liars) or not set(liars) & set(needed)
 
 
 def test_a_few_participants_do_not_choose_who_takes_part() -> None:

@@ -1,5 +1,6 @@
 """Known answers of every primitive, from their standards, and properties of our own sharing."""
 
+import random
 import secrets
 
 import numpy as np
@@ -12,6 +13,7 @@ from task.secure.primitives.key_agreement import KeyPair, derive
 from task.secure.primitives.mask_stream import CHUNK, add_stream, subtract_stream
 from task.secure.primitives.sealing import seal, unseal
 from task.secure.primitives.shamir import PRIME, SHARE_BYTES, combine, share_at, split
+from task.secure.primitives.share_decoding import decode
 from task.secure.primitives.signing import is_signed, new_signing_key, public_bytes, sign_digest
 
 
@@ -118,6 +120,20 @@ def test_any_threshold_of_shares_gives_the_secret_and_fewer_do_not() -> None:
     with pytest.raises(ValueError, match="do not belong to one secret"):
         combine({place: shares[place] for place in range(1, 51)})
     assert split(secret, range(1, 101), 51) != shares
+
+
+@pytest.mark.parametrize(("count", "threshold"), [(5, 5), (7, 5), (13, 9), (13, 1), (40, 27)])
+def test_wrong_shares_are_found_and_the_secret_too(count: int, threshold: int) -> None:
+    secret, most = secrets.token_bytes(32), (count - threshold) // 2
+    shares = split(secret, range(1, count + 1), threshold)
+    for wrong in {0, most // 2, most}:
+        places = set(random.Random(wrong).sample(range(1, count + 1), wrong))
+        given = {p: bytes(66) if p in places else share for p, share in shares.items()}
+        assert decode(given, threshold) == (secret, places)
+    given = {place: b"\0" + secrets.token_bytes(65) for place in range(1, count)}
+    if threshold < count - 1:
+        with pytest.raises(ValueError, match=r"too many shares|do not belong"):
+            decode(given, threshold)
 
 
 def test_a_share_is_uniform_whatever_the_secret() -> None:
