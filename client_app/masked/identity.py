@@ -20,6 +20,7 @@ from task.secure.rules.roster import (
     accepted_threshold,
 )
 from task.secure.rules.site_files import read_roster, site_ledger
+from task.secure.rules.threshold import colluding_of
 from task.site import Site
 
 
@@ -42,6 +43,14 @@ class Identity(ABC):
     def ledger(self, client: int) -> Ledger:
         """Return what a participant has signed before."""
 
+    @abstractmethod
+    def most_colluding(self, clients: int) -> int:
+        """Return how many participants may collude with the coordinator.
+
+        Args:
+            clients: how many clients a request names.
+        """
+
     @property
     def temporary_keys(self) -> Mapping[int, EllipticCurvePrivateKey]:
         """The signing keys that exist for one attempt only, by client."""
@@ -57,7 +66,8 @@ class SimulatedIdentity(Identity):
     """
 
     def __init__(self, config: LocalConfig, keys: Mapping[int, EllipticCurvePrivateKey]) -> None:
-        self.roster = SimulatedRoster(config.secure.colluding)
+        self._colluding = config.secure.colluding
+        self.roster = SimulatedRoster(self._colluding)
         self.max_share, self._keys = config.secure.max_share, keys
         self._ledgers: defaultdict[int, Ledger] = defaultdict(MemoryLedger)
 
@@ -66,6 +76,9 @@ class SimulatedIdentity(Identity):
 
     def ledger(self, client: int) -> Ledger:
         return self._ledgers[client]
+
+    def most_colluding(self, clients: int) -> int:
+        return colluding_of(clients, self._colluding)
 
     @property
     def temporary_keys(self) -> Mapping[int, EllipticCurvePrivateKey]:
@@ -88,8 +101,12 @@ class SiteIdentity(Identity):
     def __init__(
         self, config: LocalConfig, site: Site, run: str, key: EllipticCurvePrivateKey
     ) -> None:
-        clients = dict(enumerate(config.partitioner().sites))
-        self.roster = SiteRoster(clients, read_roster(site, key), site.colluding)
+        clients, keys = dict(enumerate(config.partitioner().sites)), read_roster(site, key)
+        self.roster = SiteRoster(clients, keys, site.colluding)
+        self._colluding = max(
+            colluding_of(len(keys), site.colluding),
+            colluding_of(config.num_clients, config.secure.colluding),
+        )
         self.max_share = min(config.secure.max_share, site.max_share)
         self._key, self._ledger = key, site_ledger(site, run)
 
@@ -98,6 +115,10 @@ class SiteIdentity(Identity):
 
     def ledger(self, client: int) -> Ledger:
         return self._ledger
+
+    def most_colluding(self, clients: int) -> int:
+        """Return the larger number of the site and the experiment: a request can be stricter."""
+        return self._colluding
 
 
 def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKey]) -> Identity:

@@ -51,9 +51,18 @@ class Party:
         return len(self._setup(client).counts)
 
     def honest(self, client: int) -> int:
-        """Return the smallest number of honest participants in a sum with this one's update."""
+        """Return the smallest number of honest participants in a sum with this one's update.
+
+        Raises:
+            ProtocolError: there might be none.
+        """
         setup = self._setup(client)
-        return setup.threshold - self._identity.roster.most_colluding(len(setup.counts))
+        honest = setup.threshold - self._identity.most_colluding(len(setup.counts))
+        if honest < 1:
+            raise ProtocolError(
+                f"{setup.threshold} participants are in the sum, and all of them may collude"
+            )
+        return honest
 
     def _setup(self, client: int) -> Setup:
         setup = self.participant(client).progress.setup

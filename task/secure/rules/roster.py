@@ -9,7 +9,7 @@ from task.protocol.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure.primitives.hashing import digest
 from task.secure.primitives.signing import check_signature, public_bytes
-from task.secure.rules.threshold import colluding_of, threshold_of
+from task.secure.rules.threshold import threshold_of
 from task.secure.transcript import roster_hash
 
 
@@ -40,14 +40,6 @@ class Roster(ABC):
     def name(self, client: int) -> str:
         """Return how messages call a participant."""
         return f"participant {client}"
-
-    @abstractmethod
-    def most_colluding(self, clients: int) -> int:
-        """Return how many participants may collude with the coordinator.
-
-        Args:
-            clients: how many clients a request names.
-        """
 
     @abstractmethod
     def require(self, client: int) -> None:
@@ -102,9 +94,6 @@ class SimulatedRoster(Roster):
     def least_threshold(self, clients: int) -> int:
         return accepted_threshold(clients, self._colluding)
 
-    def most_colluding(self, clients: int) -> int:
-        return colluding_of(clients, self._colluding)
-
     def require(self, client: int) -> None:
         pass
 
@@ -136,9 +125,6 @@ class SiteRoster(Roster):
 
     def least_threshold(self, clients: int) -> int:
         return accepted_threshold(len(self._keys), self._colluding)
-
-    def most_colluding(self, clients: int) -> int:
-        return colluding_of(len(self._keys), self._colluding)
 
     def require(self, client: int) -> None:
         if self._clients.get(client) not in self._keys:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -216,6 +217,34 @@ def test_sites_add_noise_and_charge_their_ledgers(tmp_path: Path) -> None:
     for ledger in (tmp_path / "sites").rglob("ledger.json"):
         (charge,) = json.loads(ledger.read_text())["charges"]
         assert (charge["noise_multiplier"], charge["steps"]) == (4.0, 2)
+
+
+# Four sites: the threshold is 3 with up to one colluder, and 4 with two.
+@pytest.mark.parametrize(("asked", "own", "honest"), [(2, 1, 2), (0, 1, 2), (0, 0, 3)])
+def test_a_site_counts_the_colluders_of_the_experiment_too(
+    asked: int, own: int, honest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would add less noise than the record counts."""
+    found: set[int] = set()
+
+    def protect(*args: Any) -> Any:
+        found.add(args[5])
+        return protect_update(*args)
+
+    monkeypatch.setattr(client_noise, "protect_update", protect)
+    place = tmp_path / "images"
+    making.tree(place, [f"{site}/{label}" for site in NAMES for label in ("cat", "dog")], 5)
+    grid = MaskedSites(place, tmp_path / "sites")
+    for name in NAMES:
+        grid.configure(name, colluding=own)
+    words = [*CLIENT, "privacy.noise_multiplier=8", "rounds=1", WORDS[0]]
+    trained(grid, tmp_path, "run", *words, f"secure.colluding={asked}")
+    assert found == {honest}
+    counted = re.search(
+        r"noise of (\d) part", read_record(tmp_path / "runs" / "run")["privacy"]["added"]
+    )
+    assert counted
+    assert int(counted[1]) >= honest
 
 
 @pytest.mark.parametrize("word", ["privacy.reproducible=true", SILENT])
