@@ -7,7 +7,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import recorded_words
-from server_app.config.run_config import LEASE, from_run_config
+from server_app.config.run_config import from_run_config
 from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.registration import RegistrationError
@@ -39,7 +39,7 @@ def main(grid: Grid, context: Context) -> None:
     """
     show_progress()
     try:
-        experiment, words = from_run_config(context.run_config)
+        experiment, words, lease = from_run_config(context.run_config)
         if experiment.engine == "inprocess" and not isinstance(grid, LocalGrid):
             raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
         directory, checkpoint = plan_run_directory(experiment), None
@@ -54,8 +54,7 @@ def main(grid: Grid, context: Context) -> None:
     recorder.update(engine={"name": name, "run_id": str(context.run_id)})
     if not experiment.resume:
         recorder.update(overrides=recorded_words(words, experiment))
-    lease = LeaseWatch(str(context.run_config.get(LEASE, "")))
-    run_federation(grid, experiment, recorder, checkpoint, lease)
+    run_federation(grid, experiment, recorder, checkpoint, LeaseWatch(lease))
 
 
 def run_federation(

@@ -1,40 +1,62 @@
-"""Flower's run-config, which carries an experiment from the command to the ServerApp.
+"""Flower's run-config, which tells the ServerApp what to run.
 
-The key ``experiment`` holds the resolved experiment as JSON, which the ServerApp reads and does not
-compose. The key ``overrides`` holds the words that a person typed. With ``flwr run`` a person sets
-``overrides`` alone, and the ServerApp composes the experiment from them. The key ``lease`` holds
-the path of a lease (`server_app.runs.lease`) that ``univarfl deploy run`` holds while it runs.
+Every node of a run can read its run-config. So the command writes the experiment to a file in
+Flower's home directory, and the run-config has the file's name under ``settings-file``. With
+``flwr run`` a person sets ``overrides`` instead, and the ServerApp composes the experiment from
+them. In one process, ``settings`` has the content of the file.
 """
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from flwr.app import UserConfig
 
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment, read_experiment
 from server_app.config.resuming import whole_words
-from task.errors import ConfigError
+from task.errors import ConfigError, system_reason
+from task.files import write_secret
 
-EXPERIMENT = "experiment"
-OVERRIDES = "overrides"
-LEASE = "lease"
+OVERRIDES, SETTINGS, SETTINGS_FILE = "overrides", "settings", "settings-file"
+HOME = "FLWR_HOME"  # the environment variable with Flower's home directory
 
 
-def to_run_config(experiment: Experiment, words: Sequence[str], lease: str = "") -> UserConfig:
-    """Return the run-config for an experiment.
+class Submitted(NamedTuple):
+    """What a ServerApp is asked to run.
 
-    Args:
+    Attributes:
         experiment: the experiment, with its run directory.
         words: the words it was composed from; the record keeps them.
-        lease: the path of the lease with which the run ends; empty for none.
+        lease: the path of a lease (`server_app.runs.lease`), with which the run ends; empty for
+            none. ``univarfl deploy run`` holds it while it runs.
     """
-    return {
-        EXPERIMENT: json.dumps(experiment.model_dump()),
-        OVERRIDES: shlex.join(words),
-        LEASE: lease,
-    }
+
+    experiment: Experiment
+    words: Sequence[str]
+    lease: str = ""
+
+
+def to_run_config(submitted: Submitted) -> UserConfig:
+    """Return the run-config of a run in this process."""
+    experiment = json.dumps(submitted.experiment.model_dump())
+    return {SETTINGS: json.dumps({**submitted._asdict(), "experiment": experiment})}
+
+
+def to_settings_file(submitted: Submitted, home: Path, path: Path) -> UserConfig:
+    """Write what is run to a file that only this user can read, and return the run-config.
+
+    Args:
+        submitted: what is run.
+        home: Flower's home directory.
+        path: the file, in this directory; it is replaced.
+    """
+    path.unlink(missing_ok=True)
+    write_secret(path, str(to_run_config(submitted)[SETTINGS]).encode())
+    return {SETTINGS_FILE: path.relative_to(home).as_posix()}
 
 
 def to_toml(run_config: UserConfig) -> str:
@@ -45,19 +67,27 @@ def to_toml(run_config: UserConfig) -> str:
     return "".join(lines)
 
 
-def from_run_config(run_config: Mapping[str, object]) -> tuple[Experiment, list[str]]:
-    """Return the experiment of a run-config, and the words it was composed from.
+def from_run_config(run_config: Mapping[str, object]) -> Submitted:
+    """Return what a run-config asks for.
 
     Raises:
-        ConfigError: a word, key, choice or value is not allowed.
+        ConfigError: a word, key, choice or value is not allowed, or the file cannot be read.
     """
+    settings = str(run_config.get(SETTINGS, ""))
+    if name := run_config.get(SETTINGS_FILE):
+        try:
+            settings = Path(os.environ[HOME], str(name)).read_text()
+        except (OSError, KeyError) as error:
+            reason = system_reason(error) if isinstance(error, OSError) else f"{HOME} is not set"
+            raise ConfigError(SETTINGS_FILE, name, f"cannot be read: {reason}") from None
+    if settings:
+        found = json.loads(settings)
+        return Submitted(read_experiment(found["experiment"]), found["words"], found["lease"])
     text = str(run_config[OVERRIDES])
     try:
         words = shlex.split(text)
     except ValueError as error:
         allowed = f"cannot be split into words: {str(error).lower()}"
         raise ConfigError(OVERRIDES, text, allowed) from None
-    if resolved := run_config.get(EXPERIMENT):
-        return read_experiment(str(resolved)), words
     words = whole_words(words)
-    return compose_experiment(words), words
+    return Submitted(compose_experiment(words), words)

@@ -46,7 +46,7 @@ def run_flower(
     logger.info("starting Flower and its workers, which takes a while ...")
     output = superlink.home / "run.log"
     position = log_length(directory)
-    command = run_command(superlink.home, experiment, words)
+    command = run_command(superlink.home, superlink.home, experiment, words)
     federation = federation_config(experiment, machines(), bool(superlink.ray_cpus))
     finished = False
     try:

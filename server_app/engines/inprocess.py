@@ -9,7 +9,7 @@ from flwr.app import Context, RecordDict
 from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.experiment import Experiment
-from server_app.config.run_config import to_run_config
+from server_app.config.run_config import Submitted, to_run_config
 from server_app.engines.cluster import this_machine
 from server_app.engines.early import WORKER_MODULES
 from server_app.engines.layout import Layout
@@ -38,7 +38,7 @@ def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
         node_id=0,
         node_config={},
         state=RecordDict(),
-        run_config=to_run_config(experiment, words),
+        run_config=to_run_config(Submitted(experiment, words)),
     )
     workers = Layout.of(experiment).own_processes()
     shared_worker.cache_clear()  # that of an earlier run may hold images that have changed since

@@ -6,26 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.config.run_config import to_run_config, to_toml
+from server_app.config.run_config import Submitted, to_settings_file, to_toml
 
 APP = Path(__file__).resolve().parent.parent.parent
 PROJECT = "pyproject.toml"
-APP_NAME = "app"
+APP_NAME, SETTINGS_NAME = "app", "settings.json"
 
 
 def run_command(
-    directory: Path, experiment: Experiment, words: Sequence[str], lease: str = ""
+    home: Path, directory: Path, experiment: Experiment, words: Sequence[str], lease: str = ""
 ) -> list[str]:
     """Write the application and the run-config; return the command that submits and follows a run.
 
     Args:
-        directory: where ``app/`` and ``run.toml`` are written.
+        home: Flower's home directory.
+        directory: where ``app/``, ``run.toml`` and ``settings.json`` are written; in `home`.
         experiment: what is run, with its run directory.
         words: the words it was composed from.
         lease: the path of the lease with which the run ends, or nothing.
     """
-    config = directory / "run.toml"
-    config.write_text(to_toml(to_run_config(experiment, words, lease)))
+    config, submitted = directory / "run.toml", Submitted(experiment, words, lease)
+    config.write_text(to_toml(to_settings_file(submitted, home, directory / SETTINGS_NAME)))
     copy_app(directory / APP_NAME)
     return ["flwr", "run", str(directory / APP_NAME), "--stream", "--run-config", str(config)]
 
@@ -46,5 +47,6 @@ def copy_app(target: Path) -> None:
 
 
 def remove_app(directory: Path) -> None:
-    """Remove the application that `run_command` has written."""
+    """Remove the application and the settings that `run_command` has written."""
     shutil.rmtree(directory / APP_NAME, ignore_errors=True)
+    (directory / SETTINGS_NAME).unlink(missing_ok=True)

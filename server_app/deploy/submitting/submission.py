@@ -52,7 +52,7 @@ class Submission:
         placed = experiment.placed(directory, resume=resumed)
         with refuse_unusable(self._files):
             self._files.mkdir(exist_ok=True)
-            command = run_command(self._files, placed, words, str(lease))
+            command = run_command(place.flower, self._files, placed, words, str(lease))
             if resumed:
                 reopen_record(directory)
             with self.output.open("w") as stream:

@@ -17,7 +17,7 @@ from client_app.client_state import ClientState
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
-from server_app.config.run_config import to_run_config
+from server_app.config.run_config import Submitted, to_run_config
 from server_app.inference.model import trained_model
 from server_app.nodes.failure import ABSENT
 from server_app.rounds import asking
@@ -188,7 +188,7 @@ def trained_at_sites(root: Path) -> Path:
         making.tree(root / name, ["cat", "dog"], 10)
     words = [*SITES, f"output_dir={root}", "run_id=run", "watch.tensorboard=false"]
     experiment = compose_experiment(words)
-    context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
+    context = Context(1, 0, {}, RecordDict(), to_run_config(Submitted(experiment, words)))
     server_app(grid=SiteGrid(client_app, root, NAMES, root), context=context)
     return root / "run"
 

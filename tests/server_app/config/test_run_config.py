@@ -11,7 +11,13 @@ from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import read_experiment
 from server_app.config.resuming import recorded_words, whole_words
-from server_app.config.run_config import from_run_config, to_run_config, to_toml
+from server_app.config.run_config import (
+    Submitted,
+    from_run_config,
+    to_run_config,
+    to_settings_file,
+    to_toml,
+)
 from task.config import read_local_config
 from task.errors import ConfigError
 
@@ -21,9 +27,29 @@ def test_the_server_reads_the_experiment_and_composes_nothing(
 ) -> None:
     words = ["data=folder", 'data.root=/a/Pr\u00fcfung \U0001f600 "it\'s"', "alpha=2"]
     experiment = compose_experiment(words).placed(tmp_path / "run")
-    document = to_toml(to_run_config(experiment, words))
+    submitted = Submitted(experiment, words, "a lease")
+    path = tmp_path / "it's" / "settings.json"
+    path.parent.mkdir()
+    for _ in range(2):
+        document = to_toml(to_settings_file(submitted, tmp_path, path))
+    assert path.stat().st_mode & 0o077 == 0
     monkeypatch.setattr("server_app.config.composition.compose", None)  # Hydra's
-    assert from_run_config(tomllib.loads(document)) == (experiment, words)
+    assert from_run_config(to_run_config(submitted)) == submitted
+    monkeypatch.delenv("FLWR_HOME", raising=False)
+    with pytest.raises(ConfigError, match="cannot be read: FLWR_HOME is not set"):
+        from_run_config(tomllib.loads(document))
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path))
+    assert from_run_config(tomllib.loads(document)) == submitted
+    path.unlink()
+    with pytest.raises(ConfigError, match="cannot be read: no such file"):
+        from_run_config(tomllib.loads(document))
+
+
+def test_the_run_config_which_sites_read_has_no_settings(tmp_path: Path) -> None:
+    words = ["watch.mlflow=https://fl:SECRET@host", "data=folder", "data.root=/private"]
+    submitted = Submitted(compose_experiment(words).placed(tmp_path / "run"), words, "a lease")
+    document = to_toml(to_settings_file(submitted, tmp_path, tmp_path / "settings.json"))
+    assert document == 'settings-file = "settings.json"\n'
 
 
 @pytest.mark.parametrize("name", choices()["experiment"])
@@ -34,8 +60,10 @@ def test_json_keeps_every_value_and_type(name: str) -> None:
 
 
 def test_words_typed_for_flwr_run_are_composed_by_the_server() -> None:
-    experiment, words = from_run_config({"experiment": "", "overrides": "alpha=2 seed=1"})
-    assert (experiment.alpha, experiment.seed, words) == (2, 1, ["alpha=2", "seed=1"])
+    found = from_run_config({"settings-file": "", "overrides": "alpha=2 seed=1"})
+    assert (found.experiment.alpha, found.experiment.seed) == (2, 1)
+    assert found.words == ["alpha=2", "seed=1"]
+    assert found.lease == ""
     with pytest.raises(ConfigError, match="overrides='alpha: cannot be split into words"):
         from_run_config({"overrides": "'alpha"})
 

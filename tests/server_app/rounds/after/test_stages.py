@@ -19,7 +19,7 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.config.run_config import to_run_config
+from server_app.config.run_config import Submitted, to_run_config
 from server_app.engines.plan import plan_lines
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange
@@ -280,7 +280,7 @@ class TestSites:
             config["tell-statistics"] = name in telling
             config.update({} if epsilon is None else {"max-epsilon": epsilon})
         experiment = compose_experiment(words)
-        context = Context(1, 0, {}, RecordDict(), to_run_config(experiment, words))
+        context = Context(1, 0, {}, RecordDict(), to_run_config(Submitted(experiment, words)))
         server_app(grid=grid, context=context)
         return read_record(place / "runs" / "run")
 
