@@ -14,7 +14,6 @@ from server_app.config.override_text import flat
 from server_app.config.published import Table, published_numbers
 from server_app.report.after_training import after_training_table
 from server_app.report.breakdown.by_client import ByClient
-from server_app.report.readings import BEST
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.report.summary import Summary
 from server_app.runs.records.client_scores import ClientScore, read_client_scores
@@ -89,8 +88,7 @@ def accuracies(summary: Summary) -> list[pd.DataFrame]:
 def by_weight(summary: Summary) -> list[pd.DataFrame]:
     """Return validation accuracies by weight, and differences from the paper's weight."""
     judged = Summary([without_test(run) for run in summary.runs])
-    tables = judged.accuracies(), judged.differences(PAPERS_WEIGHT)
-    return [table.drop(columns=BEST) for table in tables]
+    return [judged.accuracies(), judged.differences(PAPERS_WEIGHT)]
 
 
 def without_test(run: Run) -> Run:

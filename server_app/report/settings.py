@@ -8,7 +8,7 @@ from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.runs.records.reader import Run
 
-IGNORED = ("seed", "method", "device", "evaluate_every")  # compared elsewhere, or without effect
+IGNORED = ("seed", "method", "device")  # compared elsewhere, or without effect
 NAME_FIRST = (
     "data.name", "partition.name", "model.name", "strategy.name", "clock.name",
     "participation.name", "after.name", "alpha", "rho",

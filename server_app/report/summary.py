@@ -123,8 +123,7 @@ class Summary:
                 row[reading] = mean_and_sd(100 * part[reading])
             row["published"] = "; ".join(published(runs[-1]))
             rows.append(row)
-        frame = pd.DataFrame(rows)
-        return frame if frame["published"].any() else frame.drop(columns="published")
+        return without_empty(pd.DataFrame(rows))
 
     def further(self) -> pd.DataFrame:
         """Return the other metrics of the last round on the test set."""
@@ -189,7 +188,7 @@ class Summary:
                 if other != name and len(pairs):
                     head = {**self._head(part), "minus": name, "pairs": len(pairs)}
                     rows.append(head | {of: difference(pairs[of], "+.1f") for of in READINGS})
-        return pd.DataFrame(rows)
+        return without_empty(pd.DataFrame(rows))
 
     def runs_as_shown(self) -> pd.DataFrame:
         """Return `frame` with settings formatted as text."""
@@ -210,6 +209,11 @@ class Summary:
 
     def _head(self, part: pd.DataFrame) -> dict[str, object]:
         return {key: format_value(part.iloc[0][key]) for key in [*self.keys, "method"]}
+
+
+def without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of texts without the columns that have none."""
+    return frame.loc[:, (frame != "").any()]
 
 
 def last_of(run: Run, metric: str) -> float:

@@ -1,5 +1,7 @@
 """Numbers of a report, worked out by hand beside each."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +28,19 @@ def test_the_three_readings(tmp_path: Path) -> None:
     )
 
 
+def test_a_round_that_its_own_clients_validate_is_not_chosen(tmp_path: Path) -> None:
+    test, validation = [0.1, 0.2, 0.3, 0.4], [0.0, 0.9, 0.5, 0.3]
+    (run,) = read_runs(record(tmp_path, "a", [], test, validation)).runs
+
+    def best(*clients: int) -> float:
+        counts = {("validation", "clients"): dict(enumerate(clients, 1))}
+        return readings(replace(run, series={**run.series, **counts}))[BEST]
+
+    assert best(10, 10, 10) == 0.2
+    assert best(9, 10, 10) == 0.3  # a client did not answer
+    assert math.isnan(best(3, 3, 10))  # three of ten train
+
+
 def test_seeds_become_means_and_deviations_of_the_sample(tmp_path: Path) -> None:
     """50, 60, 70: mean 60, standard deviation sqrt((100 + 0 + 100) / 2) = 10."""
     for seed, accuracy in enumerate((0.5, 0.6, 0.7)):
@@ -49,6 +64,15 @@ def test_of_equal_runs_the_latest_counts(tmp_path: Path) -> None:
     found = summary(tmp_path)
     assert found.set_aside == 1
     assert found.accuracies()[LAST].tolist() == ["30.0"]
+
+
+def test_runs_that_are_scored_in_other_rounds_are_not_averaged(tmp_path: Path) -> None:
+    """The mean of the last five rounds, and the choice of a round, need those rounds."""
+    for seed, every in ((0, 1), (1, 1), (2, 6)):
+        words = [f"seed={seed}", f"evaluate_every={every}"]
+        record(tmp_path, f"s{seed}", words, [0.1] * 6 + [0.2])
+    assert summary(tmp_path).keys == ["evaluate_every"]
+    assert sorted(summary(tmp_path).accuracies()["seeds"]) == [1, 2]
 
 
 def test_settings_are_those_that_a_person_varied(tmp_path: Path) -> None:
@@ -91,7 +115,7 @@ def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
     (row,) = summary(tmp_path).differences().to_dict("records")
     assert (row["method"], row["minus"], row["pairs"]) == ("UniVarFL", "FedAvg", 2)
     assert row["last round"] == "+15.0 (-48.5 to +78.5)"
-    assert row["mean of the last five"] == ""  # of fewer than five rounds
+    assert "mean of the last five" not in row  # of fewer than five rounds
 
 
 def test_rounds_to_a_target(tmp_path: Path) -> None:
