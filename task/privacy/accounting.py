@@ -1,5 +1,6 @@
 """The cost of DP-SGD, by Google's dp-accounting."""
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ def pld_epsilon(spent: tuple[SampledGaussian, ...], delta: float) -> float:
 
     The accountant composes privacy loss distributions. Its grid rounds losses up, so that the
     result is an upper bound. opacus' PRV accountant agrees with it to 1 %. Above `COARSE` it would
-    take gigabytes and promise nothing, so the result is the Renyi bound, which is higher.
+    take gigabytes and promise nothing, so the result is the Renyi bound, which is usually higher.
+    It is also the result for a delta below 1e-14, for which the accountant has no bound.
 
     Args:
         spent: the trainings.
@@ -46,10 +48,11 @@ def pld_epsilon(spent: tuple[SampledGaussian, ...], delta: float) -> float:
         )
         for each in spent
     ]
+    epsilon = math.inf
     for accountant in (RdpAccountant(ORDERS), PLDAccountant()):
         for event in events:
             accountant.compose(event)
-        epsilon = float(accountant.get_epsilon(delta))
+        epsilon = min(epsilon, float(accountant.get_epsilon(delta)))
         if epsilon > COARSE:
             break
     return epsilon

@@ -65,7 +65,7 @@ class Devices:
         """Return whether each client's device is available, [K]."""
         # One array operation after another, without a remainder, which takes ten times as long.
         since, lasts = now % DAY - self.profiles.available_from, self.profiles.available_seconds
-        return ((since >= 0) & (since < lasts)) | (since + DAY < lasts)
+        return ((since >= 0) & (since < lasts)) | (since + DAY < lasts) | (lasts >= DAY)
 
     def next_available(self, now: float, clients: NDArray[Any] | None = None) -> float:
         """Return the first time from `now` on at which a device is available.

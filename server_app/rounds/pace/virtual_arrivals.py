@@ -50,7 +50,8 @@ class VirtualArrivals(Arrivals):
         idle[list(heard)] = False
         idle[[job.client for *_, job in self._running]] = False
         while len(arrived) < wanted:
-            self._start(server_round, idle)
+            while self._start(server_round, idle):
+                pass
             if not self._running:
                 break
             self.now = self._running[0][0]
@@ -85,26 +86,40 @@ class VirtualArrivals(Arrivals):
         self._started += 1
         heappush(self._running, (job.ends, self._started, job))
 
-    def _start(self, server_round: int, idle: NDArray[np.bool_]) -> None:
-        """Have clients start, until as many train as a round has participants.
+    def _start(self, server_round: int, idle: NDArray[np.bool_]) -> bool:
+        """Have clients start before the next arrival, now or as soon as one of them can.
+
+        As many may train as a round has participants.
 
         Args:
             server_round: the round.
             idle: [K], which clients may start; those that do are taken out.
+
+        Returns:
+            Whether one has started; then others may be able to start later.
         """
         missing = self._clients.participants - len(self._running)
         if missing <= 0 or not idle.any():
-            return
-        if not self._running:
-            self.now = self._policy.starts(self._clients, self.now, idle)
-        allowed = self._policy.candidates(self._clients, server_round, self.now)
-        candidates = idle if allowed is None else idle & allowed
+            return False
+        candidates = self._candidates(server_round, idle)
+        if not candidates.any():
+            begins = self._policy.starts(self._clients, self.now, idle)
+            if self._running and begins >= self._running[0][0]:
+                return False
+            self.now = begins
+            candidates = self._candidates(server_round, idle)
+        started = self._started
         for client in draw(
             self._generator(server_round), self._clients.number, missing, candidates
         ):
             idle[client] = False
             attempt = self._devices.attempt(client, server_round, self.now)
             self._add(Job(client, server_round, attempt.ends, attempt.seconds, attempt.reason))
+        return self._started > started
+
+    def _candidates(self, server_round: int, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        allowed = self._policy.candidates(self._clients, server_round, self.now)
+        return idle if allowed is None else idle & allowed
 
     def _generator(self, server_round: int) -> Any:
         """Return the generator of a round's draws; its first draw is that of a round that waits."""

@@ -125,7 +125,7 @@ class Participation(ABC):
         attempts = [clients.devices.attempt(client, server_round, now) for client in sampled]
         ends, left_out = self.cut(clients, attempts, now)
         if ends == now and len(left_out) == len(sampled):  # wait for one of them to come
-            ends = clients.devices.next_available(now, np.array(sampled))
+            ends = clients.devices.next_available(now, np.array(sampled, dtype=np.int64))
         seconds = {each.client: min(each.seconds, ends - now) for each in attempts}
         return Cohort(sampled, ends, seconds, left_out)
 

@@ -166,6 +166,13 @@ def test_epsilon_of_several_trainings_is_that_of_all_their_steps() -> None:
     assert pld_epsilon((), 1e-5) == 0
 
 
+def test_epsilon_is_finite_for_a_tiny_delta() -> None:
+    """For which the accountant has no bound."""
+    found = [pld_epsilon((SampledGaussian(1.0, 0.1, 100),), 10.0**-n) for n in (14, 15, 20, 300)]
+    assert found == sorted(found)
+    assert math.isfinite(found[-1])
+
+
 def test_the_record_has_epsilon_and_nothing_else_of_the_images(train: Train) -> None:
     directory = train(*EXAMPLE, "rounds=2", "privacy.sampling_rate=0.25", "privacy.delta=1e-4")
     record = read_record(directory)

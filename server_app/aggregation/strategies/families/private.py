@@ -19,6 +19,7 @@ OUTSIDE = (
     "losses, accuracies and numbers of images, which clients report without noise",
     "which clients took part or failed, the reasons, and the training times",
     "the server, which sees each client's update",
+    "the part of the model that each client keeps, with a method that personalises",
 )
 
 

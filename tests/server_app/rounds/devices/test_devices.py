@@ -83,6 +83,11 @@ class TestAvailability:
         assert always.next_available(5 * HOUR) == 5 * HOUR
         assert always.available(5 * HOUR).all()
 
+    def test_a_device_that_is_always_available_is_so_just_before_its_hour(self) -> None:
+        since_eight = replace(profiles(1), available_from=np.array([8 * HOUR]))
+        some = devices(since_eight)
+        assert some.available(float(np.nextafter(8 * HOUR, 0))).all()
+
     @pytest.mark.parametrize("hours", [0.05, 1.0, 8.0])
     def test_somebody_is_available_then_however_the_times_are_rounded(self, hours: float) -> None:
         for seed in range(100):
