@@ -24,6 +24,7 @@ from server_app.analysis.spread import Spread
 from server_app.analysis.training_loss import TrainingLoss
 from server_app.config.labels import label_of
 from server_app.report.charts.base import Chart, slug
+from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.csv_files import frame_as_csv, read_frame
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import ANALYSIS, RecordError
@@ -129,7 +130,7 @@ def run_measure(measure: Measure, analysed: AnalysedRun) -> str:
     label = label_of("method", analysed.run.config["method"]["name"])
     tables = {label: table.assign(run=analysed.run.directory.name)}
     try:
-        place.mkdir(exist_ok=True)
+        make_output_directory(place)
         write_whole(place / f"{measure.name}.csv", frame_as_csv(table))
         for chart in charts_of(measure, "", tables):
             save(chart, place)

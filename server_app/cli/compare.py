@@ -37,6 +37,7 @@ def compare(
     from tabulate import tabulate  # noqa: PLC0415
 
     from server_app.report.comparison import compare as compare_runs  # noqa: PLC0415
+    from server_app.tracking.plain_output import print_plain  # noqa: PLC0415
     from task.errors import ConfigError, system_reason  # noqa: PLC0415
 
     found = compare_runs(first, second)
@@ -45,8 +46,8 @@ def compare(
     ]
     rows = [*found.settings(), *found.accuracies(), ("seeds", seeds[0], seeds[1])]
     headings = ("", first.name, second.name)
-    print(tabulate(rows, headings, "simple", disable_numparse=True))
-    print("\n" + "\n".join([found.paired_test(), *found.times(), *found.warnings()]))
+    print_plain(tabulate(rows, headings, "simple", disable_numparse=True))
+    print_plain("\n" + "\n".join([found.paired_test(), *found.times(), *found.warnings()]))
     try:
         found.draw(to)
     except OSError as error:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from server_app.cli.arguments import runs_argument
+from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError
 
 RUNS_HELP = """List runs: status, settings that differ, accuracy.
@@ -38,4 +39,4 @@ def runs(
         raise ConfigError("--last", last, "must be at least 1")
     found = listed_runs(directory)
     headings, rows = table_of(found[-last:] if last else found)
-    print(tabulate(rows, headings, "simple", disable_numparse=True))
+    print_plain(tabulate(rows, headings, "simple", disable_numparse=True))

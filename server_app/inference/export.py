@@ -14,6 +14,7 @@ from torch.export import Dim, ExportedProgram
 
 from server_app.inference.card import agreement, write_card
 from server_app.inference.model import TrainedModel, trained_model
+from server_app.runs.output_directory import make_output_directory
 from server_app.tracking.steps import steps_on_terminal
 from task.errors import ConfigError, RunError, system_reason
 from task.files import write_whole
@@ -53,7 +54,7 @@ def export(directory: Path, to: Path, only: Sequence[str], client: int | None = 
     model = trained_model(directory, "cpu", client)
     wanted = list(only) or [name for name in FORMATS if name != "onnx" or onnx_installed()]
     try:
-        to.mkdir(parents=True, exist_ok=True)
+        make_output_directory(to)
         earlier = files_of_card(to)
         written = write_formats(model, to, wanted)
         for path in outdated(to, earlier, written):

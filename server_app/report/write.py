@@ -27,10 +27,12 @@ from server_app.report.spent.participation import participation_table
 from server_app.report.spent.targets import TITLE as TO_A_TARGET
 from server_app.report.spent.targets import targets_table
 from server_app.report.summary import Summary
+from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.csv_files import frame_as_csv
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.tables import ANALYSIS
 from server_app.sweep.ledger import SWEEPS, unmet_cells
+from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, RunError, system_reason
 from task.files import write_whole
 
@@ -140,6 +142,7 @@ def write_files(content: Content, to: Path, pictures: bool) -> None:
     Raises:
         OSError: a file cannot be written.
     """
+    make_output_directory(to)
     clear(to)
     write_tables(to / "tables", content.tables)
     write_whole(to / "tables" / "tidy.csv", frame_as_csv(content.summary.tidy()))
@@ -150,7 +153,7 @@ def write_files(content: Content, to: Path, pictures: bool) -> None:
 
 def show(table: pd.DataFrame) -> None:
     """Print the first rows of a table, and how many are left."""
-    print(markdown(table[:MOST_PRINTED]))
+    print_plain(markdown(table[:MOST_PRINTED]))
     if len(table) > MOST_PRINTED:
         print(f"\nand {len(table) - MOST_PRINTED} more rows on the page")
 
@@ -191,14 +194,14 @@ def draw(every: Sequence[Chart], place: Path) -> None:
     """Write every chart as a picture into a directory."""
     from server_app.report.charts.draw import save  # noqa: PLC0415  (imports Matplotlib)
 
-    place.mkdir(exist_ok=True)
+    make_output_directory(place)
     for chart in track(every, "drawing", disable=not sys.stdout.isatty()):
         save(chart, place)
 
 
 def write_tables(place: Path, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write each table as CSV, Markdown and LaTeX."""
-    place.mkdir(parents=True, exist_ok=True)
+    make_output_directory(place)
     for title, table in tables.items():
         stem = title.lower().replace(" ", "_")
         write_whole(place / f"{stem}.csv", frame_as_csv(table))
@@ -218,6 +221,7 @@ def markdown(table: pd.DataFrame) -> str:
 def clear(to: Path) -> None:
     """Delete the tables and pictures of an earlier report in the same directory."""
     if (to / "index.html").exists() and TITLE in (to / "index.html").read_text(errors="replace"):
-        for path in [*(to / "tables").glob("*"), *(to / "pictures").glob("*")]:
-            if path.suffix in SUFFIXES:
-                path.unlink()
+        for place in (to / "tables", to / "pictures"):
+            for path in () if place.is_symlink() else place.glob("*"):
+                if path.suffix in SUFFIXES:
+                    path.unlink()

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 from functools import singledispatch
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from server_app.report.charts.base import Bars, Cells, Chart, Plot, Series
 from server_app.report.charts.base import Figure as Numbers
+from task.files import write_whole
 
 # The colours of the pages' light theme. The numbers of colours, markers and dashes have no common
 # divisor, so many methods get different combinations.
@@ -43,7 +45,9 @@ def save(chart: Chart, directory: Path) -> None:
         figure = drawn(chart.figure)
         for suffix in ("png", "svg"):
             metadata = {"Date": None} if suffix == "svg" else {}
-            figure.savefig(directory / f"{chart.name}.{suffix}", dpi=160, metadata=metadata)
+            content = BytesIO()
+            figure.savefig(content, format=suffix, dpi=160, metadata=metadata)
+            write_whole(directory / f"{chart.name}.{suffix}", content.getvalue())
 
 
 def drawn(numbers: Numbers) -> Figure:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from server_app.config.published import Table
 from server_app.runs.identity import identity_of, recorded_code
+from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.client_scores import check_spread
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
@@ -180,10 +181,10 @@ def read_run_json(path: Path) -> dict[str, Any]:
         RecordError: it is missing, not JSON, of an unknown format, or lacks an entry.
     """
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(read_bounded(path, LARGEST_RECORD))
     except OSError as error:
         raise RecordError(f"run.json: {system_reason(error)}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RecordError("run.json is cut short, or not JSON") from None
     if not isinstance(record, dict) or "format" not in record:
         raise RecordError("run.json has no format, so it is not the record of a run")

@@ -150,9 +150,9 @@ def check_complete(series: Series, rounds: int) -> None:
     beyond = max((at for points in series.values() for at in points), default=0)
     if beyond > rounds:
         raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
-    missing = [at for at in range(1, rounds + 1) if at not in seconds]
+    missing = next((at for at in range(1, rounds + 1) if at not in seconds), None)
     if missing:
-        raise RecordError(f"rounds.csv lacks round {missing[0]} of {rounds}")
+        raise RecordError(f"rounds.csv lacks round {missing} of {rounds}")
     if not any(rounds in series.get((split, "accuracy"), {}) for split in ("test", "validation")):
         raise RecordError("rounds.csv lacks the last round's accuracy")
 

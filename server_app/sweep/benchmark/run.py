@@ -14,6 +14,7 @@ from server_app.report.comparability import comparability
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.summary import Summary
 from server_app.report.write import clear, markdown, write_tables
+from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.reader import Collection, Run, has_record, read_runs
 from server_app.sweep.benchmark.charts import charts_of
 from server_app.sweep.benchmark.commands import TUNED
@@ -23,6 +24,7 @@ from server_app.sweep.benchmark.tables import Tables
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
+from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, RunError
 from task.files import write_whole
 
@@ -121,6 +123,7 @@ class Benchmark:
             return
         summary = Summary(sorted(set_of(runs), key=lambda run: run.directory.name))
         found, to = tables.all(), self.place / REPORT
+        make_output_directory(to)
         clear(to)
         write_tables(to / "tables", found)
         drawn = list(charts_of(tables.frame, list(self.plan.cells)))
@@ -129,7 +132,7 @@ class Benchmark:
             summary, found, drawn, problems, comparability(summary), tables.notes(), []
         )
         write_whole(to / "index.html", page(content, to).encode())
-        print(markdown(found[GLANCE]))
+        print_plain(markdown(found[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
 
     def _gaps(self, outcome: Outcome) -> list[str]:

@@ -1,6 +1,8 @@
 """The report as it lies on disk."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +11,7 @@ import pytest
 from server_app.report.write import report
 from server_app.sweep.ledger import SWEEPS
 from task.errors import ConfigError, RunError
-from tests.server_app.runs.recorded import record
+from tests.server_app.runs.recorded import change, record
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,48 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     report(place, place / "report", baseline="fedavg", pictures=True)
     return place
+
+
+@pytest.mark.parametrize("name", ["tables", "pictures"])
+def test_files_behind_a_link_are_neither_deleted_nor_replaced(tmp_path: Path, name: str) -> None:
+    record(tmp_path / "runs", "a", [], [0.1, 0.5])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "accuracy.csv").write_text("my own")
+    report(tmp_path / "runs", to := tmp_path / "runs" / "report")
+    if (to / name).exists():
+        shutil.rmtree(to / name)
+    (to / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="must be writable: is a link to another place"):
+        report(tmp_path / "runs", to, pictures=True)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["accuracy.csv"]
+    assert (tmp_path / "mine" / "accuracy.csv").read_text() == "my own"
+
+
+def test_a_picture_replaces_a_link_and_not_the_file_behind_it(tmp_path: Path) -> None:
+    record(tmp_path / "runs", "a", [], [0.1, 0.5])
+    pictures = tmp_path / "report" / "pictures"
+    report(tmp_path / "runs", tmp_path / "report", pictures=True)
+    (mine := tmp_path / "mine").write_text("my own")
+    picture = sorted(pictures.glob("*.png"))[0]
+    picture.unlink()
+    picture.symlink_to(mine)
+    (tmp_path / "report" / "index.html").unlink()
+    report(tmp_path / "runs", tmp_path / "report", pictures=True)
+    assert mine.read_text() == "my own"
+    assert not picture.is_symlink()
+
+
+def test_the_text_of_a_record_cannot_control_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = record(tmp_path, "a", [], [0.1, 0.5])
+    settings = json.loads((run / "run.json").read_text())["config"]
+    method = {**settings["method"], "name": "\x1b]0;mine\x07\x1b[2Jfedavg"}
+    change(run, config={**settings, "method": method})
+    report(tmp_path, tmp_path / "report")
+    shown = capsys.readouterr().out
+    assert "?]0;mine??[2Jfedavg" in shown
+    assert "\x1b" not in shown
 
 
 def test_tables_come_as_csv_markdown_and_latex(runs: Path) -> None:

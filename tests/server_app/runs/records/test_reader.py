@@ -47,6 +47,11 @@ def entry(key: str, value: object) -> Callable[[Path], None]:
     return edit("run.json", lambda text: json.dumps(json.loads(text) | {key: value}))
 
 
+def link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
 def garble(run: Path) -> None:
     (run / "rounds.csv").write_bytes(b"\xff\xfe\x00")
 
@@ -57,6 +62,12 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "no rounds.csv": (lambda run: (run / "rounds.csv").unlink(), "rounds.csv: no such file"),
     "no classes.csv": (lambda run: (run / "classes.csv").unlink(), "classes.csv: no such file"),
     "json cut short": (edit("run.json", lambda text: text[:-40]), "run.json is cut short"),
+    "json of a great depth": (edit("run.json", lambda _: "[" * 100_000), "run.json is cut short"),
+    "a link": (lambda run: link(run / "run.json"), "run.json: "),
+    "a million million rounds": (
+        edit("run.json", lambda text: text.replace('"rounds": 2,', f'"rounds": {10**12},')),
+        f"rounds.csv lacks round 3 of {10**12}",
+    ),
     "json of something else": (edit("run.json", lambda _: "[]"), "run.json has no format"),
     "another version": (entry("format", 99), f"format 99; this version reads 1 and {FORMAT}"),
     "entries missing": (edit("run.json", lambda _: '{"format": 2}'), "run.json lacks status"),
