@@ -55,19 +55,20 @@ def train(
     from server_app.config.composition import check_settings, compose_settings  # noqa: PLC0415
     from server_app.config.resuming import whole_words  # noqa: PLC0415
 
-    words = whole_words(overrides or [])
+    typed = overrides or []
+    words = whole_words(typed)
     settings = compose_settings(words)
 
     if dry_run:
         from server_app.engines.plan import plan_lines  # noqa: PLC0415
 
-        print("\n".join(plan_lines(check_settings(settings))))
+        print("\n".join(plan_lines(check_settings(settings, typed))))
         return
 
     from server_app.engines.early import started_early  # noqa: PLC0415
 
     with started_early(settings) as superlink:
-        experiment = check_settings(settings)
+        experiment = check_settings(settings, typed)
 
         from server_app.engines.train import train_experiment  # noqa: PLC0415
         from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415

@@ -38,23 +38,25 @@ def compose_experiment(words: Sequence[str]) -> Experiment:
         ConfigError: an override cannot be read or has no effect, or a key, choice or value is not
             allowed.
     """
-    settings = compose_settings(words)
-    experiment = check_settings(settings)
-    typed = map(read_override, words)
-    check_used({override.key: override.value for override in typed}, settings)
-    return experiment
+    return check_settings(compose_settings(words), words)
 
 
-def check_settings(settings: dict[str, Any]) -> Experiment:
+def check_settings(settings: dict[str, Any], typed: Sequence[str]) -> Experiment:
     """Return the experiment of composed settings, once every value is checked.
 
+    Args:
+        settings: all settings, by group.
+        typed: the words that a person typed; a resumed run has others as well.
+
     Raises:
-        ConfigError: a value is not allowed.
+        ConfigError: a value is not allowed, or a setting was typed and has no effect.
     """
     try:
-        return Experiment.model_validate(settings)
+        experiment = Experiment.model_validate(settings)
     except ValidationError as error:
         raise improved(first_error(error), settings) from None
+    check_used({each.key: each.value for each in map(read_override, typed)}, settings)
+    return experiment
 
 
 def compose_settings(words: Sequence[str]) -> dict[str, Any]:

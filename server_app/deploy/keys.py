@@ -47,7 +47,7 @@ models-dir = {models}
 # tell-labels = true   # send the number of images of each class
 # tell-statistics = true  # send means and covariances of features, which can resemble images
 # max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs
-# delta = 1e-5         # the delta of max-epsilon; far below 1 / (number of images)
+# delta = 1e-6         # the delta of max-epsilon; far below 1 / (number of images)
 # require-secure = true  # take part in masked rounds only
 # roster = "/DIRECTORY"  # with NAME.pub of every site; masked rounds need it
 # colluding = 1        # how many of these sites may work together with the coordinator
@@ -219,4 +219,6 @@ def refuse_to_overwrite(*paths: Path) -> None:
     """
     for path in paths:
         if path.exists():
-            raise ConfigError("keys", path, "exists already; delete it to replace it")
+            raise ConfigError(
+                "keys", path, "exists already; add --rotate to replace it by a new key"
+            )

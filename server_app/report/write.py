@@ -79,7 +79,10 @@ def report(
     for problem in problems:
         logger.warning("left out: %s", problem)
     if not found.runs:
-        raise RunError(f"{directory} holds no completed run; run 'univarfl train' first")
+        raise RunError(
+            f"{directory} holds no completed run; 'univarfl train' makes one, and "
+            "'univarfl train resume=latest' completes the last"
+        )
     summary = Summary(found.runs)
     content = content_of(summary, problems, targets, label_of_baseline(summary, baseline))
     for warning in content.warnings:

@@ -45,7 +45,7 @@ def listed_runs(directory: Path) -> list[ListedRun]:
         ConfigError: there are none.
     """
     if not directory.is_dir():
-        raise ConfigError("runs", directory, "is not a directory")
+        raise ConfigError("runs", directory, "there is no such directory; name one with runs")
     runs = [read_listed(path.parent) for path in directory.glob(f"*/{RUN_JSON}")]
     if not runs:
         allowed = "holds no runs; name the directory that has the run directories"

@@ -27,7 +27,7 @@ def check_separable(config: "LocalConfig") -> None:
             allowed = (
                 "cannot be bounded by privacy.unit=example, because each image's loss depends on "
                 "other images: of its batch, or through the numbers per class; choose method="
-                f"{', '.join(fitting)}, or protect whole clients with strategy=dp_fixed"
+                f"{', '.join(fitting)}, or protect whole clients with privacy=client secure=masked"
             )
             raise ConfigError("method", name, allowed)
     if config.last_batch != "merge":

@@ -22,7 +22,10 @@ def check_central_privacy(experiment: "Experiment") -> None:
         )
         raise ConfigError("privacy.unit", experiment.privacy.unit, allowed)
     if experiment.network().norm == "batch":
-        allowed = "the statistics of batch norm reveal the data; add model.norm=group"
+        allowed = (
+            "the statistics of batch norm reveal the data; add model.norm=group (method=fedbn, "
+            "which needs batch norm, cannot be private)"
+        )
         raise ConfigError("strategy", name, allowed)
     if experiment.update_guard().needs_each_update:
         allowed = "which client is dropped reveals its data; add guard=none"

@@ -22,8 +22,8 @@ def check_server_steps(experiment: "Experiment") -> None:
     ):
         if member.server_update and not strategy.moves_to_mean:
             allowed = (
-                f"method={method} corrects the mean of the clients' models, and this strategy "
-                "computes no mean; choose strategy=fedavg or another mean"
+                f"method={method} needs the exact mean of the clients' models, which this strategy "
+                "does not compute; choose strategy=fedavg or another mean"
             )
             raise ConfigError("strategy", name, allowed)
         if member.scales_step and strategy.state_attributes:
@@ -58,8 +58,11 @@ def check_guard(experiment: "Experiment", least: int) -> None:
     """
     together = experiment.strategy.get("buffer_size", experiment.participants)
     if together < least:
+        larger = "num_clients" if experiment.participants == experiment.num_clients else "rho"
+        if "buffer_size" in experiment.strategy:
+            larger = "strategy.buffer_size"
         allowed = (
-            f"compares {least} updates or more, and only {together} count together; raise rho or "
-            "strategy.buffer_size, or choose guard=none"
+            f"compares {least} updates or more, and only {together} count together; "
+            f"raise {larger}, or choose guard=none"
         )
         raise ConfigError("guard", experiment.guard["name"], allowed)

@@ -201,7 +201,7 @@ def keys_meant_by(word: str) -> list[str]:
     return (
         [key for key in every_key() if plain(key) == plain(word)]
         or list(PLAIN_ALIASES.get(plain(word), ()))
-        or [key for key in every_key() if "." in key and plain(leaf(key)) == plain(last)]
+        or [key for key in every_key() if plain(leaf(key)) == plain(last)]
         or (list(PLAIN_ALIASES.get(plain(last), ())) if last != word else [])
     )
 

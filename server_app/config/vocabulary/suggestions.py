@@ -10,6 +10,7 @@ from server_app.config.vocabulary.keys import (
     every_key,
     keys_like,
     keys_meant_by,
+    leaf,
     nearest,
     plain,
 )
@@ -48,9 +49,9 @@ def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
     if meant := keys_meant_by(key):
         if isinstance(known, Mapping):  # of several meanings, those in the group that was named
             meant = [found for found in meant if found.startswith(f"{group}.")] or meant
-        if plain(value) in OFF and all("=" in found for found in meant):
-            return f"leave it out; {' or '.join(meant)} is for the opposite"
-        return f"write {spelled(meant, value, present)}"
+            if own := ending_alike([last, *map(leaf, meant)], known):
+                return f"did you mean {group}.{own}={value}?"
+        return meaning_to_type(meant, value, config)
     if isinstance(known, Mapping):
         near = nearest(last, list(map(str, known)))
         return f"did you mean {group}.{near}={value}?" if near else settings_in(group, config)
@@ -58,6 +59,22 @@ def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
         return f"write {' or '.join(choice)}"
     close = keys_like(key, every_key())
     return f"did you mean {spelled(close, value, present)}?" if close else LISTED
+
+
+def meaning_to_type(meant: Sequence[str], value: str, config: Mapping[str, object]) -> str:
+    """Return what to type for a word that means one of some keys."""
+    if plain(value) in OFF and all("=" in found for found in meant):
+        return f"leave it out; {' or '.join(meant)} is for the opposite"
+    if meant == ["rho"] and value.isdecimal() and int(value) > 1:
+        clients = int(str(config["num_clients"]))
+        return f"write rho={int(value) / clients:g}, which is {value} of {clients} clients"
+    return f"write {spelled(meant, value, set(flat(config)) | set(config))}"
+
+
+def ending_alike(words: Sequence[str], keys: Mapping[object, object]) -> str | None:
+    """Return the first key that ends with one of some words, as ``server_lr`` does with ``lr``."""
+    found = (str(key) for key in keys for word in words if str(key).endswith(f"_{word}"))
+    return next(found, None)
 
 
 def spelled(keys: Sequence[str], value: str, present: Collection[str]) -> str:
@@ -108,7 +125,7 @@ def unknown_choice(group: str, value: str) -> ConfigError:
         return ConfigError(group, value, f"write {group}={PLUS.join(map(str, found))}")
     for other, theirs in choices().items():
         if other != group and len(names) == 1 and (name := same(names[0], theirs)):
-            return ConfigError(group, value, f"{name} is no {group}; write {other}={name}")
+            return ConfigError(group, value, f"{name} is not a {group}; write {other}={name}")
     close = [name if name in options else nearest(name, options) for name in names]
     if all(close):
         likely = f"{group}={PLUS.join(map(str, close))}"

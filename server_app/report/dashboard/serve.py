@@ -27,7 +27,7 @@ def serve(directory: Path, host: str, port: int) -> None:
         ConfigError: the directory is none, or the address cannot be listened on.
     """
     if not directory.is_dir():
-        raise ConfigError("runs", directory, "is not a directory")
+        raise ConfigError("runs", directory, "there is no such directory; name one with runs")
     token = None if is_loopback(host) else secrets.token_urlsafe(TOKEN_BYTES)
     listening = listen(host, port)
     print(f"runs in {directory}\n{address(host, listening.getsockname()[1], token)}", flush=True)

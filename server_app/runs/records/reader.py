@@ -118,7 +118,7 @@ def read_runs(directory: Path) -> Collection:
     elif directory.is_dir():
         places = sorted(path for path in directory.iterdir() if has_record(path))
     else:
-        raise ConfigError("runs", directory, "is not a directory")
+        raise ConfigError("runs", directory, "there is no such directory; name one with runs")
     if not places:
         raise ConfigError(
             "runs", directory, "holds no runs; name the directory that has the run directories"

@@ -207,7 +207,7 @@ def test_a_seed_does_not_remove_the_noise_of_the_clients(train: Train, tmp_path:
     [
         (["method=univarfl", "model.norm=group"], "cannot be bounded by privacy.unit=example"),
         (["method=feduv", "model.norm=group"], "choose method=fedavg, feddyn, fedexp"),
-        (["method=mixup", "model.norm=group"], "strategy=dp_fixed"),
+        (["method=mixup", "model.norm=group"], "privacy=client"),
         (["method=fedlc", "model.norm=group"], "each image's loss depends on other images"),
         (["method=fedprox+mixup", "model.norm=group"], "method=mixup"),
         (["method=fedavg"], r"model\.norm=batch.*add model\.norm=group"),

@@ -33,7 +33,7 @@ class DirectorySource(Source):
             ConfigError: it was not named, or does not exist.
         """
         if self.root is None:
-            cure = f"name the data set's directory: data={self.name} data.root=DIRECTORY"
+            cure = "name the data set's directory: add data.root=DIRECTORY"
             raise ConfigError("data.root", None, cure)
         directory = Path(self.root)
         try:
