@@ -57,7 +57,8 @@ def sections() -> dict[str, list[Setting]]:
         "Sites": group("federation", "sites", FederationConfig),
         "Optimizer": group("optim", "sgd", Sgd),
         "Runtime": group("runtime", "eager", Runtime),
-        "Privacy": group("privacy", "none", Privacy),
+        "Privacy of each image": group("privacy", "example", Privacy),
+        "Privacy of whole clients": group("privacy", "client", Privacy),
         "Secure aggregation": group("secure", "masked", Secure),
     }
 
@@ -68,10 +69,14 @@ def page() -> str:
         "Workers in simulation": "The file `conf/federation/local.yaml`.",
         "Sites": "The file `conf/federation/sites.yaml`, which `partition=sites` chooses.",
         "Optimizer": read_file(CONF / "optim" / "sgd.yaml").about,
-        "Privacy": read_file(CONF / "privacy" / "none.yaml").about,
+        "Privacy of each image": "`privacy=none` is the default; `privacy=example` has these keys. "
+        f"{read_file(CONF / 'privacy' / 'example.yaml').about}",
+        "Privacy of whole clients": "`privacy=client` has these keys. "
+        f"{read_file(CONF / 'privacy' / 'client.yaml').about}",
         "Runtime": "`runtime=eager` is the default; `runtime=compiled` sets `compiled: true`.",
         "Secure aggregation": "`secure=none` is the default; `secure=masked` has these keys. See "
-        "[Secure aggregation](../explanation/secure-aggregation.md).",
+        "[Secure aggregation](../explanation/secure-aggregation.md). The default of `secure.mode` "
+        "is `none`.",
     }
     parts = [INTRODUCTION.strip()]
     for title, found in sections().items():

@@ -35,7 +35,8 @@ Tables and figures of the papers ('univarfl papers' lists what they cost). DATA=
 \b
 In addition to the runs it writes sweeps/TIME.csv, with the status of each cell, and a log of what
 the runs printed.
-Exit codes: 0 every cell is done, 1 a cell failed or cannot be run, 2 bad input, 130 interrupted.
+Exit codes: 0 every cell is done (with --dry-run, listed), 1 a cell failed or cannot be run,
+2 bad input, 130 interrupted.
 """
 
 
@@ -52,7 +53,11 @@ def sweep(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", show_default=False, help="Check and list the cells; run none."),
+        typer.Option(
+            "--dry-run",
+            show_default=False,
+            help="List the cells, also those that cannot be run; run none.",
+        ),
     ] = False,
 ) -> None:
     """Run every cell that is not done."""

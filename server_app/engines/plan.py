@@ -61,6 +61,13 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
     if experiment.clients_clock().virtual or experiment.participation["name"] != "uniform":
         policy = experiment.participation["name"]
         yield f"clients   clock {experiment.clock['name']}, participation {policy}"
+    if experiment.privacy.private or experiment.secure.masked:
+        unit = experiment.privacy.unit
+        noise = f"noise for each {unit}" if unit else "no noise"
+        masks = "with masks" if experiment.secure.masked else "without masks"
+        yield f"privacy   {noise}, updates {masks}"
+    if experiment.optim.schedule != "constant" or experiment.last_batch != "merge":
+        yield f"protocol  {experiment.optim.schedule} rate, last batch {experiment.last_batch}"
     if experiment.after_training().changes_model:
         yield f"after     {experiment.after['name']}"
     yield f"engine    {experiment.engine} on {choose_device(experiment.device)}"

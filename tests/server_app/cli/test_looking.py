@@ -104,6 +104,10 @@ def test_a_dry_run_says_what_would_be_run_and_leaves_nothing(
     assert str(tmp_path / "runs") in text
     assert not (tmp_path / "runs").exists()
     assert run(monkeypatch, "train", "--dry-run", "data=pacs", f"data.root={tmp_path}/no") == 2
+    private = ["privacy=client", "secure=masked", "model=linear", "optim.schedule=cosine"]
+    text = "\n".join(lines_of(monkeypatch, capsys, "train", "--dry-run", *private, *SMALL))
+    assert "privacy   noise for each client, updates with masks" in text
+    assert "protocol  cosine rate, last batch merge" in text
 
 
 def test_runs_are_listed_with_status_and_what_differs(

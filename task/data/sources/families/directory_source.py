@@ -16,7 +16,7 @@ class DirectorySource(Source):
     """A data set whose files are in a directory.
 
     Attributes:
-        root: the directory, as an absolute path.
+        root: the directory. A path that is typed may be relative to the current directory.
     """
 
     root: str | None
