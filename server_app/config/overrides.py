@@ -17,7 +17,7 @@ from server_app.config.choices import choices
 from server_app.config.override_text import quoted
 from task.errors import ConfigError
 
-DECIMAL_COMMA = re.compile(r"0,\d\d+")
+DECIMAL_COMMA = re.compile(r"0,\d+")
 HYDRA = "hydra"  # the group of Hydra's own settings
 EXAMPLE = "write key=value, as in alpha=0.05"
 NUMBER_MEANS = {"participation": "rho", "partition": "alpha"}  # for a number in place of a name
@@ -55,10 +55,10 @@ def read_override(word: str) -> Override:
     if parsed.package is not None:
         raise ConfigError("override", word, f"'@' is not allowed in a key; {EXAMPLE}")
     if parsed.is_sweep_override():
-        allowed = f"must be one value; for a run of each value: univarfl sweep {shlex.quote(word)}"
-        if DECIMAL_COMMA.fullmatch(override.value):
-            point = f"{override.key}={override.value.replace(',', '.')}"
-            allowed = f"{allowed}, and for a decimal number: {point}"
+        number = override.key != "seed" and DECIMAL_COMMA.fullmatch(override.value)
+        point = f"write {override.key}={override.value.replace(',', '.')}, or " if number else ""
+        each = f"for a run of each value: univarfl sweep {shlex.quote(word)}"
+        allowed = f"must be one value; {point}{each}"
         raise ConfigError(override.key, override.value, allowed)
     if not override.key:
         raise ConfigError("override", word, f"has no key; {EXAMPLE}")

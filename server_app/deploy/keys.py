@@ -217,8 +217,7 @@ def refuse_to_overwrite(*paths: Path) -> None:
     Raises:
         ConfigError: one of them exists.
     """
+    allowed = "exists already; to change the key: univarfl deploy keys DIR --site NAME --rotate"
     for path in paths:
         if path.exists():
-            raise ConfigError(
-                "keys", path, "exists already; add --rotate to replace it by a new key"
-            )
+            raise ConfigError("keys", path, allowed)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from server_app.rounds.sampling import participant_count
 from server_app.runs.records.reader import Run
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
@@ -16,9 +17,9 @@ def readings(run: Run) -> dict[str, float]:
 
     "Last round" is before a stage that follows training. The mean of the last five rounds needs all
     five to be evaluated. The best round is the one with the best validation accuracy, the earliest
-    of equals; choosing it by test accuracy would bias the result. It is one that as many clients
-    validated as any other. With a part of the clients in a round this is the last round alone, and
-    there is no choice: they validate a model that they have just trained.
+    of equals; choosing it by test accuracy would bias the result. As many clients have validated it
+    as any other. If a part of the clients trains in a round there is no choice, as they validate a
+    model that they have just trained.
     """
     scored = run.series[run.split, "accuracy"]
     validated = run.series.get(("validation", "accuracy"), {})
@@ -27,10 +28,12 @@ def readings(run: Run) -> dict[str, float]:
     window = [value for at, value in scored.items() if at > last - WINDOW and at > 0]
     every = [at for at in sorted(scored) if at in validated] if run.split == "test" else []
     rounds = [at for at in every if clients.get(at) == max(clients.values(), default=None)]
+    number = run.config["num_clients"]
+    partial = participant_count(number, run.config["rho"]) < number
     return {
         LAST: scored[last],
         LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
         BEST: scored[max(rounds, key=lambda at: validated[at])]
-        if len(rounds) > 1 or len(every) == 1
+        if (len(rounds) > 1 and not partial) or len(every) == 1
         else math.nan,
     }

@@ -17,6 +17,7 @@ from task.secure.primitives.signing import check_signature
 from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
 
 MOST_TRIES = 1_100  # sets of shares that are left out, one after the other, if some are wrong
+MOST_WORK = 10_000_000  # the squares of the numbers of shares in all tries: some 30 s
 
 
 class TooFewError(RuntimeError):
@@ -209,8 +210,7 @@ class Coordinator:
     ) -> bytes:
         """Return a secret from its shares, and note who gave wrong ones.
 
-        Half of the shares above the threshold may be wrong, and usually more: a set of givers is
-        left out before the others are decoded.
+        Half of the shares above the threshold may be wrong; among few participants, more.
 
         Args:
             shares: by giver.
@@ -227,7 +227,8 @@ class Coordinator:
                 return secret
         spare = len(givers) - self._threshold
         omissions = chain.from_iterable(combinations(givers, size) for size in range(spare + 1))
-        for left_out in islice(omissions, MOST_TRIES):
+        tries = min(MOST_TRIES, 1 + MOST_WORK // max(1, len(givers)) ** 2)
+        for left_out in islice(omissions, tries):
             rest = {place_of(c): shares[c] for c in givers if c not in left_out}
             with suppress(ValueError):
                 secret, wrong = decode(rest, self._threshold)

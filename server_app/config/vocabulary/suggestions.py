@@ -66,8 +66,7 @@ def meaning_to_type(meant: Sequence[str], value: str, config: Mapping[str, objec
     if plain(value) in OFF and all("=" in found for found in meant):
         return f"leave it out; {' or '.join(meant)} is for the opposite"
     if meant == ["rho"] and value.isdecimal() and int(value) > 1:
-        clients = int(str(config["num_clients"]))
-        return f"write rho={int(value) / clients:g}, which is {value} of {clients} clients"
+        return "write rho=SHARE, the share of the clients in a round, as rho=0.3 for 3 of 10"
     return f"write {spelled(meant, value, set(flat(config)) | set(config))}"
 
 

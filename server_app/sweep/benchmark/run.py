@@ -25,7 +25,7 @@ from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
 from server_app.tracking.plain_output import print_plain
-from task.errors import ConfigError, RunError
+from task.errors import ConfigError, RunError, system_reason
 from task.files import write_whole
 
 ADDED = "methods.json"  # methods that a command added to the plan, with what is tuned
@@ -123,15 +123,18 @@ class Benchmark:
             return
         summary = Summary(sorted(set_of(runs), key=lambda run: run.directory.name))
         found, to = tables.all(), self.place / REPORT
-        make_output_directory(to)
-        clear(to)
-        write_tables(to / "tables", found)
         drawn = list(charts_of(tables.frame, list(self.plan.cells)))
         problems = [*self._problems, *self._set_aside, *outcome.left_out(), *self._gaps(outcome)]
         content = Content(
             summary, found, drawn, problems, comparability(summary), tables.notes(), []
         )
-        write_whole(to / "index.html", page(content, to).encode())
+        try:
+            make_output_directory(to)
+            clear(to)
+            write_tables(to / "tables", found)
+            write_whole(to / "index.html", page(content, to).encode())
+        except OSError as error:
+            raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
         print_plain(markdown(found[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
 

@@ -16,12 +16,14 @@ Polynomial = list[int]
 def decode(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, set[int]]:
     """Return the secret of n shares, by place, and the places of wrong ones.
 
-    At most ``(n - threshold) // 2`` may be wrong.
+    At most ``(n - threshold) // 2`` may be wrong. One that is not below `PRIME` counts as wrong.
 
     Raises:
-        ValueError: more are wrong, which is not always noticed: a caller compares the secret with
-            a commitment.
+        ValueError: there are fewer than the threshold, or more are wrong. The latter is not always
+            noticed: a caller compares the secret with a commitment.
     """
+    if len(shares) < threshold:
+        raise ValueError("there are too few shares")
     values = {place: int.from_bytes(share, "big") for place, share in shares.items()}
     every = [1]  # the polynomial that is 0 at each place
     through = Polynomial()  # the one through all shares

@@ -36,7 +36,9 @@ def test_a_round_that_its_own_clients_validate_is_not_chosen(tmp_path: Path) -> 
         counts = {("validation", "clients"): dict(enumerate(clients, 1))}
         return readings(replace(run, series={**run.series, **counts}))[BEST]
 
+    partial = replace(run, record={**run.record, "config": {**run.config, "rho": 0.5}})
     assert best(10, 10, 10) == 0.2
+    assert math.isnan(readings(partial)[BEST])
     assert best(9, 10, 10) == 0.3  # a client did not answer
     assert math.isnan(best(3, 3, 10))  # three of ten train
 

@@ -130,6 +130,8 @@ def test_wrong_shares_are_found_and_the_secret_too(count: int, threshold: int) -
         places = set(random.Random(wrong).sample(range(1, count + 1), wrong))
         given = {p: bytes(66) if p in places else share for p, share in shares.items()}
         assert decode(given, threshold) == (secret, places)
+    with pytest.raises(ValueError, match="too few"):
+        decode(dict(list(shares.items())[: threshold - 1]), threshold)
     given = {place: b"\0" + secrets.token_bytes(65) for place in range(1, count)}
     if threshold < count - 1:
         with pytest.raises(ValueError, match=r"too many shares|do not belong"):
