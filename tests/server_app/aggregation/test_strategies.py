@@ -372,7 +372,7 @@ def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None
         if norm_for(strategy):
             found["model"] = {**found["model"], "norm": "group"}
         if method in SERVER_UPDATES and strategy in NOT_MEANS:
-            why = f"strategy={strategy}: method={method} corrects"
+            why = f"strategy={strategy}: method={method} needs the exact mean"
             with pytest.raises(ValidationError, match=why):
                 Experiment.model_validate(found)
         elif method in SERVER_UPDATES | SCALE_THE_STEP and strategy in BUFFERED:
@@ -405,7 +405,7 @@ def test_methods_that_need_residual_blocks_refuse_the_cnn(method: str) -> None:
 
 
 def test_a_refused_pair_in_a_combination_names_the_member() -> None:
-    with pytest.raises(ConfigError, match="method=scaffold corrects"):
+    with pytest.raises(ConfigError, match="method=scaffold needs the exact mean"):
         compose_experiment(["method=univarfl+scaffold", "strategy=krum"])
 
 

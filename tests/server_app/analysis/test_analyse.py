@@ -291,7 +291,7 @@ class TestRefusals:
 
     def test_nothing_is_measured_where_a_place_is_wrong(self, runs: Path, tmp_path: Path) -> None:
         place = copied(runs, tmp_path / "a", "model.safetensors")
-        with pytest.raises(ConfigError, match="nowhere: is not a directory"):
+        with pytest.raises(ConfigError, match="nowhere: there is no such directory"):
             analyse([place, tmp_path / "nowhere"], ["cost"], IMAGES)
         assert not (place / DIRECTORY).exists()
 
