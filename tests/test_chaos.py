@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.schedule import draw
 from tests.chaos.trial import images_in, small_disks_allowed, tried
 
-SEEDS = 25
+SEEDS = 12
 QUICK_SEEDS = {1, 5, 7}  # of the shortest schedules
 TIMED_SEEDS = 6
 
