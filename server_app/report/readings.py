@@ -1,6 +1,7 @@
 """The three ways in which papers report the accuracy of a run."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,17 +24,31 @@ def readings(run: Run) -> dict[str, float]:
     """
     scored = run.series[run.split, "accuracy"]
     validated = run.series.get(("validation", "accuracy"), {})
-    clients = run.series.get(("validation", "clients"), {})
     last = max(scored)
     window = [value for at, value in scored.items() if at > last - WINDOW and at > 0]
-    every = [at for at in sorted(scored) if at in validated] if run.split == "test" else []
-    rounds = [at for at in every if clients.get(at) == max(clients.values(), default=None)]
-    number = run.config["num_clients"]
-    partial = participant_count(number, run.config["rho"]) < number
+    rounds = comparable_rounds(run, [at for at in sorted(scored) if at in validated])
     return {
         LAST: scored[last],
         LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
-        BEST: scored[max(rounds, key=lambda at: validated[at])]
-        if (len(rounds) > 1 and not partial) or len(every) == 1
-        else math.nan,
+        BEST: scored[max(rounds, key=lambda at: validated[at])] if rounds else math.nan,
     }
+
+
+def comparable_rounds(run: Run, validated: Sequence[int]) -> Sequence[int]:
+    """Return the rounds whose validation the same clients made; none if there is no choice.
+
+    Args:
+        run: the run.
+        validated: its rounds with accuracies on test and validation images.
+    """
+    if run.split != "test":
+        return []
+    if len(validated) == 1:
+        return validated
+    number = run.config["num_clients"]
+    if participant_count(number, run.config["rho"]) < number:
+        return []
+    clients = run.series.get(("validation", "clients"), {})
+    most = max(clients.values(), default=None)
+    rounds = [at for at in validated if clients.get(at) == most]
+    return rounds if len(rounds) > 1 else []

@@ -51,7 +51,7 @@ def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
             meant = [found for found in meant if found.startswith(f"{group}.")] or meant
             if own := ending_alike([last, *map(leaf, meant)], known):
                 return f"did you mean {group}.{own}={value}?"
-        return meaning_to_type(meant, value, config)
+        return meaning_to_type(meant, value, present)
     if isinstance(known, Mapping):
         near = nearest(last, list(map(str, known)))
         return f"did you mean {group}.{near}={value}?" if near else settings_in(group, config)
@@ -61,13 +61,13 @@ def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
     return f"did you mean {spelled(close, value, present)}?" if close else LISTED
 
 
-def meaning_to_type(meant: Sequence[str], value: str, config: Mapping[str, object]) -> str:
+def meaning_to_type(meant: Sequence[str], value: str, present: Collection[str]) -> str:
     """Return what to type for a word that means one of some keys."""
     if plain(value) in OFF and all("=" in found for found in meant):
         return f"leave it out; {' or '.join(meant)} is for the opposite"
     if meant == ["rho"] and value.isdecimal() and int(value) > 1:
         return "write rho=SHARE, the share of the clients in a round, as rho=0.3 for 3 of 10"
-    return f"write {spelled(meant, value, set(flat(config)) | set(config))}"
+    return f"write {spelled(meant, value, present)}"
 
 
 def ending_alike(words: Sequence[str], keys: Mapping[object, object]) -> str | None:

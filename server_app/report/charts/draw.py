@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Sequence
 from functools import singledispatch
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from server_app.report.charts.base import Bars, Cells, Chart, Plot, Series
 from server_app.report.charts.base import Figure as Numbers
-from task.files import write_whole
+from task.files import draft_of
 
 # The colours of the pages' light theme. The numbers of colours, markers and dashes have no common
 # divisor, so many methods get different combinations.
@@ -45,9 +44,8 @@ def save(chart: Chart, directory: Path) -> None:
         figure = drawn(chart.figure)
         for suffix in ("png", "svg"):
             metadata = {"Date": None} if suffix == "svg" else {}
-            content = BytesIO()
-            figure.savefig(content, format=suffix, dpi=160, metadata=metadata)
-            write_whole(directory / f"{chart.name}.{suffix}", content.getvalue())
+            with draft_of(directory / f"{chart.name}.{suffix}") as draft:
+                figure.savefig(draft, format=suffix, dpi=160, metadata=metadata)
 
 
 def drawn(numbers: Numbers) -> Figure:

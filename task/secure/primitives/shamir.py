@@ -38,11 +38,16 @@ def split(secret: bytes, places: Iterable[int], threshold: int) -> dict[int, byt
 
 
 def share_at(place: int, coefficients: list[int]) -> bytes:
+    """Return the value of a polynomial at a place as a share, the constant coefficient first."""
+    return value_at(place, coefficients).to_bytes(SHARE_BYTES, "big")
+
+
+def value_at(place: int, coefficients: list[int]) -> int:
     """Return the value of a polynomial at a place, the constant coefficient first."""
     value = 0
     for coefficient in reversed(coefficients):
         value = (value * place + coefficient) % PRIME
-    return value.to_bytes(SHARE_BYTES, "big")
+    return value
 
 
 def combine(shares: Mapping[int, bytes]) -> bytes:

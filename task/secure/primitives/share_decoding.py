@@ -1,4 +1,4 @@
-"""A secret from shares of which some are wrong, and which they are.
+"""Restoring a secret although some shares are wrong, and finding the wrong shares.
 
 Shares of a secret are a word of a Reed-Solomon code, decoded here as in Gao, "A New Algorithm for
 Decoding Reed-Solomon Codes", 2003. A polynomial is a list of its coefficients modulo `PRIME`, the
@@ -8,7 +8,7 @@ constant one first, without zeros at its end.
 from collections.abc import Mapping
 from itertools import zip_longest
 
-from task.secure.primitives.shamir import PRIME, SECRET_BYTES
+from task.secure.primitives.shamir import PRIME, SECRET_BYTES, value_at
 
 Polynomial = list[int]
 
@@ -28,7 +28,7 @@ def decode(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, set[int]
     every = [1]  # the polynomial that is 0 at each place
     through = Polynomial()  # the one through all shares
     for place, value in values.items():  # Newton's interpolation
-        step = (value - value_at(place, through)) * inverse(value_at(place, every)) % PRIME
+        step = (value - value_at(place, through)) * pow(value_at(place, every), -1, PRIME) % PRIME
         through = plus_product(through, [step], every)
         every = plus_product([], [-place % PRIME, 1], every)
     before, rest = every, through
@@ -48,23 +48,6 @@ def decode(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, set[int]
     return secret, {place for place, value in values.items() if value_at(place, found) != value}
 
 
-def value_at(place: int, polynomial: Polynomial) -> int:
-    """Return a polynomial's value."""
-    value = 0
-    for coefficient in reversed(polynomial):
-        value = (value * place + coefficient) % PRIME
-    return value
-
-
-def inverse(value: int) -> int:
-    """Return the number that gives 1 if it is multiplied by `value`, modulo `PRIME`.
-
-    Raises:
-        ValueError: the value is 0.
-    """
-    return pow(value, -1, PRIME)
-
-
 def plus_product(start: Polynomial, left: Polynomial, right: Polynomial) -> Polynomial:
     """Return ``start + left * right``."""
     total = [0] * max(len(start), len(left) + len(right) - 1)
@@ -76,7 +59,7 @@ def plus_product(start: Polynomial, left: Polynomial, right: Polynomial) -> Poly
 
 def divided(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
     """Return the quotient of two polynomials, and the remainder."""
-    remainder, leading = list(dividend), inverse(divisor[-1])
+    remainder, leading = list(dividend), pow(divisor[-1], -1, PRIME)
     quotient = [0] * max(0, len(dividend) - len(divisor) + 1)
     for place in reversed(range(len(quotient))):
         factor = quotient[place] = remainder[place + len(divisor) - 1] * leading % PRIME

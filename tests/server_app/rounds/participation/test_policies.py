@@ -83,6 +83,7 @@ class TestAvailable:
         assert some.devices is not None
         found = cohort("participation=available", some, 1, 12 * HOUR)
         assert not some.devices.available(12 * HOUR).any()
+        assert found.ends > some.devices.next_available(12 * HOUR) > 12 * HOUR
         assert 1 <= len(found.sampled) < 20
 
 
