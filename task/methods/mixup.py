@@ -39,8 +39,9 @@ def mix(values: Tensor, partner: Tensor, share: float) -> Tensor:
 
 def beta_share(concentration: float, generator: torch.Generator) -> float:
     """Draw the mixing coefficient from Beta(concentration, concentration)."""
+    seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        torch.default_generator.manual_seed(seed)  # the CPU's; `torch.manual_seed` seeds GPUs too
         return float(torch.distributions.Beta(concentration, concentration).sample())
 
 

@@ -215,7 +215,8 @@ def build_model(config: LocalConfig, size: int, channels: int, classes: int) -> 
         allowed = f"model {config.model['name']} needs {settings.least_image_size} pixels or more"
         raise ConfigError("data.image_size", size, allowed)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(config.seed, "model"))
+        # The CPU's generator; `torch.manual_seed` would also seed the GPUs'.
+        torch.default_generator.manual_seed(derived_seed(config.seed, "model"))
         return settings.build(channels, classes)
 
 
