@@ -7,11 +7,12 @@ from server_app.config.composition import FILES, local_paths
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
-from server_app.runs.lookup import find_run
+from server_app.runs.lookup import find_run, runs_parent
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 
 RESUME = "resume="
+OUTPUT = "output_dir="
 
 
 def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
@@ -41,7 +42,7 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
 
     Args:
         words: the words; the directory may also be the name of a run, or ``latest``.
-        runs: where to look for a name; see `find_run`.
+        runs: where to look for a name; None for the ``output_dir`` of the words, see `find_run`.
 
     Raises:
         ConfigError: there is no such run.
@@ -49,6 +50,9 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     resumed = [word.removeprefix(RESUME) for word in words if word.startswith(RESUME)]
     if not resumed:
         return list(words)
+    named = [word.removeprefix(OUTPUT).strip("'\"") for word in words if word.startswith(OUTPUT)]
+    if runs is None and named:
+        runs = runs_parent(named[-1])
     directory = resumed_run(resumed[-1].strip("'\""), runs)
     try:
         recorded = read_record(directory)["overrides"]
@@ -69,8 +73,7 @@ def resumed_run(name: str, runs: Path | None) -> Path:
     try:
         return find_run(name, runs)
     except ConfigError as error:
-        allowed = "must be the directory of a run, its name, or latest"
-        raise ConfigError("resume", error.value, allowed) from None
+        raise ConfigError("resume", error.value, error.allowed) from None
 
 
 def _place(directory: Path) -> list[str]:

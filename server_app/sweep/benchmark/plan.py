@@ -191,7 +191,8 @@ def read_words(plan: Plan, words: Sequence[str]) -> tuple[list[str], dict[str, s
     new = [name for name in methods if name not in plan.methods]
     if len(others) > 1 or (others and len(new) != 1):
         allowed = "give one setting with its values, for one method that the plan does not have"
-        raise ConfigError(others[-1].partition("=")[0], others[-1], allowed)
+        key, _, value = others[-1].partition("=")
+        raise ConfigError(key, value, allowed)
     if new and not others:
         allowed = (
             "is not in the plan; say which setting is tuned, as in "

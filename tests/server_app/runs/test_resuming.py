@@ -108,6 +108,12 @@ def test_a_sweep_goes_on_with_it(train: Train, interrupted: Train) -> None:
     assert sha256(run) == sha256(train("rounds=3", "method=fedavg"))
 
 
+def test_the_latest_run_of_the_output_directory(train: Train) -> None:
+    run = train("rounds=1")
+    words = whole_words(["resume=latest", f"output_dir='{run.parent}'"])
+    assert f"run_id={run.name}" in words
+
+
 class TestRefusals:
     def test_a_run_that_is_completed(self, train: Train) -> None:
         done = train("rounds=1")
@@ -115,8 +121,12 @@ class TestRefusals:
             train(*whole_words([f"resume={done}"]))
 
     def test_no_run(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"resume=.*: must be the directory of a run"):
+        with pytest.raises(ConfigError, match=r"resume=.*: is neither the directory of a run nor"):
             whole_words([f"resume={tmp_path}"])
+
+    def test_no_run_in_the_output_directory(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=f"resume=latest: {tmp_path} holds no runs"):
+            whole_words(["resume=latest", f"output_dir={tmp_path}"])
 
     def test_another_run(self, train: Train, interrupted: Train) -> None:
         words = whole_words([f"resume={interrupted()}", "optim.lr=0.5"])
