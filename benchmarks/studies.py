@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from statistics import mean
 
@@ -29,7 +30,8 @@ CHOSEN = (
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 PACS = "experiment=pacs data.image_size=32 batch_size=32"
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
-SMALL_PACS = f"{PACS} rounds=60 local_epochs=2 watch.models_every=10"
+LONG_PACS = f"{PACS} rounds=60 local_epochs=2"
+SMALL_PACS = f"{LONG_PACS} watch.models_every=10"
 DOMAINS = f"{PACS} rounds=15 local_epochs=2"
 PACS64 = "experiment=pacs data.image_size=64 batch_size=32 rounds=60 local_epochs=2"
 POOLED_PACS = f"{PACS} partition=dirichlet num_clients=10 rounds=20 local_epochs=2"
@@ -171,19 +173,28 @@ def steps_a_round(run: Run) -> int:
     return round(steps)
 
 
-def by_precision(summary: Summary) -> list[pd.DataFrame]:
-    """Return the test accuracy in % of each method and precision, and bfloat16 minus float32."""
+def by_value(group: str, key: str, first: str, second: str, summary: Summary) -> list[pd.DataFrame]:
+    """Return the test accuracy in % of each method with two values of a setting, and the second's
+    minus the first's of the same seeds.
+    """
     found: dict[str, dict[str, pd.Series[float]]] = {}
     for (_, method), runs in summary.counted.items():
-        precision = runs[0].config["runtime"]["precision"]
         values = {run.config["seed"]: 100 * accuracy_after(run) for run in runs}
-        found.setdefault(method, {})[precision] = pd.Series(values)
+        found.setdefault(method, {})[runs[0].config[group][key]] = pd.Series(values)
     rows = []
     for method, by in found.items():
         row = {"method": method} | {name: mean_and_sd(values) for name, values in by.items()}
-        minus = difference(by["bfloat16"] - by["float32"], "+.1f")
-        rows.append(row | {"bfloat16 minus float32": minus})
+        minus = difference(by[second] - by[first], "+.1f")
+        rows.append(row | {f"{second} minus {first}": minus})
     return [pd.DataFrame(rows)]
+
+
+def by_schedule(summary: Summary) -> list[pd.DataFrame]:
+    """Return the tables of `accuracies`, and what the cosine schedule changes."""
+    return [
+        *accuracies(summary),
+        *by_value("optim", "schedule", "constant", "cosine", summary),
+    ]
 
 
 def accuracy_after(run: Run) -> float:
@@ -375,6 +386,13 @@ STUDIES = {  # with the time of each on two cores
         tables=four_readings,
         pictures=("accuracy",),
     ),
+    # An hour.
+    "pacs-cosine": Study(
+        (f"{LONG_PACS} optim.schedule=cosine,constant method=fedavg,univarfl seed=0,1,2",),
+        needs="PACS",
+        tables=by_schedule,
+        pictures=("accuracy",),
+    ),
     # Two hours and a half.
     "pacs-64": Study(
         (f"{PACS64} method=fedavg,univarfl seed=0,1,2",), needs="PACS", pictures=("accuracy",)
@@ -399,7 +417,7 @@ STUDIES = {  # with the time of each on two cores
     # Ten minutes.
     "precision": Study(
         (f"method=fedavg,univarfl runtime.precision=float32,bfloat16 {FIVE_SEEDS}",),
-        tables=by_precision,
+        tables=partial(by_value, "runtime", "precision", "float32", "bfloat16"),
     ),
     # Half an hour.
     "chance": Study(
