@@ -167,9 +167,11 @@ def saved(*names: str) -> Iterator[list[Run]]:
 
 def write(name: str) -> None:
     """Replace a study's tables on its page."""
-    with saved(name) as runs:
-        summary = Summary(runs)
-        analyses = Analyses(summary)
+    with saved(name) as runs, saved(*STUDIES[name].beside) as others:
+        methods = {run.config["method"]["name"] for run in runs}
+        beside = [run for run in others if run.config["method"]["name"] in methods]
+        summary = Summary([*runs, *beside])
+        analyses = Analyses(Summary(runs))
         draw(name, summary, analyses)
         tables = [
             *STUDIES[name].tables(summary),
