@@ -1,66 +1,85 @@
-"""Measure what batch norm's averaged statistics cost at alpha 0.01.
+"""Measure what batch norm's averaged statistics cost.
 
-    uv run python -m benchmarks.norm_statistics       (four minutes)
+    uv run python -m benchmarks.norm_statistics              (four minutes)
+    uv run python -m benchmarks.norm_statistics DIRECTORY    (a minute for each run in it)
 
-Trains the base setting of the study "chance" (benchmarks/studies.py), in this process. Then the
-statistics of each final global model are replaced by those of all clients' training images. The
-weights stay the same. Prints the test accuracy before and after, in %.
+The statistics of each final global model are replaced by those of all clients' training images. The
+weights stay the same. Prints the test accuracy before and after, in %. If the clients hold domains,
+it also prints the accuracy with the statistics of each test image's own domain.
+
+Without a directory, the base setting of the study "chance" (benchmarks/studies.py) is trained
+first, in this process. A directory has finished runs with their models.
 """
 
+import sys
 import tempfile
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.studies import CHANCE
 from server_app.analysis.analysed_run import AnalysedRun
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
-from server_app.runs.records.reader import read_run
+from server_app.runs.records.reader import Run, read_run, read_runs
 from task.models.layers.norm import measure_statistics
 from task.training.evaluation import evaluate
 
 BATCH, ALL = 128, 1_000_000
 
 
-def accuracies(words: list[str]) -> tuple[float, float]:
-    """Train, and return the final accuracy with the averaged and with the measured statistics."""
-    with tempfile.TemporaryDirectory() as place:
-        words = [*words, "engine=inprocess", "watch.tensorboard=false", f"output_dir={place}"]
-        run = read_run(Path(train_experiment(compose_experiment(words), words)))
-        analysed = AnalysedRun(run, ALL)
-        before = accuracy(analysed, analysed.model())
-        model = analysed.model()
-        measure_on_all(analysed, model)
-        return before, accuracy(analysed, model)
+def trained() -> Iterator[Run]:
+    """Train each method, participation and seed, and yield the runs."""
+    for method, rho, seed in product(("fedavg", "univarfl"), (0.1, 1.0), range(3)):
+        with tempfile.TemporaryDirectory() as place:
+            words = [*CHANCE.split(), f"method={method}", f"rho={rho}", f"seed={seed}"]
+            words += ["engine=inprocess", "watch.tensorboard=false", f"output_dir={place}"]
+            yield read_run(Path(train_experiment(compose_experiment(words), words)))
 
 
-def measure_on_all(analysed: AnalysedRun, model: nn.Module) -> None:
-    """Replace batch norm's statistics by those of all clients' training images."""
-    positions = torch.cat(list(analysed.clients.values()))
-    order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))
-    parts = positions[order].split(BATCH)
+def accuracies(run: Run) -> list[float]:
+    """Return the accuracy with averaged statistics, those of all images, and those of domains."""
+    analysed = AnalysedRun(run, ALL)
+    data = analysed.worker.data.dataset
+    test, train = torch.from_numpy(data.test), torch.cat(list(analysed.clients.values()))
+    found = [accuracy(analysed, analysed.model(), test), measured(analysed, train, test)]
+    if len(data.domains) > 1:
+        domain_of, total = torch.from_numpy(data.domain_of), 0.0
+        for each in range(len(data.domains)):
+            own = test[domain_of[test] == each]
+            total += measured(analysed, train[domain_of[train] == each], own) * len(own)
+        found.append(total / len(test))
+    return found
+
+
+def measured(analysed: AnalysedRun, images: Tensor, test: Tensor) -> float:
+    """Return a model's accuracy on test images, with the statistics of other images."""
+    model = analysed.model()
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    parts = images[order].split(BATCH)
     measure_statistics(model, (analysed.worker.images[part][0] for part in parts))
     model.eval()
+    return accuracy(analysed, model, test)
 
 
-def accuracy(analysed: AnalysedRun, model: nn.Module) -> float:
-    """Return a model's test accuracy in %."""
-    test = torch.from_numpy(analysed.worker.data.dataset.test)
+def accuracy(analysed: AnalysedRun, model: nn.Module, test: Tensor) -> float:
+    """Return a model's accuracy on test images in %."""
     (score,) = evaluate(model, analysed.worker.images, [test])
     return 100 * score.means()["accuracy"]
 
 
 def main() -> None:
-    """Print a row for each method, participation and seed."""
-    print("| method | rho | seed | averaged statistics | statistics of all images |")
-    print("|---|---|---|---|---|")
-    for method, rho, seed in product(("fedavg", "univarfl"), (0.1, 1.0), range(3)):
-        words = [*CHANCE.split(), f"method={method}", f"rho={rho}", f"seed={seed}"]
-        before, after = accuracies(words)
-        print(f"| {method} | {rho} | {seed} | {before:.1f} | {after:.1f} |", flush=True)
+    """Print a row for each run."""
+    print("| method | rho | seed | averaged | of all images | of each domain |")
+    print("|---|---|---|---|---|---|")
+    for run in read_runs(Path(sys.argv[1])).runs if sys.argv[1:] else trained():
+        config = run.config
+        row = [config["method"]["name"], config["rho"], config["seed"]]
+        values = [f"{value:.1f}" for value in accuracies(run)]
+        print("|", " | ".join(map(str, [*row, *values])), "|", flush=True)
 
 
 if __name__ == "__main__":
