@@ -190,10 +190,10 @@ def by_value(group: str, key: str, first: str, second: str, summary: Summary) ->
 
 
 def by_schedule(summary: Summary) -> list[pd.DataFrame]:
-    """Return the tables of `accuracies`, and what the cosine schedule changes."""
+    """Return what the cosine schedule changes, and each method's differences from FedAvg."""
     return [
-        *accuracies(summary),
         *by_value("optim", "schedule", "constant", "cosine", summary),
+        summary.differences(),
     ]
 
 

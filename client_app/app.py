@@ -34,6 +34,7 @@ app.evaluate()(handler("evaluate"))
 app.query("forget")(handler("forget"))
 app.query("personal")(handler("personal"))
 app.query("statistics")(handler("statistics"))
+app.query("moments")(handler("moments"))
 app.train("finetune")(handler("finetune"))
 # The stages of a masked round, in their order.
 app.query("keys")(handler("keys"))

@@ -8,6 +8,7 @@ from flwr.app import Context, Message
 
 from client_app.after.finetuning import finetune_clients
 from client_app.after.kept_parts import delete_state
+from client_app.after.moments import moments_of_clients
 from client_app.after.personal import parts_of_clients
 from client_app.after.statistics import statistics_of_clients
 from client_app.masked import stages
@@ -24,6 +25,7 @@ from task.protocol.messages import (
     FINETUNE,
     FORGET,
     KEYS,
+    MOMENTS,
     PERSONAL,
     REGISTER,
     REPORT,
@@ -88,6 +90,11 @@ def personal(message: Message, context: Context) -> Message:
 def statistics(message: Message, context: Context) -> Message:
     """Send the statistics of each class's features, for each client that the message names."""
     return answer(STATISTICS, message, context, statistics_of_clients, in_time=True)
+
+
+def moments(message: Message, context: Context) -> Message:
+    """Send the moments of one layer's inputs, for each client that the message names."""
+    return answer(MOMENTS, message, context, moments_of_clients, in_time=True)
 
 
 def finetune(message: Message, context: Context) -> Message:

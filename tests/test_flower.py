@@ -119,7 +119,7 @@ def test_masked_rounds_over_ray_give_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["ccvr after.samples=20", "feddf after.steps=3"])
+@pytest.mark.parametrize("stage", ["batch_norm", "ccvr after.samples=20", "feddf after.steps=3"])
 def test_stages_after_training_over_ray_give_the_same_bits(
     superlink: SuperLink, runs: Path, train: Train, stage: str
 ) -> None:

@@ -6,14 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from client_app.after.kept_parts import KeptParts
-from client_app.mods.error_redaction import reason_for_server
+from client_app.after.sent_tensors import tensors_of_clients
 from client_app.session import Session
 from client_app.work_unit import personal_state
 from task.methods.base import Tensors
 from task.protocol.after.personal import PersonalReply, PersonalRequest
-from task.protocol.after.sent_tensors import SentRow
 from task.protocol.errors import ProtocolError
-from task.protocol.tensors import PackedTensors
 from task.site import Site
 
 logger = logging.getLogger("univarfl.client")
@@ -37,22 +35,19 @@ def parts_of_clients(session: Session[PersonalRequest]) -> PersonalReply:
     if request.round != session.worker.config.rounds:
         raise ProtocolError("a part of the model is asked for after the last round alone")
     weights = session.tensors(request.weights)
-    rows, found = [], {}
-    for client, accepted in zip(request.clients, request.accepted, strict=True):
-        reason = ""
-        try:
-            if not accepted:
-                raise ProtocolError("a client that has not trained has no part of the model")
-            part = partial(own_part, session, weights, client, accepted)
-            if session.site is None:
-                found[str(client)] = PackedTensors.of(part())
-            else:
-                keep_at_site(session, session.site, client, part)
-        except Exception as error:
-            logger.exception("client %d failed after round %d", client, request.round)
-            reason = reason_for_server(error, session.node_config) or "no reason given"
-        rows.append(SentRow(client=client, reason=reason).model_dump())
-    return PersonalReply.to(request, rows=rows, sent=found)
+    accepted = dict(zip(request.clients, request.accepted, strict=True))
+
+    def part_of(client: int) -> Tensors:
+        if not accepted[client]:
+            raise ProtocolError("a client that has not trained has no part of the model")
+        part = partial(own_part, session, weights, client, accepted[client])
+        if session.site is None:
+            return part()
+        keep_at_site(session, session.site, client, part)
+        return {}
+
+    rows, sent = tensors_of_clients(session, part_of)
+    return PersonalReply.to(request, rows=rows, sent=sent)
 
 
 def own_part(

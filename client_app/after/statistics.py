@@ -5,15 +5,14 @@ import logging
 
 from torch import Tensor
 
+from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import ClientState
-from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import SiteError
-from task.protocol.after.sent_tensors import SentRow
+from task.methods.base import Tensors
 from task.protocol.after.statistics import CLASSES, COUNTS, statistics_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import StatisticsReply, StatisticsRequest
-from task.protocol.tensors import PackedTensors
 from task.site import Site
 from task.training.after.statistics import feature_statistics
 
@@ -31,21 +30,16 @@ def statistics_of_clients(session: Session[StatisticsRequest]) -> StatisticsRepl
     Raises:
         ProtocolError: the request does not fit this worker.
     """
-    request = session.request
     session.refuse_if_masked("the statistics of features")
-    session.check_clients(request.clients)
-    rows, found = [], {}
-    for client in request.clients:
-        reason = ""
-        try:
-            check_allowed(session)
-            session.worker.load(session.tensors(request.weights))
-            found[str(client)] = PackedTensors.of(statistics_of_client(session, client))
-        except Exception as error:
-            logger.exception("client %d failed after round %d", client, request.round)
-            reason = reason_for_server(error, session.node_config) or "no reason given"
-        rows.append(SentRow(client=client, reason=reason).model_dump())
-    return StatisticsReply.to(request, rows=rows, sent=found)
+    session.check_clients(session.request.clients)
+
+    def statistics_of(client: int) -> Tensors:
+        check_allowed(session)
+        session.worker.load(session.tensors(session.request.weights))
+        return statistics_of_client(session, client)
+
+    rows, sent = tensors_of_clients(session, statistics_of)
+    return StatisticsReply.to(session.request, rows=rows, sent=sent)
 
 
 def check_allowed(session: Session[StatisticsRequest]) -> None:
@@ -106,8 +100,7 @@ def statistics_of_client(session: Session[StatisticsRequest], client: int) -> di
         SiteError: the site's owner does not allow it.
     """
     worker = session.worker
-    if client not in worker.data.clients:
-        raise ProtocolError(f"client {client} is not trained here")
+    session.check_trained_here(client)
     positions = worker.images.index(worker.data.clients[client].train)
     least = LEAST_OF_CLASS if session.site else 1
     found = feature_statistics(worker.model, worker.images, positions, least)

@@ -42,8 +42,8 @@ FILES = {
     "of more than 1,000 clients, at a sample. Not with masks or noise at the clients.",
     "events.csv": "Events of sites and of the run; empty for most runs.",
     "model.safetensors": "The global model after the last round, not after the best one; without "
-    "the layers that stay with each client. With `after=ccvr` or `feddf`, the model after that "
-    "stage.",
+    "the layers that stay with each client. With `after=batch_norm`, `ccvr` or `feddf`, the model "
+    "after that stage.",
     "clients/": "In a simulation whose clients keep a part of the model: the part of each client "
     "that has trained, `clients/3.safetensors`.",
     "models/": "With `watch.models_every`: the models of the kept rounds. "

@@ -1,7 +1,10 @@
 """The names of components and metrics as people write them: ``FedAvg`` for ``fedavg``."""
 
 LABELS = {
-    "after": {"ccvr": "CCVR", "feddf": "FedDF", "finetune": "fine-tuning"},
+    "after": {
+        "batch_norm": "batch norm measured again", "ccvr": "CCVR", "feddf": "FedDF",
+        "finetune": "fine-tuning",
+    },
     "method": {
         "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
         "fedetf": "FedETF", "fedexp": "FedExP", "fedlc": "FedLC", "fedlesam": "FedLESAM",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest
+from task.protocol.after.moments import MomentsReply, MomentsRequest
 from task.protocol.after.personal import PersonalReply, PersonalRequest
 from task.protocol.after.statistics import StatisticsReply, StatisticsRequest
 from task.protocol.envelope import Reply, Request, TableReply
@@ -34,6 +35,7 @@ __all__ = [
     "FORGET",
     "KEYS",
     "KINDS",
+    "MOMENTS",
     "PERSONAL",
     "REGISTER",
     "REPORT",
@@ -51,6 +53,8 @@ __all__ = [
     "ForgetReply",
     "ForgetRequest",
     "Kind",
+    "MomentsReply",
+    "MomentsRequest",
     "PersonalReply",
     "PersonalRequest",
     "RegistrationReply",
@@ -103,6 +107,7 @@ EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
 FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
 FINETUNE = Kind("train.finetune", FinetuneRequest, FinetuneReply)
 PERSONAL = Kind("query.personal", PersonalRequest, PersonalReply)
+MOMENTS = Kind("query.moments", MomentsRequest, MomentsReply)
 STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply)
 # The stages of a masked round, in their order.
 KEYS = Kind("query.keys", KeysRequest, TableReply)
@@ -112,6 +117,6 @@ SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)
 KINDS: Sequence[Kind[Any, Any]] = (
-    REGISTER, TRAIN, EVALUATE, FORGET, FINETUNE, PERSONAL, STATISTICS, KEYS, SHARES, REPORT, SCORE,
-    AGREE, UNMASK,
+    REGISTER, TRAIN, EVALUATE, FORGET, FINETUNE, PERSONAL, STATISTICS, MOMENTS, KEYS, SHARES,
+    REPORT, SCORE, AGREE, UNMASK,
 )  # fmt: skip

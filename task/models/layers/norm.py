@@ -22,6 +22,38 @@ def norm_1d(kind: Norm, channels: int) -> nn.Module:
     return nn.BatchNorm1d(channels) if kind == "batch" else nn.GroupNorm(GROUPS, channels)
 
 
+def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
+    """Return the layers of batch norm that keep statistics, by name."""
+    return {
+        name: layer
+        for name, layer in model.named_modules()
+        if isinstance(layer, _BatchNorm) and layer.running_mean is not None
+    }
+
+
+@torch.no_grad()
+def layers_in_order(model: nn.Module, channels: int, size: int) -> list[str]:
+    """Return the names of `batch_norm_layers` in the order in which an image passes them.
+
+    Args:
+        model: put into eval mode.
+        channels: of its images.
+        size: height and width of its images, in pixels.
+    """
+    passed: list[str] = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda *_, name=name: passed.append(name))
+        for name, layer in batch_norm_layers(model).items()
+    ]
+    device = next(model.parameters()).device
+    try:
+        model.eval()(torch.zeros(1, channels, size, size, device=device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return list(dict.fromkeys(passed))
+
+
 @torch.no_grad()
 def measure_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replace batch norm's statistics by their mean over some batches; weights stay.

@@ -18,6 +18,7 @@ from client_app.app import app as client_app
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
+from server_app.config.labels import label_of
 from server_app.config.resuming import whole_words
 from server_app.config.run_config import Submitted, to_run_config
 from server_app.engines.plan import plan_lines
@@ -46,7 +47,10 @@ from tests.task.data import making
 
 CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
 FEDDF = ("after=feddf", "after.steps=3", "after.batch_size=32")
-STAGES = pytest.mark.parametrize("stage", [CCVR, FEDDF], ids=["ccvr", "feddf"])
+BATCH_NORM = ("after=batch_norm",)
+STAGES = pytest.mark.parametrize(
+    "stage", [BATCH_NORM, CCVR, FEDDF], ids=["batch_norm", "ccvr", "feddf"]
+)
 
 
 class TestRecord:
@@ -67,7 +71,7 @@ class TestRecord:
         assert spent["after"] == found["seconds"]
         parts = spent["connect"] + spent["rounds"] + spent["after"]
         assert spent["total"] == pytest.approx(parts, abs=0.002)
-        label = {"ccvr": "after CCVR", "feddf": "after FedDF"}[found["name"]]
+        label = f"after {label_of('after', found['name'])}"
         assert accuracy_of(record).endswith(f" ({label})")
         assert "(" not in accuracy_of(before)
         assert sha256(changed) != sha256(plain)

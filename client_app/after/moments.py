@@ -1,0 +1,82 @@
+"""The moments of one layer's inputs, which the server asks for after the last round."""
+
+import hashlib
+
+from client_app.after.sent_tensors import tensors_of_clients
+from client_app.client_state import ClientState
+from client_app.session import Session
+from task.errors import SiteError
+from task.methods.base import Tensors
+from task.models.layers.norm import batch_norm_layers
+from task.protocol.after.moments import MEAN, VARIANCE, MomentsReply, MomentsRequest
+from task.protocol.errors import ProtocolError
+from task.protocol.tensors import PackedTensors
+from task.training.after.moments import input_moments
+
+MOMENTS_OF = "moments-of"  # the entry with the hash of the parameters that were described
+
+
+def moments_of_clients(session: Session[MomentsRequest]) -> MomentsReply:
+    """Return the moments of a layer's inputs on each client's training images.
+
+    A client that fails is reported in its own row.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+    """
+    request = session.request
+    session.refuse_if_masked("the statistics of batch norm")
+    session.check_clients(request.clients)
+
+    def moments_of(client: int) -> Tensors:
+        check_allowed(session)
+        session.check_trained_here(client)
+        worker = session.worker
+        weights = session.tensors(request.weights)
+        check_same_model(session, weights)
+        worker.load(weights)
+        positions = worker.images.index(worker.data.clients[client].train)
+        mean, variance = input_moments(worker.model, request.layer, worker.images, positions)
+        return {MEAN: mean, VARIANCE: variance}
+
+    rows, sent = tensors_of_clients(session, moments_of)
+    return MomentsReply.to(request, rows=rows, sent=sent)
+
+
+def check_allowed(session: Session[MomentsRequest]) -> None:
+    """Refuse moments that are not those of batch norm, or that the experiment or owner protects.
+
+    Raises:
+        ProtocolError: they are; or clients add noise.
+        SiteError: the site limits its privacy loss.
+    """
+    request, worker, site = session.request, session.worker, session.site
+    if worker.personal:
+        raise ProtocolError("no statistics are sent of a model with personal parts")
+    if request.round != worker.config.rounds:
+        raise ProtocolError("statistics are sent after the last round alone")
+    if worker.config.privacy.private:
+        raise ProtocolError("statistics of its images are not sent with noise at the clients")
+    layer = batch_norm_layers(worker.model).get(request.layer)
+    if layer is None or layer.num_features != request.channels:
+        raise ProtocolError("it names no layer of batch norm with this number of channels")
+    if site is not None and site.max_epsilon is not None:
+        raise SiteError(
+            f"site {site.name} limits its privacy loss (its max-epsilon), and statistics of batch "
+            "norm have no noise"
+        )
+
+
+def check_same_model(session: Session[MomentsRequest], weights: Tensors) -> None:
+    """Refuse to describe a second model in the same run; batch norm's statistics may differ.
+
+    Raises:
+        SiteError: a site has described another one.
+    """
+    site = session.site
+    if site is None:
+        return
+    parameters = {name: weights[name] for name, _ in session.worker.model.named_parameters()}
+    model = hashlib.sha256(PackedTensors.of(parameters).data).hexdigest()
+    if ClientState(session.request.run, site=site).first(MOMENTS_OF, model) != model:
+        raise SiteError(f"site {site.name} has sent statistics of another model in this run")

@@ -1,0 +1,1 @@
+"""How are the statistics of batch norm measured over all clients?"""

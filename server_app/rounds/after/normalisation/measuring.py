@@ -1,0 +1,100 @@
+"""Asking every client for the moments of one layer's inputs after another."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from server_app.nodes.failure import ABSENT, Failure, usable
+from server_app.rounds.asking import ask_clients
+from server_app.rounds.context import RoundContext
+from server_app.rounds.errors import RunFailedError
+from task.methods.base import Tensors
+from task.models.layers.norm import layers_in_order
+from task.protocol.after.moments import check_moments, moments_bytes
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import MOMENTS, MomentsReply
+from task.protocol.tensors import PackedTensors
+from task.training.after.moments import PooledMoments
+
+
+class Measuring:
+    """The measurement of all layers of batch norm.
+
+    Args:
+        context: the run, after its last round.
+
+    Attributes:
+        layers: the names of the layers, in the order of the forward pass.
+        clients: the clients that have answered for every layer so far, ascending.
+        missing: by client, why it has not.
+    """
+
+    def __init__(self, context: RoundContext) -> None:
+        self._context = context
+        worker = context.worker
+        _, size, _, channels = worker.data.dataset.images.shape
+        worker.load(context.model.weights)
+        self.layers = layers_in_order(worker.model, channels, size)
+        sizes = context.sizes.train
+        self.clients = [client for client, images in enumerate(sizes) if images]
+        self.missing: dict[int, str] = {}
+        if context.sites:
+            absent = [client for client, images in enumerate(sizes) if not images]
+            self._leave_out(dict.fromkeys(absent, ABSENT))
+
+    def measure(self) -> Tensors:
+        """Return the global weights with the new statistics.
+
+        Raises:
+            RunFailedError: no client has answered for every layer.
+        """
+        weights = dict(self._context.model.weights)
+        for layer in self.layers:
+            mean, variance = f"{layer}.running_mean", f"{layer}.running_var"
+            pooled = self._pooled(layer, weights, weights[mean].numel())
+            weights[mean] = pooled.mean.to(weights[mean].dtype)
+            weights[variance] = pooled.variance.to(weights[variance].dtype)
+        return weights
+
+    def _pooled(self, layer: str, weights: Tensors, channels: int) -> PooledMoments:
+        """Return the moments of a layer's inputs over the images of all clients."""
+        context = self._context
+        fields = {"layer": layer, "channels": channels, "weights": PackedTensors.of(weights)}
+        pooled = PooledMoments()
+        missing: dict[int, str] = {}
+        block = context.clients_per_reply(moments_bytes(channels))
+        for start in range(0, len(self.clients), block):
+            asked = self.clients[start : start + block]
+            replies = ask_clients(
+                context, MOMENTS, asked, context.sizes.train, lambda _: fields, "batch norm"
+            )
+            for client in asked:
+                try:
+                    mean, variance = read(replies[client], client, channels)
+                except ProtocolError as error:
+                    missing[client] = str(error)
+                else:
+                    pooled.add(context.sizes.train[client], mean, variance)
+        self._leave_out(missing)
+        if not self.clients:
+            first = next(iter(self.missing.values()), "there are no clients with images")
+            raise RunFailedError(
+                f"after=batch_norm: no client measured {layer}; the first: {first}"
+            )
+        return pooled
+
+    def _leave_out(self, missing: dict[int, str]) -> None:
+        """Record clients that do not count any more."""
+        self.missing |= missing
+        self.clients = [client for client in self.clients if client not in missing]
+        for client, reason in sorted(missing.items()):
+            self._context.note_client(client, f"batch norm not measured: {reason}")
+
+
+def read(reply: MomentsReply | Failure, client: int, channels: int) -> Sequence[Tensor]:
+    """Return a client's mean and variance of each channel.
+
+    Raises:
+        ProtocolError: it has none that can be used.
+    """
+    return check_moments(usable(reply).of(client), channels)

@@ -1,0 +1,69 @@
+"""A request for the mean and variance of one layer's inputs, and these moments."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from task.protocol.after.sent_tensors import TensorsReply
+from task.protocol.base import Line
+from task.protocol.envelope import TableRequest
+from task.protocol.errors import ProtocolError
+from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
+from task.protocol.tensors import PackedTensors, type_name
+
+MEAN, VARIANCE = "mean", "variance"
+LARGEST = float(torch.finfo(torch.float32).max)  # of either, as the model stores them in float32
+NUMBER_BYTES = 8
+
+
+def moments_bytes(channels: int) -> int:
+    """Return the size of one client's moments of a layer with `channels` channels."""
+    return 2 * NUMBER_BYTES * channels
+
+
+class MomentsRequest(TableRequest):
+    """Asks a worker for the moments of a layer's inputs on clients' training images.
+
+    Attributes:
+        layer: the name of a layer of batch norm in the model.
+        channels: the number of its channels.
+        weights: the global weights.
+    """
+
+    layer: Line
+    channels: Annotated[int, Field(ge=1, le=10**6)]
+    weights: PackedTensors
+
+    def reply_limits(self) -> ReplyLimits:
+        most = moments_bytes(self.channels) + NAMES_AND_SHAPES
+        arrays = {f"sent/{client}": most for client in self.clients}
+        return ReplyLimits(super().reply_limits().header, arrays)
+
+
+class MomentsReply(TensorsReply):
+    """By client, the tensors that `check_moments` describes."""
+
+
+def check_moments(found: dict[str, Tensor], channels: int) -> tuple[Tensor, Tensor]:
+    """Return a client's mean and variance, after checking them.
+
+    Args:
+        found: ``mean`` and ``variance``, each [channels] float64.
+        channels: of the layer.
+
+    Raises:
+        ProtocolError: a name, shape, type or number is not allowed.
+    """
+    if found.keys() != {MEAN, VARIANCE}:
+        raise ProtocolError(f"its arrays must be {MEAN}, {VARIANCE}")
+    for name, value in found.items():
+        if value.dtype != torch.float64 or tuple(value.shape) != (channels,):
+            is_now = f"{type_name(value.dtype)}{tuple(value.shape)}"
+            raise ProtocolError(f"{name} is {is_now}, not float64({channels},)")
+        if not bool((value.abs() <= LARGEST).all()):  # NaN is not
+            raise ProtocolError(f"{name} has a number that is not finite, or too large")
+    if bool((found[VARIANCE] < 0).any()):
+        raise ProtocolError("variance has a number below 0")
+    return found[MEAN], found[VARIANCE]
