@@ -347,7 +347,7 @@ STUDIES = {  # with the time of each on two cores
     ),
     # A quarter of an hour.
     "after": Study(
-        (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl after=ccvr,feddf {FIVE_SEEDS}",),
+        (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl after=batch_norm,ccvr,feddf {FIVE_SEEDS}",),
         tables=after_training,
     ),
     # Twenty minutes.
