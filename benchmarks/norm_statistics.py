@@ -3,9 +3,10 @@
     uv run python -m benchmarks.norm_statistics              (four minutes)
     uv run python -m benchmarks.norm_statistics DIRECTORY    (a minute for each run in it)
 
-The statistics of each final global model are replaced by those of all clients' training images. The
-weights stay the same. Prints the test accuracy before and after, in %. If the clients hold domains,
-it also prints the accuracy with the statistics of each test image's own domain.
+The statistics of each final global model are replaced by those of all clients' training images, as
+``after=batch_norm`` does. The weights stay the same. Prints the test accuracy before and after, in
+%. If the clients hold domains, it also prints the accuracy with the statistics of each test image's
+own domain.
 
 Without a directory, the base setting of the study "chance" (benchmarks/studies.py) is trained
 first, in this process. A directory has finished runs with their models.
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +27,11 @@ from server_app.analysis.analysed_run import AnalysedRun
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.runs.records.reader import Run, read_run, read_runs
-from task.models.layers.norm import measure_statistics
+from task.models.layers.norm import batch_norm_layers, layers_in_order
+from task.training.after.moments import input_moments
 from task.training.evaluation import evaluate
 
-BATCH, ALL = 128, 1_000_000
+ALL = 1_000_000
 
 
 def trained() -> Iterator[Run]:
@@ -57,11 +60,13 @@ def accuracies(run: Run) -> list[float]:
 
 def measured(analysed: AnalysedRun, images: Tensor, test: Tensor) -> float:
     """Return a model's accuracy on test images, with the statistics of other images."""
-    model = analysed.model()
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    parts = images[order].split(BATCH)
-    measure_statistics(model, (analysed.worker.images[part][0] for part in parts))
-    model.eval()
+    model, worker = analysed.model(), analysed.worker
+    _, size, _, channels = worker.data.dataset.images.shape
+    layers = batch_norm_layers(model)
+    for name in layers_in_order(model, channels, size):
+        mean, variance = input_moments(model, name, worker.images, images)
+        cast("Tensor", layers[name].running_mean).copy_(mean)
+        cast("Tensor", layers[name].running_var).copy_(variance)
     return accuracy(analysed, model, test)
 
 

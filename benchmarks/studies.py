@@ -72,6 +72,7 @@ CAUSES = (
 )  # fmt: skip
 UNCHANGED = "no change"
 CHANCE_SEEDS = "rho=0.1,1.0 seed=0,1,2"
+STAGES = "after=batch_norm,ccvr,feddf"
 FIVE_SEEDS = "seed=0,1,2,3,4"
 HEAVY = "num_clients=50 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock.dropout=0.05"
 TENTHS = f"{HEAVY} rho=0.2 method=fedavg,univarfl {FIVE_SEEDS}"
@@ -347,7 +348,7 @@ STUDIES = {  # with the time of each on two cores
     ),
     # A quarter of an hour.
     "after": Study(
-        (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl after=batch_norm,ccvr,feddf {FIVE_SEEDS}",),
+        (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl {STAGES} {FIVE_SEEDS}",),
         tables=after_training,
     ),
     # Twenty minutes.
