@@ -53,7 +53,7 @@ def test_nested_settings_reach_the_experiment() -> None:
         ({"optim": {"lr": object}}, "optim.lr=<class 'object'>: must be a number, text, path"),
         ({"engine": "ray"}, "engine=ray: write engine=flower"),
         ({"partition": "sites"}, "partition.names="),
-        ({"resume": "nowhere"}, "must be the directory of a run"),
+        ({"resume": "nowhere"}, "is neither the directory of a run nor the name of one"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line(settings: dict[str, Any], message: str) -> None:
