@@ -58,6 +58,7 @@ def main(rows: int) -> None:
         show(recorder.directory, CLIENTS)
         rewritten = seconds_of(recorder.compact_clients)
         recorder.complete()
+        recorder.close()
         show(recorder.directory, PARQUET)
         print(f"\nrewriting took {rewritten:.1f} s")
 

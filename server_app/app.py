@@ -11,6 +11,7 @@ from server_app.config.run_config import from_run_config
 from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.registration import RegistrationError
+from server_app.rounds.ending.forgetting import delete_client_states
 from server_app.rounds.errors import RunFailedError, WorkerLostError
 from server_app.rounds.federation import Federation
 from server_app.runs.checkpoint import Checkpoint, load_checkpoint
@@ -70,9 +71,11 @@ def run_federation(
             lease,
             metric_loggers(experiment, recorder.directory, recorder.summary) as loggers,
         ):
-            Federation(grid, experiment, recorder, loggers, checkpoint).run()
+            context = Federation(grid, experiment, recorder, loggers, checkpoint).run()
         draw_curves(recorder.directory)
         recorder.compact_clients()
+        for line in closing_lines(recorder.directory, recorder.summary):
+            logger.info(line)
     except (ConfigError, DataError, DeviceError, RegistrationError, RunFailedError) as error:
         logger.error("the run failed: %s", error)
         recorder.fail(str(error), restartable=isinstance(error, WorkerLostError))
@@ -93,6 +96,8 @@ def run_federation(
         logger.exception("the run failed: %s", describe_error(error))
         recorder.fail(describe_error(error), restartable=isinstance(error, GRID_ERRORS))
         raise
-    for line in closing_lines(recorder.directory, recorder.summary):
-        logger.info(line)
     recorder.complete()
+    try:
+        delete_client_states(context)
+    finally:
+        recorder.close()

@@ -21,7 +21,7 @@ from tests.conftest import SMALL, Train, rows, sha256
 from tests.documents import example
 from tests.processes import family_of, names
 from tests.server_app.engines.test_grid import EXPECTED, PROBE
-from tests.server_app.rounds.personal.saved import scored_again
+from tests.server_app.rounds.ending.saved import scored_again
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]

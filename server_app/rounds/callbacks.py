@@ -14,6 +14,7 @@ from server_app.runs.recorder import Recorder
 from server_app.runs.records.by_class import save_by_class
 from server_app.runs.records.client_scores import (
     client_scores,
+    delete_client_scores,
     save_client_scores,
     spread_over_clients,
 )
@@ -127,7 +128,9 @@ class RecordResults(Callback):
 def record_client_scores(
     recorder: Recorder, scores: Mapping[int, Score], sites: Sequence[str]
 ) -> dict[str, Any]:
-    """Write the final model's score at each client, if the server sees any; return the spread.
+    """Replace the record's score of the final model at each client; return the spread.
+
+    If the server sees none, the record has none either, not those of an earlier model.
 
     Args:
         recorder: the run's.
@@ -139,6 +142,9 @@ def record_client_scores(
     if each:
         save_client_scores(recorder.directory, each)
         recorder.update(client_scores=spread)
+    else:
+        delete_client_scores(recorder.directory)
+        recorder.remove("client_scores")
     return spread
 
 

@@ -12,7 +12,7 @@ from server_app.config.experiment import Experiment
 from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
-from server_app.nodes.messages import Exchange, Letter, RunIdentity
+from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo, check_shared_state, hidden_gpu_warning
 from server_app.rounds.callbacks import (
     RecordResults,
@@ -22,12 +22,12 @@ from server_app.rounds.callbacks import (
     TrackRounds,
 )
 from server_app.rounds.context import RoundContext
+from server_app.rounds.ending.client_parts import save_client_parts
+from server_app.rounds.ending.final_stage import LastModels, run_stage
 from server_app.rounds.failure_policy import FailurePolicy
-from server_app.rounds.final_stage import LastModels, run_stage
 from server_app.rounds.masked.description import described
 from server_app.rounds.pace.base import Pace
 from server_app.rounds.pace.choice import pace_of
-from server_app.rounds.personal.collecting import save_client_parts
 from server_app.rounds.privacy_account import PrivacyAccount
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
@@ -37,10 +37,7 @@ from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
 from task.errors import ConfigError
 from task.privacy.description import NOT_TOLD
-from task.protocol.messages import FORGET, ForgetRequest
 from task.training.worker import shared_worker
-
-FORGET_SECONDS = 60.0
 
 logger = logging.getLogger("univarfl")
 
@@ -80,8 +77,11 @@ class Federation:
         self._stage.check_model(experiment, self._worker)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
-    def run(self) -> None:
+    def run(self) -> RoundContext:
         """Run every round, and keep the model.
+
+        Returns:
+            The run after its last round, for `delete_client_states`.
 
         Raises:
             RegistrationError: the workers cannot serve this run.
@@ -133,8 +133,7 @@ class Federation:
             run_stage(context, self._stage, self.recorder, last_models)
         context.late_replies.drop_arrived()
         pace.finish()
-        # After the last checkpoint, because a resumed run needs the clients' states.
-        self._delete_client_states()
+        return context
 
     def _begin(self, model: GlobalModel, policy: FailurePolicy, pace: Pace) -> None:
         """Go on from the checkpoint, or record the accuracy of the untrained model."""
@@ -228,19 +227,3 @@ class Federation:
         )  # fmt: skip
         for note in data["notes"]:
             logger.warning("data: %s", note)
-
-    def _delete_client_states(self) -> None:
-        """Have the workers delete what they keep for the run; every site keeps something."""
-        simulated = not self.experiment.partitioner().sites
-        if simulated and not self.experiment.models_kept:
-            return
-        fields: dict[str, Any] = {
-            "run": self._run.id, "experiment": self._run.experiment,
-            "fingerprint": self._run.fingerprint, "round": self.experiment.rounds,
-            "seconds": FORGET_SECONDS,
-        }  # fmt: skip
-        letters = [
-            Letter(node.node_id, ForgetRequest(**fields), node.public_key)
-            for node in self._nodes.connected()
-        ]
-        Exchange(self.grid, FORGET, letters, FORGET_SECONDS, simulated).replies()

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.runs.identity import code_of, data_version, identity_of, recorded_code
+from server_app.runs.identity import code_of, identity_of, recorded_code
 from server_app.runs.lock import hold
 from server_app.runs.lookup import runs_parent
+from server_app.runs.records.image_versions import recorded_versions, versions_of
 from server_app.runs.records.record import FORMAT, read_record
 from task.errors import ConfigError, system_reason
 
@@ -76,9 +77,8 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
     if not known or recorded_code(record) != code:
         allowed = "that run was made by another version of the code; resume it with that version"
         raise ConfigError("resume", directory, allowed)
-    before, now = record.get("data_version"), data_version(experiment.local())
-    if before is not None and now is not None and before != now:
-        allowed = "the images have changed since that run began; start a new run"
+    if changed := recorded_versions(record).differ(versions_of(experiment)):
+        allowed = f"{changed} have changed since that run began; start a new run"
         raise ConfigError("resume", directory, allowed)
 
 

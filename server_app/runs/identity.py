@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server_app.config.differences import deciding_groups
-from task.config import LocalConfig
-from task.data.image_store.store import open_dataset
-from task.errors import ConfigError, DataError
 from task.extensions import PACKAGES, PLUS, extensions
 from task.registry import module_of
 
@@ -73,7 +70,7 @@ def recorded_code(record: Mapping[str, Any]) -> Code:
 def identity_of(config: Mapping[str, Any], code: Code | None) -> str:
     """Return a hash that is equal for runs of equal settings and code; None leaves the code out.
 
-    Data are compared separately (`data_version`), as a run may be looked for when its images are
+    Data are compared separately (`ImageVersions`), as a run may be looked for when its images are
     not there.
     """
     text = json.dumps([deciding_groups(config), code], sort_keys=True)
@@ -88,22 +85,6 @@ def settings_hash(config: Mapping[str, Any]) -> str:
 def without_root(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a data set without its place on this machine."""
     return {key: value for key, value in data.items() if key != "root"}
-
-
-def data_version(config: LocalConfig) -> str | None:
-    """Return a hash of a run's images, labels and test split; None if they cannot be read.
-
-    Equal data have equal versions in every directory and on every machine. With
-    ``partition=sites`` it covers the coordinator's test set; each site checks its own images
-    itself (`client_app`) and refuses to continue a run whose images have changed.
-    """
-    source = config.source()
-    try:
-        return open_dataset(
-            source.at_coordinator() if config.partitioner().sites else source
-        ).content
-    except (ConfigError, DataError):
-        return None
 
 
 def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:

@@ -16,11 +16,12 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.weights import Weights, as_bytes
 from server_app.config.experiment import Experiment
 from server_app.runs.checkpoint import forget_checkpoints
-from server_app.runs.identity import code_of, data_version
+from server_app.runs.identity import code_of
 from server_app.runs.lock import hold
 from server_app.runs.records.clients.compaction import compact
 from server_app.runs.records.clients.reading import PARQUET
 from server_app.runs.records.clients.rows import client_row
+from server_app.runs.records.image_versions import versions_of
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
@@ -120,7 +121,7 @@ class Recorder:
         for name, columns in {**self._tables(), EVENTS: EVENT_COLUMNS}.items():
             self._write_rows(name, [columns])
         config = experiment.model_dump()
-        code = code_of(config)
+        code, images = code_of(config), versions_of(experiment)
         return {
             "format": FORMAT,
             "status": "running",
@@ -131,7 +132,8 @@ class Recorder:
             "fingerprint": fingerprint_for(experiment.local().model_dump_json()),
             "code": code.shared,
             "components": code.components,
-            "data_version": data_version(experiment.local()),
+            "data_version": images.data,
+            **({"stage_data_version": images.stage} if images.stage else {}),
             "versions": {"python": platform.python_version(), **installed_versions()},
             "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": 1},
             "started": timestamp(),
@@ -141,6 +143,11 @@ class Recorder:
         """Add entries to ``run.json``, or replace them."""
         self.summary |= entries
         write_record(self.directory, self.summary)
+
+    def remove(self, entry: str) -> None:
+        """Remove an entry from ``run.json``, if it is there."""
+        if self.summary.pop(entry, None) is not None:
+            self.update()
 
     def round(
         self,
@@ -195,16 +202,17 @@ class Recorder:
             logger.warning("%s stays as it is: %s", CLIENTS, describe_error(error))
 
     def complete(self) -> None:
-        """Mark the run as completed and delete its checkpoints; nothing is recorded afterwards."""
+        """Mark the run as completed and delete its checkpoints; `close` must follow."""
         self.update(status="completed", ended=timestamp())
         if (self.directory / PARQUET).exists():
             with contextlib.suppress(OSError):
                 (self.directory / CLIENTS).unlink()
         forget_checkpoints(self.directory)
-        self._release()
 
     def fail(self, reason: str, *, restartable: bool = False) -> None:
-        """Mark the run as failed; if that cannot be written, the run can still be resumed.
+        """Mark the run as failed and close the record.
+
+        If that cannot be written, the run can still be resumed.
 
         Args:
             reason: why.
@@ -217,9 +225,10 @@ class Recorder:
         except OSError as error:
             logger.error("the record cannot be closed: %s", describe_error(error))
         finally:
-            self._release()
+            self.close()
 
-    def _release(self) -> None:
+    def close(self) -> None:
+        """Close the log, and let other processes write this record."""
         self._lock.release()
         logger.removeHandler(self._log)
         with contextlib.suppress(OSError):

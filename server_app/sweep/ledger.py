@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from server_app.runs.identity import data_version, identity_of, recorded_code
+from server_app.runs.identity import identity_of, recorded_code
 from server_app.runs.lock import is_held
 from server_app.runs.records.csv_files import read_rows, rows_as_csv
+from server_app.runs.records.image_versions import ImageVersions, recorded_versions, versions_of
 from server_app.runs.records.record import RUN_JSON, read_record
 from server_app.sweep.cells import Cell
 from task.files import write_whole
@@ -27,12 +28,12 @@ class Completed(NamedTuple):
 
     Attributes:
         place: its directory.
-        version: the version of its images.
+        images: the versions of its images.
         models_every: every how many rounds its models were kept; None if they were not.
     """
 
     place: Path
-    version: str | None
+    images: ImageVersions
     models_every: int | None
 
 
@@ -47,7 +48,7 @@ class ExistingRuns:
         self.runs = runs
         self._closed: set[Path] = set()
         self._completed: dict[str, list[Completed]] = {}
-        self._versions: dict[str, str | None] = {}
+        self._versions: dict[str, ImageVersions] = {}
 
     def completed(self, cell: Cell) -> Path | None:
         """Return the completed run of a cell, also if another sweep or ``univarfl train`` ran it.
@@ -55,8 +56,7 @@ class ExistingRuns:
         If the cell's images cannot be read, a run on any version of them is returned.
         """
         runs = self._runs_of(cell)
-        version = self._version(cell) if runs else None
-        same = [run.place for run in runs if version is None or run.version == version]
+        same = [run.place for run in runs if not run.images.differ(self._images(cell))]
         return same[-1] if same else None
 
     def outdated(self, cell: Cell) -> Path | None:
@@ -81,18 +81,18 @@ class ExistingRuns:
                     and record["status"] != DONE
                     and not is_held(run)
                 ):
-                    same_data = record.get("data_version") == self._version(cell)
+                    same_data = not recorded_versions(record).differ(self._images(cell))
                     found += [(last.name, run) for last in checkpoints(run)[:1] if same_data]
             except UNREADABLE:
                 continue  # `univarfl report` names it
         return max(found)[1] if found else None
 
-    def _version(self, cell: Cell) -> str | None:
-        """Return the version of a cell's data, read once for equal data settings."""
+    def _images(self, cell: Cell) -> ImageVersions:
+        """Return the versions of a cell's images, read once for equal data settings."""
         assert cell.experiment is not None
-        settings = cell.experiment.model_dump_json(include={"data", "partition"})
+        settings = cell.experiment.model_dump_json(include={"data", "partition", "after"})
         if settings not in self._versions:
-            self._versions[settings] = data_version(cell.experiment.local())
+            self._versions[settings] = versions_of(cell.experiment)
         return self._versions[settings]
 
     def _runs_of(self, cell: Cell) -> list[Completed]:
@@ -111,7 +111,7 @@ class ExistingRuns:
                 return
             if record["status"] == DONE and record["results"]:
                 identity = identity_of(record["config"], recorded_code(record))
-                found = Completed(run, record.get("data_version"), kept_every(record))
+                found = Completed(run, recorded_versions(record), kept_every(record))
                 self._completed.setdefault(identity, []).append(found)
         except UNREADABLE:
             pass  # `univarfl report` names it

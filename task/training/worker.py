@@ -133,15 +133,24 @@ class Worker:
         return self.personal.of(self.model)
 
     def _load_own(self, weights: Tensors, client: int, state: Tensors) -> None:
-        """Load a client's own model; measure batch norm's statistics if the method does."""
+        """Load a client's own model, as it is scored."""
         self.load(self.personal.complete(weights, state))
+        self.measure_own_statistics(self.model, client)
+
+    def measure_own_statistics(self, model: nn.Module, client: int) -> None:
+        """Measure a model's batch norm on a client's training images, if the method does.
+
+        Args:
+            model: the worker's, or a copy; it is on the worker's device.
+            client: the client.
+        """
         if self.method.measures_statistics():
             draws = torch_generator(self.config.seed, "statistics", client)
             train = self.images.index(self.data.clients[client].train)
             order = torch.randperm(len(train), generator=draws).to(self.device)
             batch = max(2, self.images.images_per(STATISTICS_PIXELS))  # one row has no variance
             parts = train[order].tensor_split(max(1, len(train) // batch))
-            measure_statistics(self.model, (self.images[part][0] for part in parts))
+            measure_statistics(model, (self.images[part][0] for part in parts))
 
     def test(self, weights: Mapping[str, Tensor], *, by_class: bool = False) -> Metrics:
         """Return every metric of the weights on the held-out test set; see `compute_metrics`.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from server_app.config.experiment import Experiment
     from server_app.nodes.registration import NodeInfo
     from server_app.rounds.context import RoundContext
+    from task.data.sources.base import Source
     from task.training.evaluation import Score
     from task.training.worker import Worker
 
@@ -24,12 +25,14 @@ class Outcome:
     Attributes:
         weights: the new global weights, with the names and shapes of the old ones.
         facts: what the record says about it, such as how many clients took part.
+        reason: why the weights stay as they are; empty if they are new.
         at_clients: by client, the scores before and after, if the stage gives every client a model
             of its own; `weights` are then the old ones.
     """
 
     weights: Tensors
     facts: Mapping[str, Any]
+    reason: str = ""
     at_clients: "tuple[Mapping[int, Score], Mapping[int, Score]] | None" = None
 
 
@@ -97,6 +100,18 @@ class AfterTraining(ABC):
         Raises:
             ConfigError: they do not; the text names what to choose instead.
         """
+
+    def data_version(self, like: "Source") -> str | None:
+        """Return a hash of images that this stage reads beside those of the run; None if none.
+
+        Args:
+            like: the run's data set.
+
+        Raises:
+            ConfigError, DataError: they cannot be read.
+        """
+        del like
+        return None
 
     def check_sites(self, sites: Sequence["NodeInfo"]) -> None:  # noqa: B027  (most need no site)
         """Refuse to start if none of the connected sites would take part.

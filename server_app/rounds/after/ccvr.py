@@ -18,8 +18,9 @@ Our choices:
 
 * Statistics are those of the training images, without augmentation, in float64.
 * The classifier starts at the global one, and is trained with SGD for 10 epochs at 0.01.
-* Negative eigenvalues count as 0. A class with one image has the covariance 0. A class that no
-  client has is not drawn.
+* Negative eigenvalues count as 0. A class with one image has the covariance 0.
+* A class without statistics is not drawn, and its logit is not part of the softmax. So its row of
+  the classifier stays as it is; events.csv names it.
 * A client that fails, or whose site does not tell statistics, is left out; events.csv names it.
 """
 
@@ -114,14 +115,11 @@ class Ccvr(AfterTraining):
             draw_features,
             retrain,
         )
-        from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
 
         before, seed = context.model.weights, context.experiment.seed
         found = Collection(context, *shape_of(context.worker))
         found.collect()
-        if not found.clients:
-            first = next(iter(found.missing.values()), "there are no clients with images")
-            raise RunFailedError(f"after=ccvr: no client sent statistics; the first: {first}")
+        note_absent_classes(context, found.pooled.present)
         features, labels = draw_features(found.pooled, self.samples, seed)
         how = Training(self.samples, self.epochs, self.batch_size, self.lr, self.momentum)
         weight, bias = retrain(before[WEIGHT], before.get(BIAS), features, labels, how, seed)
@@ -132,6 +130,15 @@ class Ccvr(AfterTraining):
             "images": found.pooled.counts.tolist(),
         }
         return Outcome({**before, **new}, facts)
+
+
+def note_absent_classes(context: "RoundContext", present: Sequence[int]) -> None:
+    """Record the names of the classes of which no client has sent statistics."""
+    classes = context.worker.data.dataset.classes
+    absent = [name for label, name in enumerate(classes) if label not in present]
+    if absent:
+        text = f"after=ccvr: no statistics of the classes {', '.join(absent)}; they keep their rows"
+        context.note("", text)
 
 
 def shape_of(worker: "Worker") -> tuple[int, int]:

@@ -34,6 +34,8 @@ from task.methods.base import Tensors
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
     from server_app.rounds.context import RoundContext
+    from task.data.dataset import ImageDataset
+    from task.data.sources.base import Source
     from task.training.worker import Worker
 
 LEAST_IMAGES = 2  # batch norm needs two in a batch
@@ -71,15 +73,27 @@ class FedDf(AfterTraining):
                 refuse(self, name, "must be above 0")
 
     def check_model(self, experiment: "Experiment", worker: "Worker") -> None:
-        from server_app.rounds.after.distillation.unlabelled import (  # noqa: PLC0415
-            check_directory,
-        )
-
         if self.images is not None:
-            check_directory(self.images)
+            if len(self._unlabelled(experiment.source()).train) < LEAST_IMAGES:
+                allowed = f"fewer than {LEAST_IMAGES} images can be read; name another directory"
+                raise ConfigError("after.images", self.images, allowed)
         elif len(worker.data.dataset.test) < LEAST_IMAGES:
             allowed = "there are no test images to distil on; name a directory of images"
             raise ConfigError("after.images", None, allowed)
+
+    def data_version(self, like: "Source") -> str | None:
+        return None if self.images is None else self._unlabelled(like).content
+
+    def _unlabelled(self, like: "Source") -> "ImageDataset":
+        """Return the images without labels.
+
+        Raises:
+            ConfigError, DataError: they cannot be read.
+        """
+        from server_app.rounds.after.distillation.unlabelled import open_unlabelled  # noqa: PLC0415
+
+        assert self.images is not None
+        return open_unlabelled(self.images, like)
 
     def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
         from server_app.rounds.after.distillation.student import (  # noqa: PLC0415
@@ -88,20 +102,17 @@ class FedDf(AfterTraining):
             distil,
             ensemble_logits,
         )
-        from server_app.rounds.after.distillation.unlabelled import open_unlabelled  # noqa: PLC0415
-        from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
         from task.data.batches import DeviceImages  # noqa: PLC0415
         from task.training.transfer import to_cpu  # noqa: PLC0415
 
         worker, experiment = context.worker, context.experiment
         if not models:
-            raise RunFailedError("after=feddf: no client's model of the last round was accepted")
+            reason = "the last round accepted no client's model, so there are no teachers"
+            return Outcome(context.model.weights, {"teachers": 0}, reason)
         images, places = worker.images, worker.data.dataset.test
         if self.images is not None:
-            dataset = open_unlabelled(self.images, experiment.source())
+            dataset = self._unlabelled(experiment.source())
             images, places = DeviceImages(dataset, worker.device), dataset.train
-        if len(places) < LEAST_IMAGES:
-            raise RunFailedError(f"after.images={self.images}: fewer than 2 images can be read")
         how = Distillation(self.steps, self.batch_size, self.lr, self.max_gradient_norm)
         steps = batches(len(places), how, experiment.seed)
         used, rows = steps.unique(return_inverse=True)

@@ -15,7 +15,8 @@ Our choices:
 
 * It starts from the model of the last round.
 * Images are augmented as in training.
-* Batch norm's statistics move with the fine-tuning.
+* Batch norm's statistics move with the fine-tuning. With ``method.statistics=measured`` they are
+  measured again after it, as before it.
 * A client that fails is left out; events.csv names it.
 """
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
 from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
+from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
@@ -38,8 +40,8 @@ class Finetune(AfterTraining):
     """Fine-tunes the final model at each client.
 
     Attributes:
-        epochs: the number of passes over a client's training images, at least 1.
-        batch_size: images of a batch, at least 2.
+        epochs: the number of passes over a client's training images, from 1 to 1,000,000.
+        batch_size: images of a batch, from 2 to 1,000,000.
         lr: the learning rate of SGD, above 0.
         momentum: the momentum of SGD, from 0 to below 1.
     """
@@ -53,9 +55,9 @@ class Finetune(AfterTraining):
     momentum: float
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 2)):
-            if getattr(self, name) < least:
-                refuse(self, name, f"must be at least {least}")
+        for name, least, most in (("epochs", 1, MOST_EPOCHS), ("batch_size", 2, MOST_BATCH)):
+            if not least <= getattr(self, name) <= most:
+                refuse(self, name, f"must be from {least} to {most:,}")
         check_sgd(self, self.lr, self.momentum)
 
     def check(self, experiment: "Experiment") -> None:
@@ -74,4 +76,4 @@ class Finetune(AfterTraining):
             raise RunFailedError(f"after=finetune: no client was fine-tuned; the first: {first}")
         missing = {str(client): reason for client, reason in found.missing.items()}
         facts = {"clients": len(found.after), "missing": missing}
-        return Outcome(context.model.weights, facts, (found.before, found.after))
+        return Outcome(context.model.weights, facts, at_clients=(found.before, found.after))

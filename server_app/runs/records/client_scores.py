@@ -56,6 +56,11 @@ def save_client_scores(directory: Path, scores: Iterable[ClientScore]) -> None:
     write_whole(directory / CLIENT_SCORES, rows_as_csv([CLIENT_SCORE_COLUMNS, *scores]))
 
 
+def delete_client_scores(directory: Path) -> None:
+    """Delete the file, if there is one."""
+    (directory / CLIENT_SCORES).unlink(missing_ok=True)
+
+
 def read_client_scores(directory: Path) -> list[ClientScore]:
     """Return what `save_client_scores` wrote; empty if the record has no such file.
 

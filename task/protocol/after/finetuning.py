@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 from task.protocol.base import Line, Schema
 from task.protocol.envelope import Client, StatefulRequest, TableReply
 from task.protocol.errors import ProtocolError
@@ -24,8 +25,8 @@ class FinetuneRequest(StatefulRequest):
         weights: the global weights.
     """
 
-    epochs: Annotated[int, Field(ge=1, le=10**6)]
-    batch_size: Annotated[int, Field(ge=2, le=10**6)]
+    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)]
+    batch_size: Annotated[int, Field(ge=2, le=MOST_BATCH)]
     lr: Annotated[float, Field(gt=0)]
     momentum: Annotated[float, Field(ge=0, lt=1)]
     weights: PackedTensors

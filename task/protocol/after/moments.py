@@ -14,7 +14,10 @@ from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
 from task.protocol.tensors import PackedTensors, type_name
 
 MEAN, VARIANCE = "mean", "variance"
-LARGEST = float(torch.finfo(torch.float32).max)  # of either, as the model stores them in float32
+# The model stores the combined moments in float32. Their variance is at most the largest variance
+# plus the square of the largest mean, so these bounds keep it finite.
+LARGEST_VARIANCE = float(torch.finfo(torch.float32).max) / 4
+LARGEST_MEAN = LARGEST_VARIANCE**0.5
 NUMBER_BYTES = 8
 
 
@@ -62,7 +65,8 @@ def check_moments(found: dict[str, Tensor], channels: int) -> tuple[Tensor, Tens
         if value.dtype != torch.float64 or tuple(value.shape) != (channels,):
             is_now = f"{type_name(value.dtype)}{tuple(value.shape)}"
             raise ProtocolError(f"{name} is {is_now}, not float64({channels},)")
-        if not bool((value.abs() <= LARGEST).all()):  # NaN is not
+        most = LARGEST_MEAN if name == MEAN else LARGEST_VARIANCE
+        if not bool((value.abs() <= most).all()):  # NaN is not
             raise ProtocolError(f"{name} has a number that is not finite, or too large")
     if bool((found[VARIANCE] < 0).any()):
         raise ProtocolError("variance has a number below 0")

@@ -3,7 +3,7 @@
 from task.protocol.after.sent_tensors import TensorsReply
 from task.protocol.base import Count, Fingerprint
 from task.protocol.envelope import StatefulRequest
-from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
+from task.protocol.limits import ReplyLimits
 from task.protocol.tensors import PackedTensors
 
 
@@ -14,7 +14,7 @@ class PersonalRequest(StatefulRequest):
 
     Attributes:
         model: the SHA-256 of the file with the shared part, to which the clients' parts belong.
-        part_bytes: the size of one client's part; 0 for a site, whose reply has none.
+        part_bytes: the size of the file with one client's part; 0 for a site, whose reply has none.
         weights: the shared part, with which a client may measure batch norm's statistics.
     """
 
@@ -23,11 +23,9 @@ class PersonalRequest(StatefulRequest):
     weights: PackedTensors
 
     def reply_limits(self) -> ReplyLimits:
-        most = self.part_bytes + NAMES_AND_SHAPES
         senders = self.clients if self.part_bytes else []
-        return ReplyLimits(
-            super().reply_limits().header, {f"sent/{client}": most for client in senders}
-        )
+        arrays = {f"sent/{client}": self.part_bytes for client in senders}
+        return ReplyLimits(super().reply_limits().header, arrays)
 
 
 class PersonalReply(TensorsReply):

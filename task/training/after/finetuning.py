@@ -56,5 +56,6 @@ class Finetuner:
         beyond = worker.config.rounds + 1  # its batches are those of no round
         whole = worker.personal.complete(weights, state)
         self._trainer.train(whole, worker.images, train, beyond, client, NOTHING, NOTHING, deadline)
+        worker.measure_own_statistics(self._trainer.model, client)
         (after,) = evaluate(self._trainer.model, worker.images, [validation])
         return before, after

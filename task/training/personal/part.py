@@ -42,11 +42,6 @@ class PersonalPart:
         return self._initial
 
     @property
-    def size(self) -> int:
-        """The size of the part in bytes."""
-        return sum(value.nbytes for value in self._initial.values())
-
-    @property
     def shared(self) -> Tensors:
         """The initial weights of the shared part, on the CPU."""
         return self._shared

@@ -20,7 +20,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.run_config import Submitted, to_run_config
 from server_app.inference.model import trained_model
 from server_app.nodes.failure import ABSENT
-from server_app.rounds import asking
+from server_app.rounds.ending import asking
 from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
@@ -52,7 +52,7 @@ def request_to(words: list[str], site: Site | None = None, **changes: Any) -> Pe
     text = local.model_dump_json()
     request = PersonalRequest(
         run="run", experiment=text, fingerprint=fingerprint_for(text), round=2, clients=[0],
-        accepted=[0], model=MODEL, part_bytes=worker.personal.size,
+        accepted=[0], model=MODEL, part_bytes=10**6,
         weights=PackedTensors.of(worker.initial_weights()),
     )  # fmt: skip
     return request.model_copy(update=changes)

@@ -50,4 +50,5 @@ def record(
             recorder.round(at, scores, recall=recall)
             loggers.round(at, scores)
     recorder.complete()
+    recorder.close()
     return place / name

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from server_app.nodes.failure import ABSENT, Failure, usable
 from server_app.rounds.after.calibration.pooling import PooledStatistics
-from server_app.rounds.asking import ask_clients
 from server_app.rounds.context import RoundContext
+from server_app.rounds.ending.asking import ask_clients, clients_with_images
+from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
 from task.methods.base import Tensors
 from task.protocol.after.statistics import check_statistics, statistics_bytes
 from task.protocol.errors import ProtocolError
@@ -35,19 +36,31 @@ class Collection:
         self.missing: dict[int, str] = {}
 
     def collect(self) -> None:
-        """Ask every client that has images, and record the names of those without statistics."""
+        """Ask every client that has images, and record the names of those without statistics.
+
+        Raises:
+            RunFailedError: fewer clients than the quorum have answered, of those whose owners
+                allow it.
+        """
         context = self._context
-        context.connected()
+        wanted = clients_with_images(context)
+        silent = {
+            client
+            for client in wanted
+            for node in context.nodes.nodes
+            if context.sites and node.serves(client) and not node.statistics
+        }
+        allowed = [client for client in wanted if client not in silent]
+        wait_for_quorum(context, allowed)
         sizes = context.sizes.train
-        clients = [client for client, images in enumerate(sizes) if images]
+        clients = [client for client in wanted if sizes[client]]
         block = context.clients_per_reply(statistics_bytes(*self._shape))
         for start in range(0, len(clients), block):
             self._ask(clients[start : start + block])
-        if context.sites:
-            unknown = [client for client, images in enumerate(sizes) if not images]
-            self.missing |= dict.fromkeys(unknown, ABSENT)
+        self.missing |= {client: ABSENT for client in wanted if not sizes[client]}
         for client, reason in sorted(self.missing.items()):
             context.note_client(client, f"no statistics: {reason}")
+        check_quorum(context, allowed, self.missing, "sent statistics")
 
     def _ask(self, clients: Sequence[int]) -> None:
         context = self._context

@@ -49,6 +49,8 @@ def retrain(
 ) -> tuple[Tensor, Tensor | None]:
     """Return a linear classifier's weight [D, d] and bias [D] after training, on the CPU.
 
+    A class without a feature is not part of the softmax, and its row stays as it is.
+
     Args:
         weight: where training starts.
         bias: as `weight`; None if it has none.
@@ -58,14 +60,15 @@ def retrain(
         seed: the experiment's.
     """
     inputs = features.to(weight.dtype)
+    present, targets = labels.unique(return_inverse=True)
     trained = [nn.Parameter(value.clone()) for value in (weight, bias) if value is not None]
     optimizer = torch.optim.SGD(trained, lr=how.lr, momentum=how.momentum)
     generator = torch_generator(seed, PURPOSE, "order")
     for _ in range(how.epochs):
         for batch in torch.randperm(len(inputs), generator=generator).split(how.batch_size):
             optimizer.zero_grad()
-            logits = F.linear(inputs[batch], *trained)
-            F.cross_entropy(logits, labels[batch]).backward()
+            logits = F.linear(inputs[batch], *trained)[:, present]
+            F.cross_entropy(logits, targets[batch]).backward()
             optimizer.step()
     new = [value.detach() for value in trained]
     return new[0], new[1] if bias is not None else None

@@ -32,25 +32,18 @@ class UnlabelledImages(DirectorySource):
         return index_of_files(tree.root, paths, [NO_LABEL], names, test)
 
 
-def check_directory(path: str) -> None:
-    """Refuse a directory that does not exist, or holds no image.
+def open_unlabelled(path: str, like: Source) -> ImageDataset:
+    """Return the images below a directory, resized and normalised like another data set.
 
     Raises:
-        ConfigError: it is so.
+        ConfigError: there is no such directory, or it holds no image.
+        DataError: a file cannot be opened, or the images cannot be stored.
     """
     if not Path(path).is_dir():
         raise ConfigError(KEY, path, "must be a directory of images")
     if not walk(Path(path)).files:
         raise ConfigError(KEY, path, "contains no images; name a directory with images")
-
-
-def open_unlabelled(path: str, like: Source) -> ImageDataset:
-    """Return the images below a directory, resized and normalised like another data set.
-
-    Raises:
-        DataError: a file cannot be opened, or the images cannot be stored.
-    """
-    own = {"channels": like.channels, "mean": like.mean, "std": like.std}
+    own = {"__module__": __name__, "channels": like.channels, "mean": like.mean, "std": like.std}
     kind = type("UnlabelledLikeData", (UnlabelledImages,), own)
     source: Source = kind(
         root=path, image_size=like.image_size, resize=like.resize, normalisation=like.normalisation

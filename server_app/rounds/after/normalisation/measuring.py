@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from server_app.nodes.failure import ABSENT, Failure, usable
-from server_app.rounds.asking import ask_clients
 from server_app.rounds.context import RoundContext
-from server_app.rounds.errors import RunFailedError
+from server_app.rounds.ending.asking import ask_clients, clients_with_images
+from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
 from task.methods.base import Tensors
 from task.models.layers.norm import layers_in_order
 from task.protocol.after.moments import check_moments, moments_bytes
@@ -35,18 +35,18 @@ class Measuring:
         _, size, _, channels = worker.data.dataset.images.shape
         worker.load(context.model.weights)
         self.layers = layers_in_order(worker.model, channels, size)
+        self._wanted = clients_with_images(context)
+        wait_for_quorum(context, self._wanted)
         sizes = context.sizes.train
-        self.clients = [client for client, images in enumerate(sizes) if images]
+        self.clients = [client for client in self._wanted if sizes[client]]
         self.missing: dict[int, str] = {}
-        if context.sites:
-            absent = [client for client, images in enumerate(sizes) if not images]
-            self._leave_out(dict.fromkeys(absent, ABSENT))
+        self._leave_out({client: ABSENT for client in self._wanted if not sizes[client]})
 
     def measure(self) -> Tensors:
         """Return the global weights with the new statistics.
 
         Raises:
-            RunFailedError: no client has answered for every layer.
+            RunFailedError: fewer clients than the quorum have answered for every layer.
         """
         weights = dict(self._context.model.weights)
         for layer in self.layers:
@@ -76,11 +76,7 @@ class Measuring:
                 else:
                     pooled.add(context.sizes.train[client], mean, variance)
         self._leave_out(missing)
-        if not self.clients:
-            first = next(iter(self.missing.values()), "there are no clients with images")
-            raise RunFailedError(
-                f"after=batch_norm: no client measured {layer}; the first: {first}"
-            )
+        check_quorum(context, self._wanted, self.missing, f"measured {layer}")
         return pooled
 
     def _leave_out(self, missing: dict[int, str]) -> None:

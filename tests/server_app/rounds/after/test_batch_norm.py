@@ -19,7 +19,12 @@ from task.data.batches import DeviceImages
 from task.errors import ConfigError, RunError, SiteError
 from task.fingerprint import fingerprint_for
 from task.models.layers.norm import batch_norm_layers, layers_in_order
-from task.protocol.after.moments import check_moments, moments_bytes
+from task.protocol.after.moments import (
+    LARGEST_MEAN,
+    LARGEST_VARIANCE,
+    check_moments,
+    moments_bytes,
+)
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import MomentsRequest
 from task.protocol.tensors import PackedTensors
@@ -263,11 +268,31 @@ def test_one_client_costs_itself_alone_from_then_on(train: Train, lie: Any, reas
     assert event["event"].startswith("client 1: batch norm not measured: ")
 
 
+def test_the_largest_moments_that_are_allowed_can_be_stored() -> None:
+    pooled, variance = PooledMoments(), torch.full((2,), LARGEST_VARIANCE, dtype=torch.float64)
+    for sign in (1, -1):
+        mean = torch.full((2,), sign * LARGEST_MEAN, dtype=torch.float64)
+        pooled.add(10, *check_moments({"mean": mean, "variance": variance}, 2))
+    assert pooled.mean.float().isfinite().all()
+    assert pooled.variance.float().isfinite().all()
+    with pytest.raises(ProtocolError, match="mean has a number that is not finite, or too large"):
+        check_moments({"mean": mean * 1.01, "variance": variance}, 2)
+
+
+def test_a_mean_that_would_make_the_variance_infinite_is_refused(train: Train) -> None:
+    with patch.object(moments, "input_moments", lying(lambda mean: mean + 2e19)):
+        found = read_record(train(*STAGE))["after"]
+    assert list(found["missing"]) == ["1"]
+    assert "reason" not in found
+
+
 def test_if_nobody_answers_the_run_fails(train: Train) -> None:
     with (
         patch.object(moments, "input_moments", side_effect=RuntimeError("offline")),
         pytest.raises(
-            RunError, match=r"after=batch_norm: no client measured encoder\.1; the first: "
+            RunError,
+            match=r"after=batch_norm: 0 of 4 clients measured encoder\.1, and the quorum is 1 "
+            r"\(federation.quorum\); the first: .*offline",
         ),
     ):
         train(*STAGE)

@@ -1,6 +1,7 @@
 """Distillation: its loss, its batches, its images, and the student that learns from teachers."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from PIL import Image
 
 from server_app.config.composition import compose_experiment
-from server_app.config.resuming import recorded_words
+from server_app.config.resuming import recorded_words, whole_words
 from server_app.rounds.after.distillation.student import (
     Distillation,
     batches,
@@ -16,8 +17,9 @@ from server_app.rounds.after.distillation.student import (
     ensemble_logits,
 )
 from server_app.rounds.after.distillation.unlabelled import open_unlabelled
+from server_app.rounds.ending import final_stage
 from server_app.runs.records.record import read_record
-from task.errors import RunError
+from task.errors import ConfigError, RunError
 from task.training.evaluation import predict
 from task.training.losses import divergence
 from task.training.worker import Worker
@@ -152,6 +154,26 @@ class TestImages:
         make(tmp_path / "photos")
         with pytest.raises(RunError, match=reason):
             train(*FEDDF, f"after.images={tmp_path / 'photos'}")
+
+    def test_a_run_goes_on_with_the_images_that_it_began_with(
+        self, train: Train, tmp_path: Path
+    ) -> None:
+        making.tree(tmp_path / "photos", ["any"], 5)
+        words = [*FEDDF, f"after.images={tmp_path / 'photos'}", "run_id=ended"]
+        with (
+            patch.object(final_stage, "stage_line", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            train(*words)
+        ended = tmp_path / "runs" / "ended"
+        assert read_record(ended)["stage_data_version"]
+        making.save(tmp_path / "photos" / "more.png", 5)
+        resume = whole_words([f"resume={ended}"])
+        with pytest.raises(ConfigError, match=r"the images of after\.images have changed since"):
+            train(*resume)
+        (tmp_path / "photos" / "more.png").unlink()
+        train(*resume)
+        assert read_record(ended)["status"] == "completed"
 
     def test_without_test_images_a_directory_is_needed(self, train: Train, tmp_path: Path) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 10)

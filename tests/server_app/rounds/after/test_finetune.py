@@ -61,6 +61,14 @@ def test_a_frozen_classifier_is_trained_in_the_copy_alone() -> None:
     )
 
 
+def test_measured_statistics_are_measured_again_before_the_second_score() -> None:
+    words = [*SMALL, *WORDS, "method=fedbn", "method.statistics=measured"]
+    worker = Worker(compose_experiment(words).local())
+    still = Finetuner(worker, 1, 16, 1e-30, 0.0)  # no weight moves, but the averages do
+    before, after = still.scores(worker.initial_weights(), 0, {})
+    assert before == after
+
+
 def test_a_client_that_fails_costs_itself_alone(train: Train) -> None:
     scores = Finetuner.scores
 
@@ -90,8 +98,8 @@ def test_if_nobody_answers_the_run_fails(train: Train) -> None:
     [
         ("secure=masked", "which secure=masked hides"),
         ("data.validation_share=0", "scores clients on images that they hold out"),
-        ("after.epochs=0", "must be at least 1"),
-        ("after.batch_size=1", "must be at least 2"),
+        ("after.epochs=0", "must be from 1 to 1,000,000"),
+        ("after.batch_size=1000001", "must be from 2 to 1,000,000"),
         ("after.lr=0", "must be above 0"),
         ("after.momentum=1", "must be from 0 to below 1"),
         ("strategy=dp_fixed model.norm=group", "without noise"),

@@ -1,5 +1,6 @@
 """Stages after training in whole runs: the record, resumption, refusals, and failures."""
 
+import dataclasses
 import json
 import logging
 import re
@@ -24,13 +25,15 @@ from server_app.config.run_config import Submitted, to_run_config
 from server_app.engines.plan import plan_lines
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange
-from server_app.rounds import final_stage
 from server_app.rounds.after.base import Outcome
 from server_app.rounds.after.ccvr import Ccvr
+from server_app.rounds.ending import final_stage
+from server_app.rounds.evaluation import score_model
 from server_app.runs.checkpoint import DIRECTORY
 from server_app.runs.identity import code_of, component_modules, settings_hash
 from server_app.runs.last_models import FILE
 from server_app.runs.listing import accuracy_of
+from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
@@ -251,17 +254,26 @@ class TestHostileClients:
         (event,) = rows(run, "events.csv")
         assert event["event"].startswith("client 1: no statistics: ")
 
-    def test_if_nobody_answers_the_run_fails_and_can_go_on(
+    def test_below_the_quorum_the_run_fails_and_can_go_on(
         self, train: Train, tmp_path: Path
     ) -> None:
+        whole = sha256(train(*CCVR, "rounds=1", f"output_dir={tmp_path / 'whole'}"))
+        honest = statistics.statistics_of_client
+
+        def told(session: Session[StatisticsRequest], client: int) -> Any:
+            return honest(session, client) if client == 3 else failing({})
+
         with (
-            patch.object(statistics, "statistics_of_client", side_effect=RuntimeError("offline")),
-            pytest.raises(RunError, match="after=ccvr: no client sent statistics; the first: "),
+            patch.object(statistics, "statistics_of_client", told),
+            pytest.raises(
+                RunError, match="after=ccvr: 1 of 4 clients sent statistics, and the quorum is 2 "
+            ),
         ):
-            train(*CCVR, "rounds=1")
+            train(*CCVR, "rounds=1", "federation.quorum=0.5")
         ended = only_run(tmp_path)
         train(*whole_words([f"resume={ended}"]))
         assert read_record(ended)["after"]["clients"] == 4
+        assert sha256(ended) == whole
 
 
 class TestSites:
@@ -369,8 +381,45 @@ def test_a_result_that_is_not_finite_leaves_the_model_of_the_last_round(train: T
         run = train(*CCVR, "rounds=1")
     record = read_record(run)
     assert record["status"] == "completed"
-    assert "is not finite, and the model of the last round is kept" in record["after"]["reason"]
+    assert "is not finite; the model of the last round is kept" in record["after"]["reason"]
     assert sha256(run) == sha256(before)
+
+
+def test_without_a_client_in_the_last_round_there_is_nothing_to_distil(train: Train) -> None:
+    with patch.object(final_stage.LastModels, "models", return_value={}):
+        run = train(*FEDDF, "rounds=1")
+    record = read_record(run)
+    assert record["status"] == "completed"
+    assert "the last round accepted no client's model" in record["after"]["reason"]
+    assert record["after"]["before"] == record["after"]["after"]
+    assert sha256(run) == sha256(train("rounds=1"))
+
+
+def test_scores_at_the_clients_are_those_of_the_new_model_or_none(train: Train) -> None:
+    def unheard(*of: Any) -> Any:
+        return dataclasses.replace(score_model(*of), clients={})
+
+    with patch.object(final_stage, "score_model", unheard):
+        run = train(*CCVR, "rounds=1", "data.validation_share=0.3")
+    assert not (run / CLIENT_SCORES).exists()
+    assert "client_scores" not in read_record(run)
+
+
+def test_a_class_without_statistics_keeps_its_row(train: Train) -> None:
+    words = ["rounds=1", "partition=pathological", "partition.classes_per_client=3"]
+    before = load_file(train(*words) / "model.safetensors")["classifier.weight"]
+    lie = hostile(failing)
+    with patch.object(statistics, "statistics_of_client", lie):
+        run = train(*CCVR, *words)
+    after = load_file(run / "model.safetensors")["classifier.weight"]
+    images = read_record(run)["after"]["images"]
+    absent = [label for label, count in enumerate(images) if count == 0]
+    assert 0 < len(absent) < len(images)
+    kept = [label for label in range(len(images)) if torch.equal(before[label], after[label])]
+    assert kept == absent
+    names = ", ".join(map(str, absent))
+    events = [row["event"] for row in rows(run, "events.csv")]
+    assert f"after=ccvr: no statistics of the classes {names}; they keep their rows" in events
 
 
 def test_a_worker_without_an_answer_costs_its_clients(train: Train) -> None:

@@ -59,6 +59,7 @@ def completed(place: Path, rounds: int, clients: int) -> Path:
     recorder = ended_after(place, rounds, clients)
     recorder.compact_clients()
     recorder.complete()
+    recorder.close()
     return recorder.directory
 
 
@@ -68,6 +69,7 @@ def test_a_long_table_becomes_parquet_with_the_same_frame(tmp_path: Path) -> Non
     before = univarfl.load_run(recorder.directory).clients
     recorder.compact_clients()
     recorder.complete()
+    recorder.close()
     assert not (recorder.directory / CLIENTS).exists()
     assert (recorder.directory / PARQUET).stat().st_size < size / 3
     found = univarfl.load_run(recorder.directory).clients
@@ -109,6 +111,7 @@ def test_a_run_that_dies_before_its_last_line_is_resumed_from_csv(tmp_path: Path
     again.round(2, {"train": TRAIN}, updates(LONG))
     again.compact_clients()
     again.complete()
+    again.close()
     assert len(read_clients(again.directory)) == 2 * LONG
     assert not (again.directory / CLIENTS).exists()
 
@@ -119,6 +122,7 @@ def test_a_table_that_cannot_be_rewritten_stays(tmp_path: Path) -> None:
         file.write("three,0,,ok,,1,1,cpu\n")
     recorder.compact_clients()
     recorder.complete()
+    recorder.close()
     assert (recorder.directory / CLIENTS).exists()
     assert "clients.csv stays as it is" in (recorder.directory / "run.log").read_text()
     assert read_record(recorder.directory)["status"] == "completed"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from server_app.aggregation.weights import from_tensors, to_tensors
-from server_app.rounds.after.base import AfterTraining
+from server_app.rounds.after.base import AfterTraining, Outcome
 from server_app.rounds.callbacks import record_client_scores
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import clients_of_final_scores, score_model
@@ -76,7 +76,7 @@ def run_stage(
     if outcome.at_clients:
         scores = record_at_clients(context, recorder, outcome.at_clients)
     else:
-        scores = record_new_model(context, recorder, outcome.weights)
+        scores = record_new_model(context, recorder, outcome)
     seconds, name = round(time.perf_counter() - started, 3), context.experiment.after["name"]
     spent = recorder.summary["seconds"]
     total = round(spent["connect"] + spent["rounds"] + seconds, 3)
@@ -100,15 +100,19 @@ def record_at_clients(
     }
 
 
-def record_new_model(context: RoundContext, recorder: Recorder, weights: Tensors) -> dict[str, Any]:
+def record_new_model(context: RoundContext, recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
     """Replace the global model and its scores; return the test scores before and after.
 
-    If the new weights are not finite, the model stays, and the reason is returned too.
+    If there are no new weights, or they are not finite, the model stays, and the reason is
+    returned too.
     """
     model, facts = context.model, {}
     before = context.worker.test(model.weights, by_class=True)
-    if layer := not_finite(weights):
-        facts["reason"] = f"{layer} is not finite, and the model of the last round is kept"
+    reason, weights = outcome.reason, outcome.weights
+    if not reason and (layer := not_finite(weights)):
+        reason = f"{layer} is not finite"
+    if reason:
+        facts["reason"] = f"{reason}; the model of the last round is kept"
         context.note("", f"after={context.experiment.after['name']}: {facts['reason']}")
     else:
         model.weights = {key: weights[key] for key in model.weights}

@@ -5,14 +5,14 @@ from typing import Any
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure, usable
-from server_app.rounds.asking import ask_clients
 from server_app.rounds.context import RoundContext
+from server_app.rounds.ending.asking import ask_clients
 from server_app.rounds.evaluation import stateful_fields, with_a_model
 from server_app.runs.client_parts import save_client_part
 from server_app.runs.recorder import Recorder
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import PERSONAL, PersonalReply
-from task.protocol.tensors import check_tensors
+from task.protocol.tensors import PackedTensors, check_tensors
 
 
 def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
@@ -46,7 +46,7 @@ def write_client_parts(context: RoundContext, recorder: Recorder, clients: Seque
     Raises:
         OSError: a file cannot be written.
     """
-    block = context.clients_per_reply(context.worker.personal.size)
+    block = context.clients_per_reply(part_bytes(context))
     saved = 0
     for start in range(0, len(clients), block):
         saved += save_block(context, recorder, clients[start : start + block])
@@ -86,11 +86,16 @@ def ask(
     context: RoundContext, recorder: Recorder, clients: Sequence[int]
 ) -> Mapping[int, PersonalReply | Failure]:
     """Ask clients for their parts; return each one's reply, or why it has none."""
+    size = 0 if context.sites else part_bytes(context)
 
     def fields(unit: WorkUnit) -> dict[str, Any]:
-        size = 0 if context.sites else context.worker.personal.size
         model = recorder.summary["model_sha256"]
         return {"model": model, "part_bytes": size, **stateful_fields(context, unit)}
 
     sizes, what = context.sizes.validation, "part of the model"
     return ask_clients(context, PERSONAL, clients, sizes, fields, what)
+
+
+def part_bytes(context: RoundContext) -> int:
+    """Return the size of one client's part as it travels, with the names and shapes."""
+    return len(PackedTensors.of(context.worker.personal.initial).data)

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+from server_app import app
 from server_app.cli.main import main
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
@@ -20,8 +21,8 @@ from server_app.runs.client_parts import saved_clients
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
-from tests.conftest import SMALL, Train, lose_state, model_for, rows, sha256
-from tests.server_app.rounds.personal.saved import predicted, scored_again
+from tests.conftest import SMALL, SMALL_RESNET, Train, lose_state, model_for, rows, sha256
+from tests.server_app.rounds.ending.saved import predicted, scored_again
 from univarfl import load_run
 
 SHARE = "data.validation_share=0.3"
@@ -81,6 +82,28 @@ def test_a_lost_part_costs_its_client_alone(train: Train, monkeypatch: pytest.Mo
     assert saved_clients(directory) == [0, 2, 3]
     events = [row["event"] for row in rows(directory, "events.csv")]
     assert "client 1: its part of the model is not saved: the disk is gone" in events
+
+
+def test_a_part_of_many_tensors_is_saved(train: Train) -> None:
+    directory = train("method=fedbn", *SMALL_RESNET, SHARE, "rounds=1", "num_clients=2")
+    assert len(read_record(directory)["personal"]) > 200
+    assert saved_clients(directory) == [0, 1]
+
+
+@pytest.mark.parametrize("moment", ["draw_curves", "closing_lines"])
+def test_a_run_that_ends_before_it_is_completed_is_resumed_to_the_same_files(
+    run: Path, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app, moment, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(*WORDS, "run_id=ended")
+    directory = train(*whole_words([f"resume={tmp_path / 'runs' / 'ended'}"]))
+    assert sha256(directory) == sha256(run)
+    assert parts_in(directory) == parts_in(run)
 
 
 def test_a_run_that_ends_before_they_are_written_is_resumed_to_the_same_files(

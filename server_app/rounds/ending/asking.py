@@ -9,6 +9,13 @@ from server_app.rounds.context import Answer, AskedOfClients, RoundContext
 from task.protocol.messages import Kind
 
 
+def clients_with_images(context: RoundContext) -> list[int]:
+    """Return the clients that have training images, or may have: a site tells when it registers."""
+    if context.sites:
+        return list(range(context.experiment.num_clients))
+    return [client for client, images in enumerate(context.sizes.train) if images]
+
+
 def ask_clients(
     context: RoundContext,
     kind: Kind[AskedOfClients, Answer],

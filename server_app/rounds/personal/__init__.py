@@ -1,1 +1,0 @@
-"""How does the run directory get the parts of the model that clients keep?"""
