@@ -96,8 +96,8 @@ def run_federation(
         logger.exception("the run failed: %s", describe_error(error))
         recorder.fail(describe_error(error), restartable=isinstance(error, GRID_ERRORS))
         raise
-    recorder.complete()
     try:
+        recorder.complete()
         delete_client_states(context)
     finally:
         recorder.close()
