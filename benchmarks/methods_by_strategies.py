@@ -1,6 +1,6 @@
 """Train every method with every strategy for a round on digits.
 
-    uv run python -m benchmarks.methods_by_strategies       (10 minutes on two cores)
+    uv run python -m benchmarks.methods_by_strategies       (6 minutes on two cores)
 
 Prints a table of the pairs that run, and the reasons why the others are refused before training.
 """
