@@ -37,6 +37,9 @@ class Combination(Method):
             model = member.build(model, generator)
         return model
 
+    def added_numbers(self, model: nn.Module) -> int:
+        return sum(member.added_numbers(model) for member in self.members())
+
     def personal(self, model: nn.Module) -> Collection[str]:
         return {name for member in self.members() for name in member.personal(model)}
 

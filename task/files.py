@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ONLY_OWNER = 0o700  # the rights of a directory that no other user may open
+OTHERS = 0o077  # the rights of other users
 ONLY_READER = 0o600  # the rights of a file that no other user may read
 
 

@@ -75,6 +75,17 @@ class TestOneSite:
             with pytest.raises(SiteError, match=message):
                 federate_site(config, site)
 
+    @pytest.mark.parametrize(
+        "words", ["model.features=2000000", "method=fedetf method.frame_width=2000000"]
+    )
+    def test_a_model_that_is_too_large_is_refused_before_it_is_built(
+        self, places: Path, words: str
+    ) -> None:
+        config = compose_experiment([*EXPERIMENT, *SITES, *words.split()]).local()
+        site = Site(name="north", directory=str(places / "north"), max_model_megabytes=3)
+        with pytest.raises(SiteError, match=r"trains models of at most 3 MB .* has [\d,]+ MB"):
+            Worker(config, site)
+
     def test_an_empty_site_is_refused(self, tmp_path: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
         with pytest.raises(ConfigError, match="contains no images"):

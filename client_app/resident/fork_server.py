@@ -125,11 +125,18 @@ def prepare_child() -> None:
 
 
 def load(wish: bytes) -> None:
-    """Load an experiment's data and model, which later children then have at once."""
+    """Load an experiment's data and model, which later children then have at once.
+
+    What was loaded before is dropped; a wish without fields does only this.
+    """
+    gc.unfreeze()
+    shared_worker.cache_clear()
+    settle()
     fields = json.loads(wish)
+    if not fields:
+        return
     experiment, node_config = fields["experiment"], fields["node_config"]
     site = site_of(node_config, read_local_config(experiment).partitioner().sites)
-    shared_worker.cache_clear()
     if site is not None:
         worker_for(experiment, site)
     if torch.cuda.is_initialized():

@@ -27,6 +27,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 NVML_CHECK = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 PROGRAM = "client_app.resident.fork_server"
 
+NOTHING_TO_LOAD = b"{}"
+
 logger = logging.getLogger("univarfl.client")
 
 
@@ -114,6 +116,12 @@ class ForkServer:
             self._control.sendall(frames.pack(frames.PRELOAD, wish))
         self._loaded, self._ready = key, False
         self._busy_until = time.monotonic() + LOAD_SECONDS
+
+    def unload(self) -> None:
+        """Let the fork server drop what it has loaded, which every child would have in memory."""
+        if self._loaded:
+            self.load(NOTHING_TO_LOAD)
+            self._loaded = b""
 
     def fork(self, wait: Callable[[], None]) -> Child:
         """Return a new child, as soon as the fork server is ready.

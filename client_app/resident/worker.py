@@ -121,6 +121,7 @@ class Worker:
             logger.error("the process that worked on a message was lost: %s", error)
             name = site_name(task_input.node_config)
             failure = f"site {name} could not answer a message: {error}"
+            self._server.unload()  # so that it cannot be the reason again
         if failure:
             reply = error_reply(read_head(task_input.message), failure)
         task.push(reply, failure)

@@ -17,6 +17,11 @@ from task.methods.base import Tensors
 Rebase = Callable[[int, Tensors], Tensors]
 
 
+def no_problem(_extra: Tensors) -> str:
+    """Return that what a client sent in addition can be used."""
+    return ""
+
+
 class UpdateAccumulator:
     """One round's updates: the outcome of each, and the sum of those that count.
 
@@ -33,6 +38,7 @@ class UpdateAccumulator:
         keep: whether each accepted model is kept.
         rebase: takes a client and its model, which may have started from older weights than
             `before`, and returns the model that counts.
+        problem_with: see `ServerUpdate.problem_with`.
 
     Attributes:
         before: the global weights that the clients started from.
@@ -40,6 +46,7 @@ class UpdateAccumulator:
         shares: by participant; they sum to at most 1.
         examples: by participant.
         terms: the names of the loss terms that clients may report.
+        problem_with: see `ServerUpdate.problem_with`.
         updates: each participant's outcome so far. This is the only place that says which updates
             count.
         moved: by client, its weights minus `before`, float32, if the strategy needs each update.
@@ -61,7 +68,9 @@ class UpdateAccumulator:
         mean: bool,
         keep: bool = False,
         rebase: Rebase | None = None,
+        problem_with: Callable[[Tensors], str] = no_problem,
     ) -> None:
+        self.problem_with = problem_with
         self.before, self.broadcast = before, broadcast
         self.shares, self.examples, self.terms = shares, examples, frozenset(terms)
         self.updates: dict[int, ClientUpdate] = {}

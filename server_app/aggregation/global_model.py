@@ -8,7 +8,7 @@ from functools import cached_property
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from server_app.aggregation.accumulator import Rebase, UpdateAccumulator
+from server_app.aggregation.accumulator import Rebase, UpdateAccumulator, no_problem
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
@@ -121,6 +121,7 @@ class GlobalModel:
             mean=not self._needs_each_update or self._server_update is not None,
             keep=keep,
             rebase=rebase,
+            problem_with=self._server_update.problem_with if self._server_update else no_problem,
         )
 
     def shares_of_any(self, updates: int) -> Callable[[int], float]:

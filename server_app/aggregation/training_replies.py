@@ -48,6 +48,8 @@ def _add_model(update: ClientUpdate, reply: TrainReply, accumulator: UpdateAccum
     check_tensors(weights, accumulator.before)
     check_counters(weights, accumulator.before)
     check_tensors(extra, accumulator.broadcast)
+    if problem := accumulator.problem_with(extra):
+        raise ProtocolError(problem)
     accumulator.add(described, weights, extra)
 
 

@@ -8,6 +8,8 @@ from server_app.aggregation.guards.base import Guard
 from task.methods.base import Tensors
 from task.optim.update_norm import scale_update, update_norm
 
+ADDITIONAL = "additional"  # what the method sends
+
 
 class FilterDecision(NamedTuple):
     """A guard's decision on one client's update.
@@ -32,8 +34,9 @@ class FilterDecision(NamedTuple):
 class UpdateFilter:
     """Holds updates for a guard.
 
-    Parameters and statistics are compared separately: batch norm's statistics change much in the
-    first round, and would hide the change of the parameters.
+    Parameters, statistics, and what the method sends in addition are compared separately, because
+    the largest would hide the others: batch norm's statistics change much in the first round, and
+    SCAFFOLD's control variates have the size of gradients.
 
     Args:
         guard: decides on the updates.
@@ -47,16 +50,17 @@ class UpdateFilter:
         self._kinds = {
             "parameters": [name for name in names if name in trained],
             "statistics": [name for name in names if name not in trained],
+            ADDITIONAL: [],
         }
         self._norms: dict[str, dict[int, float]] = {kind: {} for kind in self._kinds}
         self._held: dict[int, tuple[Tensors, Tensors]] = {}
 
     def hold(self, client: int, weights: Tensors, extra: Tensors) -> None:
-        """Hold an update, and compute its norms; `extra` counts with the parameters."""
-        extra_of = {"parameters": extra}
+        """Hold an update, and compute its norms."""
         for kind, names in self._kinds.items():
             part = {name: weights[name] for name in names}
-            self._norms[kind][client] = update_norm(part, extra_of.get(kind, {}), self._before)
+            added = extra if kind == ADDITIONAL else {}
+            self._norms[kind][client] = update_norm(part, added, self._before)
         self._held[client] = weights, extra
 
     def decisions(self) -> Iterator[FilterDecision]:

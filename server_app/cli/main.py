@@ -34,6 +34,7 @@ from server_app.cli.sweep import sweep, sweep_help
 from server_app.cli.train import train, train_help
 from server_app.rounds.errors import InterruptedRunError
 from server_app.tracking.console import discard_output, output_closed
+from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, DataError, DeviceError, RunError
 
 BAD_INPUT = 2
@@ -91,7 +92,7 @@ application.add_typer(deploy, name="deploy", rich_help_panel="Deploy")
 @functools.cache
 def warn(text: str) -> None:
     """Print a warning; each text is printed once."""
-    print(f"warning: {text}", file=sys.stderr)
+    print_plain(f"warning: {text}", sys.stderr)
 
 
 def main() -> None:
@@ -105,17 +106,17 @@ def main() -> None:
             raise InterruptedRunError
         print(end="", flush=True)
     except click.NoSuchOption as error:
-        print(f"univarfl: {answer_to_option(error, sys.argv[1:])}", file=sys.stderr)
+        print_plain(f"univarfl: {answer_to_option(error, sys.argv[1:])}", sys.stderr)
         sys.exit(BAD_INPUT)
     except (ConfigError, DataError, DeviceError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        print(f"univarfl: {text}", file=sys.stderr)
+        print_plain(f"univarfl: {text}", sys.stderr)
         sys.exit(BAD_INPUT)
     except RunError as error:
-        print(f"univarfl: {error}", file=sys.stderr)
+        print_plain(f"univarfl: {error}", sys.stderr)
         sys.exit(FAILED)
     except (InterruptedRunError, KeyboardInterrupt, click.Abort) as error:
-        print(f"univarfl: interrupted{error}", file=sys.stderr)
+        print_plain(f"univarfl: interrupted{error}", sys.stderr)
         sys.exit(INTERRUPTED)
     except SystemExit:  # click exits so when the reader of its output is gone
         end_if_output_closed()
@@ -123,7 +124,7 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, BrokenPipeError):
             end_if_output_closed()
-        print(f"univarfl: {unexpected(error)}", file=sys.stderr)
+        print_plain(f"univarfl: {unexpected(error)}", sys.stderr)
         sys.exit(FAILED)
 
 

@@ -1,5 +1,6 @@
 """The checks that a site makes before it joins: one line each, with a remedy if one fails."""
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +20,12 @@ from server_app.deploy.joining.reach import (
 from server_app.deploy.places import SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
-from task.files import make_private
+from task.files import OTHERS, make_private
 from task.protocol.signature import read_private_key
 from task.site import Site
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
+CACHE = "UNIVARFL_CACHE"  # names another place of decoded images than the site's directory
 EXPIRES_SOON = timedelta(days=30)
 
 
@@ -169,9 +171,15 @@ class Inspection:
 
     def _client_state(self) -> str:
         state, models = self.site.state_directory, self.site.models
-        for place in (state, self.place.cache, *([Path(models)] if models else [])):
+        cache = Path(os.environ.get(CACHE) or self.place.cache)
+        for place in (state, cache, *([Path(models)] if models else [])):
             try:
                 make_private(place)
+                if place.stat().st_mode & OTHERS:
+                    raise CheckFailedError(
+                        f"other users can open {place}, which holds copies of data; "
+                        f"chmod go-rwx {place}"
+                    )
                 probe = place / ".probe"
                 probe.touch()
                 probe.unlink()
@@ -179,7 +187,7 @@ class Inspection:
                 reason = f"{place} must be writable: {system_reason(error)}"
                 raise CheckFailedError(reason) from None
         own = f"its own models in {models}" if models else "no models-dir for its own models"
-        return f"{state}; decoded images in {self.place.cache}; {own}"
+        return f"{state}; decoded images in {cache}; {own}"
 
     def _device(self) -> str:
         if self.patient and self.site.device != "cuda":

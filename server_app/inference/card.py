@@ -16,8 +16,10 @@ from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.files import write_whole
+from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 
+MARKDOWN = "\\`<[|"  # characters with which Markdown begins something else than text
 OMITTED_SETTINGS = (
     "data.root", "model.weights", "after.images", "clock.trace", "output_dir", "run_id", "resume",
     "published", "watch", "federation", "device", "engine",
@@ -48,7 +50,7 @@ def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, o
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=False,  # noqa: S701
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    environment.filters |= {"cell": cell, "agreement": agreement, "share": share}
+    environment.filters |= {"cell": cell, "line": line, "agreement": agreement, "share": share}
     environment.filters |= {"client_count": client_count, "counts_in_words": counts_in_words}
     environment.globals["resizing"] = RESIZING
     text = environment.get_template("card.md.j2").render(card)
@@ -128,8 +130,13 @@ def noise_from_seed(record: Mapping[str, Any]) -> bool:
 
 
 def cell(text: object) -> str:
-    """Return a text escaped for a cell of a Markdown table."""
-    return str(text).replace("|", r"\|").replace("\n", " ")
+    """Return a text of a record for Markdown: on one line, without tables, code, HTML and links."""
+    return "".join("\\" + each if each in MARKDOWN else each for each in line(text))
+
+
+def line(text: object) -> str:
+    """Return a text of a record on one line, for a block of code."""
+    return escaped(" ".join(str(text).split()))
 
 
 def share(value: float | None) -> str:

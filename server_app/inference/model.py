@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from server_app.aggregation.weights import to_tensors
 from server_app.runs.records.reader import Run
 from server_app.runs.records.trained import (
@@ -11,9 +13,11 @@ from server_app.runs.records.trained import (
     local_config_of,
     weights_of_client,
 )
-from task.config import Device
+from task.config import Device, LocalConfig
 from task.inference.classifier import Classifier
 from task.training.device import choose_device, prepare_process, set_precision
+
+MOST_TIMES = 2  # a network may have more numbers than its file, such as fixed ones
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,24 @@ def trained_model(
     prepare_process()
     where = choose_device(device)
     set_precision(config.runtime.precision, where)
+    weights = to_tensors(weights_of_client(run, client))
+    if numbers_of(config, len(classes)) > MOST_TIMES * sum(map(torch.numel, weights.values())):
+        raise layers_differ(run)
     try:
-        classifier = Classifier(config, len(classes), to_tensors(weights_of_client(run, client)))
+        classifier = Classifier(config, len(classes), weights)
     except RuntimeError:
         raise layers_differ(run) from None
     return TrainedModel(run, classes, classifier.to(where), client)
+
+
+def numbers_of(config: LocalConfig, classes: int) -> int:
+    """Return how many numbers the network of a run has, without allocating it.
+
+    Args:
+        config: the run's.
+        classes: the number of classes.
+    """
+    with torch.device("meta"):
+        network = config.network().build(config.source().channels, classes)
+    added = config.local_method().added_numbers(network)
+    return sum(map(torch.numel, network.state_dict().values())) + added

@@ -13,7 +13,8 @@ from server_app.report.charts.base import Chart, Plot
 from server_app.report.settings import ALL
 from server_app.report.statistics import CONFIDENCE, difference
 from server_app.report.summary import Summary
-from server_app.runs.records.reader import Run, tables_of
+from server_app.runs.records.entries import tables_of
+from server_app.runs.records.reader import Run
 from server_app.runs.records.tables import RecordError
 
 Label = tuple[str, str]

@@ -20,7 +20,8 @@ from server_app.report.settings import (
     varied_settings,
 )
 from server_app.report.statistics import difference, mean_and_sd
-from server_app.runs.records.reader import Run, tables_of
+from server_app.runs.records.entries import tables_of
+from server_app.runs.records.reader import Run
 
 FURTHER = (
     "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error",

@@ -153,6 +153,14 @@ class Method:
         """
         return model
 
+    def added_numbers(self, model: nn.Module) -> int:
+        """Return how many numbers `build` adds to a model; sites limit the size of models.
+
+        Args:
+            model: before `build`; it may be on PyTorch's meta device, and have no values.
+        """
+        return 0
+
     def personal(self, model: nn.Module) -> Collection[str]:
         """Return the names in the built model's ``state_dict`` of what stays with the client."""
         return ()

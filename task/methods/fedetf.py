@@ -103,14 +103,21 @@ class FedETF(Method):
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         old = model.classifier
         assert isinstance(old, nn.Linear)
-        classes = old.out_features
-        width = max(WIDTH, classes) if self.frame_width is None else self.frame_width
+        classes, width = old.out_features, self._width(old.out_features)
         if not 2 <= classes <= width:
             refuse(self, "frame_width", f"must be at least the number of classes, {classes}, and 2")
         model.classifier = FrameClassifier(
             old.in_features, classes, width, self.first_scale, generator
         )
         return model
+
+    def added_numbers(self, model: nn.Module) -> int:
+        old = model.classifier
+        assert isinstance(old, nn.Linear)
+        return self._width(old.out_features) * (old.in_features + 1 + old.out_features)
+
+    def _width(self, classes: int) -> int:
+        return max(WIDTH, classes) if self.frame_width is None else self.frame_width
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         self._shift = this.counts.clamp(min=1).log()

@@ -92,8 +92,13 @@ class NormalisedStep(ServerUpdate):
     def broadcast(self) -> Tensors:
         return self.state
 
+    def problem_with(self, extra: Tensors) -> str:
+        return "" if extra[LENGTH] > 0 else f"its {LENGTH} is not above 0"
+
     def update(self, before: Tensors, after: Tensors, clients: Contribution) -> dict[str, Tensor]:
         length = clients.extra[LENGTH]
+        if length <= 0:  # with masks, where no single client's is seen
+            return dict(after)
         ratio = length / self.state[LENGTH].double()
         moved: dict[str, Tensor] = {}
         for name in self._names:

@@ -27,6 +27,7 @@ from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.images import Hashes, image_hashes
 
 DIRECTORY, LEDGER, LOCK, IMAGES = "privacy-ledger", "ledger.json", "lock", ".images"
+MOST_SETTINGS = 100  # each takes 30 ms in every later charge
 Stored = np.dtype("<u8")
 DAMAGED = (
     "its privacy ledger cannot be read, so it answers nothing that would have to be charged; its "
@@ -89,6 +90,11 @@ class Ledger:
             charges = self._read()
             earlier = self._of(images, charges)
             before, after = grouped(earlier), grouped([*earlier, training])
+            if len(after) > MOST_SETTINGS:
+                raise SiteError(
+                    f"its images have been trained on with {MOST_SETTINGS} pairs of noise and "
+                    "sampling rate, and more would make the ledger slow; use one of these pairs"
+                )
             epsilon = pld_epsilon(after, self.delta)
             if not epsilon <= self.max_epsilon:
                 spent = pld_epsilon(before, self.delta)

@@ -25,6 +25,7 @@ from task.training.personal.part import PersonalPart, without_personal
 from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
+NUMBER_BYTES = 4  # of a parameter, in float32
 STATISTICS_PIXELS = 500_000  # of a batch; the same on all devices, so that bits are equal
 
 
@@ -199,7 +200,8 @@ def check_model_size(config: LocalConfig, dataset: ImageDataset, site: Site) -> 
     """
     with torch.device("meta"):
         model = config.network().build(dataset.images.shape[-1], len(dataset.classes))
-    megabytes = sum(value.nbytes for value in model.state_dict().values()) / 1e6
+    added = NUMBER_BYTES * config.local_method().added_numbers(model)
+    megabytes = (sum(value.nbytes for value in model.state_dict().values()) + added) / 1e6
     if megabytes > site.max_model_megabytes:
         raise SiteError(
             f"site {site.name} trains models of at most {site.max_model_megabytes} MB (its "

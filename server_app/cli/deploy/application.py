@@ -48,7 +48,6 @@ Expect = Annotated[
     ),
 ]
 Printed = Annotated[bool, typer.Option("--print", help="Only print the commands to run.")]
-CACHE = "UNIVARFL_CACHE"  # where decoded images are kept
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  (sites come from other machines)
 Listen = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on.")]
@@ -147,7 +146,7 @@ def require_passed_checks(
     Raises:
         RunError: a check failed.
     """
-    from server_app.deploy.check import Inspection  # noqa: PLC0415
+    from server_app.deploy.check import CACHE, Inspection  # noqa: PLC0415
 
     place = SitePlace(directory)
     os.environ.setdefault(CACHE, str(place.cache))  # for this process and those that it starts

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from server_app.runs.records.bounded import open_regular
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -62,10 +64,13 @@ def read_rows(path: Path) -> Iterator[list[str]]:
     """Yield the rows of a CSV file, the header first; undecodable bytes are replaced.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or is no regular file.
     """
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        for row in csv.reader(file):
+    with (
+        open_regular(path) as file,
+        io.TextIOWrapper(file, newline="", encoding="utf-8", errors="replace") as text,
+    ):
+        for row in csv.reader(text):
             yield [restore_cell(cell) for cell in row]
 
 
@@ -91,7 +96,8 @@ def read_frame(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
     import pandas as pd  # noqa: PLC0415
 
     types = dict.fromkeys(text, "str")
-    return restore(pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types))
+    with open_regular(path) as file:
+        return restore(pd.read_csv(file, keep_default_na=False, na_values=[""], dtype=types))
 
 
 def restore(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from server_app.config.published import Table
 from server_app.runs.identity import identity_of, recorded_code
 from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
-from server_app.runs.records.client_scores import check_spread
+from server_app.runs.records.entries import check_entries
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import (
@@ -28,7 +25,6 @@ from server_app.tracking.steps import bar_on_terminal
 from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
-STATUSES = ("completed", "failed", "running")
 NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 
@@ -190,51 +186,10 @@ def read_run_json(path: Path) -> dict[str, Any]:
         raise RecordError("run.json has no format, so it is not the record of a run")
     if record["format"] not in READABLE:
         known = " and ".join(map(str, READABLE))
-        raise RecordError(f"run.json has format {record['format']}; this version reads {known}")
+        raise RecordError(f"run.json has format {record['format']!r}; this version reads {known}")
     missing = [name for name in NEEDED if name not in record]
     if missing:
         raise RecordError(f"run.json lacks {', '.join(missing)}")
     check_entries(record)
     add_later_settings(record["config"])
     return record
-
-
-def check_entries(record: Mapping[str, Any]) -> None:
-    """Check the entries of a ``run.json`` that readers use.
-
-    Raises:
-        RecordError: an entry has a wrong type or value.
-    """
-    if record["status"] not in STATUSES:
-        raise RecordError(f"run.json has status {record['status']!r}")
-    config = record["config"]
-    method = config.get("method") if isinstance(config, dict) else None
-    if not isinstance(method, dict) or not isinstance(method.get("name"), str):
-        raise RecordError("run.json has no valid config")
-    for key, least in (("seed", 0), ("rounds", 1)):
-        if type(config.get(key)) is not int or config[key] < least:
-            raise RecordError(f"run.json's config has no {key}")
-    for key in ("fingerprint", "started", "code"):
-        if not isinstance(record.get(key, ""), str):
-            raise RecordError(f"run.json's {key} is not text")
-    if not isinstance(record.get("data_version"), str | None):
-        raise RecordError("run.json's data_version is neither text nor null")
-    components = record.get("components", {})
-    if not isinstance(components, dict) or not all(
-        isinstance(value, str) for value in components.values()
-    ):
-        raise RecordError("run.json's components are not a mapping to text")
-    check_spread(record)
-    try:
-        tables_of(config)
-    except ValidationError:
-        raise RecordError("run.json's config has published numbers of another form") from None
-
-
-def tables_of(config: Mapping[str, Any]) -> list[Table]:
-    """Return the published tables in a run's configuration.
-
-    Raises:
-        ValidationError: they have another form.
-    """
-    return TypeAdapter(list[Table]).validate_python(config.get("published", []))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server_app.runs.records.bounded import LARGEST_TABLE, read_end
+from server_app.runs.records.bounded import LARGEST_TABLE, read_bounded, read_end
 from server_app.runs.records.csv_files import read_frame, read_rows, rows_as_csv, write_rows
 from task.errors import system_reason
 from task.files import draft_of
@@ -36,6 +36,9 @@ SHARES = (  # from 0 to 1
     "accuracy", "balanced_accuracy", "macro_f1", "recall", "auroc", "average_precision",
 )  # fmt: skip
 MAY_DIVERGE = ("loss", "calibration_error")  # not finite if the model's outputs are not
+
+SHOWN = 40  # characters of a wrong number
+MOST_DIGITS = 18  # of a count, which then fits into 64 bits
 
 Series = Mapping[tuple[str, str], Mapping[int, float]]
 
@@ -177,11 +180,9 @@ def read_lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Line, lis
         RecordError: the file is missing, has other columns, or a row is cut short.
     """
     try:
-        text = path.read_text()
+        text = read_bounded(path, LARGEST_TABLE)
     except OSError as error:
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
-    except UnicodeDecodeError:
-        raise RecordError(f"{path.name} is not text") from None
     header, *lines = text.splitlines() or [""]
     if tuple(header.split(",")) != columns:
         raise RecordError(f"{path.name} does not have the columns {', '.join(columns)}")
@@ -201,8 +202,8 @@ def parse_count(text: str, line: Line | str) -> int:
     Raises:
         RecordError: the text is something else.
     """
-    if not (text.isascii() and text.isdigit()):
-        raise RecordError(f"{line}: {text!r} is not a whole number")
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        raise RecordError(f"{line}: {text[:SHOWN]!r} is not a whole number")
     return int(text)
 
 
@@ -215,8 +216,8 @@ def parse_number(text: str, metric: str, line: Line | str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise RecordError(f"{line}: {text!r} is not a number") from None
+        raise RecordError(f"{line}: {text[:SHOWN]!r} is not a number") from None
     wrong = not 0 <= value <= 1 if metric in SHARES else metric == "seconds" and value < 0
     if wrong or (not math.isfinite(value) and metric not in MAY_DIVERGE):
-        raise RecordError(f"{line}: {metric} cannot be {text}")
+        raise RecordError(f"{line}: {metric} cannot be {text[:SHOWN]}")
     return value

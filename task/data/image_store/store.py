@@ -28,7 +28,7 @@ from task.data.dataset import ImageDataset
 from task.data.image_store.files import load_store, write_store
 from task.data.sources.base import Source
 from task.errors import DataError, system_reason
-from task.files import from_home
+from task.files import from_home, make_private
 
 FORMAT = 1  # of the store's files; another value makes all stores outdated
 LEFT_OUT = (("resize", "squash"), ("subset", "own"))
@@ -100,7 +100,7 @@ def locked(directory: Path) -> Iterator[None]:
     """Hold the lock of a data set's directory, so that no other process builds a store in it."""
     lock = FileLock(directory / "lock")
     with explain_write_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)  # the images may be a patient's
         try:
             lock.acquire(timeout=LOCK_SECONDS)
         except Timeout:

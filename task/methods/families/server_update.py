@@ -39,6 +39,14 @@ class ServerUpdate(ABC):
         """Return what every client receives in addition to the global weights."""
         return {}
 
+    def problem_with(self, extra: Mapping[str, Tensor]) -> str:
+        """Return why what one client sent in addition cannot be used; "" if it can.
+
+        Args:
+            extra: finite, with the names and shapes of the broadcast.
+        """
+        return ""
+
     @abstractmethod
     def update(
         self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], clients: Contribution

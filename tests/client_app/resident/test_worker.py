@@ -196,6 +196,9 @@ def test_a_registration_is_loaded_for_later_messages_until_the_images_change(
     assert facts["loaded"] == (choose_device("auto").type == "cpu"), "forks cannot share CUDA"
     assert psutil.Process(facts["parent"]).num_threads() == 1
     assert scene.register(experiment).error == ""
+    scene.obey("crash")
+    assert scene.facts()["loaded"] == 0, "what is loaded may have been the reason"
+    assert scene.register(experiment).error == ""
     making.save(Path(settings["data-dir"]) / "cat" / "new.png", 99)
     assert "its images have changed" in scene.register(experiment).error
 

@@ -66,6 +66,21 @@ def test_an_update_is_clipped_to_the_bound() -> None:
     assert accumulator.mean()["count"] == 2
 
 
+def test_what_the_method_sends_in_addition_does_not_hide_the_parameters() -> None:
+    """As with SCAFFOLD: control variates of norm 10, and parameters that move by 1, or by 15."""
+    update_filter = UpdateFilter(Drop(most_images=10, times_median=3.0), BEFORE, {"w"})
+    for client, (moved, variate) in enumerate([(1.0, 10.0), (1.0, 10.0), (15.0, 0.0), (1.0, 31.0)]):
+        weights = {**BEFORE, "w": torch.tensor([0.0, moved])}
+        update_filter.hold(client, weights, {"variate": torch.tensor([variate])})
+    reasons = [each.reason for each in update_filter.decisions()]
+    assert reasons == [
+        "",
+        "",
+        "the norm of its parameters update is 15, the median is 1",
+        "the norm of its additional update is 31, the median is 10",
+    ]
+
+
 def test_a_model_is_kept_as_it_was_sent() -> None:
     clients = [0, 1, 2]
     guard = Clip(most_images=10, times_median=3.0)

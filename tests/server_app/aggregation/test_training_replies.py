@@ -13,6 +13,8 @@ from server_app.nodes.error_replies import last_line
 from server_app.nodes.failure import Failure
 from task.exact_sum import ExactSum
 from task.methods.base import Tensors
+from task.methods.families.server_update import Contribution
+from task.methods.fednova import FIRST_LENGTH, LENGTH, NormalisedStep
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import SUM, TrainReply
 from task.protocol.tensors import PackedTensors
@@ -187,3 +189,16 @@ class TestSum:
         assert all(found)
         assert reason in found[0]
         assert not accumulator.accepted
+
+
+@pytest.mark.parametrize("length", [0.0, -3.0])
+def test_a_length_of_steps_that_fednova_cannot_divide_by_is_refused(length: float) -> None:
+    half = NormalisedStep(["w"])
+    accumulator = accumulator_of(
+        [3], BEFORE, half.broadcast(), keep=True, problem_with=half.problem_with
+    )
+    reply = train_reply([row(3)], {3: SENT}, {3: {LENGTH: torch.tensor(length)}})
+    assert reasons(reply, accumulator, [3]) == [f"its {LENGTH} is not above 0"]
+    masked = Contribution(1.0, SENT, {LENGTH: torch.tensor(length)}, 1.0)
+    assert half.update(BEFORE, SENT, masked) == SENT
+    assert half.state[LENGTH] == FIRST_LENGTH

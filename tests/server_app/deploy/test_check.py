@@ -186,6 +186,15 @@ def test_files_that_are_missing_or_wrong(
     assert message in found[check]
 
 
+def test_decoded_images_that_others_can_open(
+    site: SitePlace, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_all = tmp_path / "decoded"
+    open_to_all.mkdir(mode=0o755)
+    monkeypatch.setenv("UNIVARFL_CACHE", str(open_to_all))
+    assert f"chmod go-rwx {open_to_all}" in findings(site, address)["client state"]
+
+
 def test_other_code(site: SitePlace, address: str) -> None:
     found = findings(site, address, expect="0" * 12)
     assert found.keys() == {"code"}

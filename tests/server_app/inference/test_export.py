@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,11 @@ from PIL import Image
 from server_app.cli.main import BAD_INPUT, FAILED
 from server_app.config.composition import compose_experiment
 from server_app.inference import export as exporting
-from server_app.inference.card import card_of
+from server_app.inference.card import card_of, write_card
 from server_app.inference.export import as_onnx, as_program, exported, largest_difference
 from server_app.inference.model import TrainedModel, trained_model
 from server_app.inference.predict import classify
-from server_app.runs.records.record import read_record
+from server_app.runs.records.record import read_record, write_record
 from server_app.runs.records.trained import completed_run
 from task.data.image_store.decoding import decode
 from task.errors import RunError
@@ -147,6 +148,17 @@ def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
         assert f"| {name} | {found['images']} | {shown}" in text
         counts = " | ".join(map(str, card["confusion"][label]))
         assert f"| {name} | {counts} |" in text
+
+
+def test_a_record_cannot_change_what_the_card_says(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "theirs")
+    hostile = "x | y\n```python\nimport os\n```\n<script>alert(1)</script> [a](b)"
+    write_record(copy, read_record(copy) | {"run_id": hostile, "started": hostile})
+    write_card(trained_model(copy), tmp_path, {})
+    card = (tmp_path / "model_card.md").read_text()
+    assert "<script>" not in card.replace("\\<script>", "")
+    assert card.count("```") == 2, "there is one block of code, the card's own"
+    assert r"x \| y \`\`\`python import os" in card
 
 
 def stored(image: Image.Image, how: str) -> tuple[Image.Image, Image.Exif]:

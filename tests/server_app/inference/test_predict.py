@@ -15,8 +15,10 @@ from sklearn.metrics import (
 )
 
 from server_app.cli.main import BAD_INPUT, FAILED
+from server_app.inference.model import trained_model
 from server_app.runs.records.record import read_record, write_record
 from task.data.image_store.decoding import decode
+from task.errors import ConfigError
 from tests.server_app.inference.conftest import Command
 from univarfl import load_run
 
@@ -164,6 +166,26 @@ def test_bad_arguments_are_refused(
     assert done.code == BAD_INPUT
     assert said in done.said
     assert not list(tmp_path.glob("*.csv*"))
+
+
+def test_a_network_that_is_larger_than_its_file_is_not_built(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "theirs")
+    record = read_record(copy)
+    record["config"]["model"]["features"] = 10**9  # 4 TB
+    write_record(copy, record)
+    with pytest.raises(ConfigError, match="has other layers than the model of this version"):
+        trained_model(copy)
+
+
+def test_what_a_record_says_cannot_control_the_terminal(
+    univarfl: Command, run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "theirs")
+    write_record(copy, read_record(copy) | {"format": "\x1b]0;owned\x07"})
+    done = univarfl("predict", copy, "x.png")
+    assert done.code == BAD_INPUT
+    assert "run.json has format" in done.said
+    assert "\x1b" not in done.said
 
 
 def test_no_image_at_all_is_a_failure(univarfl: Command, run: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from client_app.client_state import ClientState
 from server_app.config.choices import choices
@@ -18,7 +18,7 @@ from task.methods.families.server_update import Contribution, ServerUpdate
 from task.optim.parameters import trained_parameters
 from task.registry import component_class
 from task.training.loop import LocalResult
-from task.training.worker import Worker
+from task.training.worker import Worker, build_model_for
 from tests.conftest import model_for
 
 COMBINED = [
@@ -54,6 +54,11 @@ def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def numbers(model: nn.Module) -> int:
+    """How many numbers a model has, in parameters and in all buffers."""
+    return sum(value.numel() for value in (*model.parameters(), *model.buffers()))
+
+
 def server_update(one: Worker) -> ServerUpdate | None:
     initial, trained = one.initial_weights(), trained_parameters(one.model)
     return one.method.server({name: initial[name] for name in trained if name in initial})
@@ -73,6 +78,12 @@ class TestEveryMethod:
         assert same(weights, before)
         assert not same(result.weights, before)
         assert all(value.dtype == before[name].dtype for name, value in result.weights.items())
+
+    def test_says_how_many_numbers_it_adds_to_the_model(self, method: str) -> None:
+        one = worker(method)
+        plain = build_model_for(one.config, one.data.dataset)
+        most = numbers(plain) + one.method.added_numbers(plain)
+        assert numbers(one.model) <= most
 
     def test_counts_images_and_records_the_terms_it_declares(self, method: str) -> None:
         one = worker(method)

@@ -47,6 +47,18 @@ def test_the_round_that_would_exceed_the_limit_is_refused_and_costs_nothing(tmp_
     small.charge(IMAGES, SampledGaussian(100.0, 0.001, 1))  # one that fits
 
 
+def test_pairs_of_noise_and_rate_that_would_make_it_slow_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("task.privacy.ledger.MOST_SETTINGS", 2)
+    kept = ledger(tmp_path)
+    for noise in (100.0, 101.0):
+        kept.charge(IMAGES, SampledGaussian(noise, 0.1, 1))
+    with pytest.raises(SiteError, match="trained on with 2 pairs of noise and sampling rate"):
+        kept.charge(IMAGES, SampledGaussian(102.0, 0.1, 1))
+    kept.charge(IMAGES, SampledGaussian(100.0, 0.1, 1))
+
+
 def test_a_first_round_that_is_too_large_leaves_a_usable_ledger(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match=r"have spent epsilon 0\.000 of at most 0\.1"):
         ledger(tmp_path, 0.1).charge(IMAGES, ROUND)

@@ -1,6 +1,7 @@
 """Records read back, and those that no run has written."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def link(path: Path) -> None:
     path.symlink_to("elsewhere")
 
 
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
 def garble(run: Path) -> None:
     (run / "rounds.csv").write_bytes(b"\xff\xfe\x00")
 
@@ -98,7 +109,23 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "above 1": (edit(TABLE, lambda t: t.replace(",0.6\n", ",1.6\n")), "accuracy cannot be 1.6"),
     "twice": (edit(TABLE, lambda t: t + t.splitlines(True)[-1]), "appears twice"),
     "half a round": (edit(TABLE, lambda t: t.replace("\n2,", "\n2.5,")), "is not a whole number"),
-    "not text": (garble, "is not text"),
+    "not text": (garble, "does not have the columns"),
+    "a pipe": (lambda run: pipe(run / TABLE), "rounds.csv: it is not a regular file"),
+    "an endless file": (lambda run: endless(run / TABLE), "rounds.csv: too many levels"),
+    "a number of 5,000 digits": (
+        edit(TABLE, lambda t: t.replace("\n2,", f"\n{'9' * 5000},")), "is not a whole number"
+    ),
+    "no num_clients": (
+        edit("run.json", lambda t: t.replace('"num_clients"', '"clients"')), "has no num_clients"
+    ),
+    "a rho of text": (edit("run.json", lambda t: t.replace('"rho": 1.0', '"rho": "x"')), "no rho"),
+    "a huge rho": (
+        edit("run.json", lambda t: t.replace('"rho": 1.0', f'"rho": 1{"0" * 400}')), "no rho"
+    ),
+    "privacy of text": (entry("privacy", "x"), "run.json's privacy is not a mapping"),
+    "half a character": (
+        edit("run.json", lambda t: t.replace('"reason": ""', r'"reason": "\ud800"')), "not Unicode"
+    ),
 }  # fmt: skip
 
 
