@@ -250,9 +250,10 @@ def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert errors.splitlines()[-1] == "univarfl: interrupted"
-    assert names(family) == ""
     (directory,) = tmp_path.iterdir()
+    onward = f"resume it with: univarfl train resume={directory}"
+    assert errors.splitlines()[-1] == f"univarfl: interrupted; {onward}"
+    assert names(family) == ""
     record = read_record(directory)
     assert (record["status"], record["reason"]) == ("failed", "interrupted")
 

@@ -76,12 +76,16 @@ def sweep(
         return
 
     from server_app.engines.local.processes import warm_up  # noqa: PLC0415
+    from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
 
     warm_up("univarfl.application", "server_app.sweep.job")
 
     from server_app.sweep.schedule import Sweep  # noqa: PLC0415
 
-    Sweep(cells, jobs).run()
+    try:
+        Sweep(cells, jobs).run()
+    except KeyboardInterrupt:
+        raise InterruptedRunError("; the same command goes on where it stopped") from None
 
 
 def show_cells(cells: "Sequence[Cell]") -> None:

@@ -46,7 +46,9 @@ def train(
     overrides: Words = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check settings and machine; say what would be run."),
+        typer.Option(
+            "--dry-run", help="Check settings and machine, not the images; say what would be run."
+        ),
     ] = False,
 ) -> None:
     """Run one experiment."""
@@ -66,6 +68,7 @@ def train(
         return
 
     from server_app.engines.early import started_early  # noqa: PLC0415
+    from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
 
     with started_early(settings) as superlink:
         experiment = check_settings(settings, typed)
@@ -73,5 +76,8 @@ def train(
         from server_app.engines.train import train_experiment  # noqa: PLC0415
         from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415
 
-        with progress_on_terminal(experiment):
-            train_experiment(experiment, words, superlink)
+        try:
+            with progress_on_terminal(experiment):
+                train_experiment(experiment, words, superlink)
+        except KeyboardInterrupt as error:  # typer would drop its text
+            raise InterruptedRunError(str(error)) from None

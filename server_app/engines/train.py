@@ -16,7 +16,7 @@ from server_app.engines.plan import check_machine
 from server_app.engines.restarts import Restarts
 from server_app.engines.superlink import RunningSuperLink
 from server_app.rounds.errors import WorkerLostError
-from server_app.runs.checkpoint import checkpoints, last_round
+from server_app.runs.checkpoint import last_round, onward
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.records.record import (
     close_record,
@@ -75,6 +75,7 @@ def attempt(
 
     Raises:
         RunError: the run ended before the ServerApp wrote how.
+        KeyboardInterrupt: a person ended it; the text says how to go on.
     """
     try:
         if experiment.resume:
@@ -86,7 +87,7 @@ def attempt(
                 run_flower(experiment, words, directory, ready)
     except KeyboardInterrupt:
         mark_interrupted(directory)
-        raise
+        raise KeyboardInterrupt(onward(directory)) from None
     except WorkerLostError:
         return read_record(directory)  # The ServerApp has closed it, with the reason.
     except Exception as error:
@@ -105,13 +106,13 @@ def check_machine_and_data(experiment: Experiment) -> None:
     """
     check_machine(experiment)
     local = experiment.local()
-    network = build_model_for(local, federate(local).dataset)
+    dataset = federate(local).dataset
+    network = build_model_for(local, dataset)
+    experiment.after_training().check_model(experiment, network, dataset)
     starting_weights(given_weights(experiment.model), network.state_dict())
 
 
 def _failure(reason: str, directory: Path) -> str:
     log = directory / "run.log"
     where = f"; see {log}" if log.exists() else ""
-    kept = bool(checkpoints(directory))
-    onward = f"; resume it with: univarfl train resume={directory}" if kept else ""
-    return f"the run failed: {reason}{where}{onward}"
+    return f"the run failed: {reason}{where}{onward(directory)}"

@@ -27,9 +27,12 @@ from server_app.report.spent.participation import participation_table
 from server_app.report.spent.targets import TITLE as TO_A_TARGET
 from server_app.report.spent.targets import targets_table
 from server_app.report.summary import Summary
+from server_app.runs.checkpoint import checkpoints
+from server_app.runs.lookup import latest_run
 from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.csv_files import frame_as_csv
 from server_app.runs.records.reader import read_runs
+from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import ANALYSIS
 from server_app.sweep.ledger import SWEEPS, unmet_cells
 from server_app.tracking.plain_output import print_plain
@@ -79,9 +82,11 @@ def report(
     for problem in problems:
         logger.warning("left out: %s", problem)
     if not found.runs:
+        last = directory if (directory / RUN_JSON).exists() else latest_run(directory)
+        kept = f"; the last one goes on with: univarfl train resume={last}"
         raise RunError(
-            f"{directory} holds no completed run; 'univarfl train' makes one, and "
-            "'univarfl train resume=latest' completes the last"
+            f"{directory} holds no completed run; 'univarfl train' makes one"
+            f"{kept if checkpoints(last) else ''}"
         )
     summary = Summary(found.runs)
     content = content_of(summary, problems, targets, label_of_baseline(summary, baseline))

@@ -74,7 +74,7 @@ class Federation:
             )
             raise ConfigError("data.validation_share", experiment.validation_share, allowed)
         self._stage = experiment.after_training()
-        self._stage.check_model(experiment, self._worker)
+        self._stage.check_model(experiment, self._worker.model, self._worker.data.dataset)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
     def run(self) -> RoundContext:

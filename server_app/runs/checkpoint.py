@@ -131,6 +131,12 @@ def last_round(directory: Path) -> int:
     )
 
 
+def onward(directory: Path) -> str:
+    """Return how a simulated run goes on, to end an error; empty if it has no checkpoint."""
+    kept = bool(checkpoints(directory))
+    return f"; resume it with: univarfl train resume={directory}" if kept else ""
+
+
 def forget_checkpoints(directory: Path) -> None:
     """Delete the checkpoints of a completed run."""
     shutil.rmtree(directory / DIRECTORY, ignore_errors=True)

@@ -127,8 +127,14 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
         f"record  {directory / 'run.json'}  rounds.csv  {clients}",
         f"model   {directory / 'model.safetensors'}{shared}",
         *parts_line(directory, summary.get("client_parts", 0)),
-        f"curves  {directory / 'curves.png'}",
+        *curves_line(directory),
     ]
+
+
+def curves_line(directory: Path) -> list[str]:
+    """Return where the picture of the curves is; nothing if it could not be drawn."""
+    path = directory / "curves.png"
+    return [f"curves  {path}"] if path.exists() else []
 
 
 def parts_line(directory: Path, parts: int) -> list[str]:

@@ -1,36 +1,41 @@
 """A run's curves, drawn from its ``rounds.csv``."""
 
+import logging
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server_app.runs.records.tables import ROUNDS, read_series
+from server_app.runs.records.tables import ROUNDS, RecordError, read_series
 from server_app.tracking.console import NOT_LOSSES
+from task.error_messages import describe_error
 from task.files import draft_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CURVES = "curves.png"
 SIZE = (10, 4)  # inches
 ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
 LOSS_STYLES = (("#0072B2", "-"), ("#009E73", "--"), ("#D55E00", ":"), ("#CC79A7", "-."))
 
+logger = logging.getLogger("univarfl")
 
-def draw_curves(directory: Path) -> Path:
-    """Draw accuracy and loss terms over the rounds into ``curves.png``; return its path.
 
-    Raises:
-        OSError, RecordError: the picture cannot be written, or ``rounds.csv`` cannot be read.
+def draw_curves(directory: Path) -> None:
+    """Draw accuracy and loss terms over the rounds into ``curves.png``.
+
+    A picture that cannot be drawn or written costs a warning, and not the trained model.
     """
     # Imported here because it takes a second, and a run needs it only at its end.
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=SIZE, layout="constrained")
-    draw_into(figure, directory)
-    path = directory / "curves.png"
-    with draft_of(path) as draft:
-        figure.savefig(draft, dpi=120, format="png")
-    return path
+    try:
+        draw_into(figure, directory)
+        with draft_of(directory / CURVES) as draft:
+            figure.savefig(draft, dpi=120, format="png")
+    except (OSError, RecordError) as error:
+        logger.warning("%s is not drawn: %s", CURVES, describe_error(error))
 
 
 def draw_into(figure: "Figure", directory: Path) -> None:

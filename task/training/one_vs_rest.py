@@ -94,7 +94,8 @@ def class_metrics(
     area = precision = None
     if images and others and np.isfinite(probability).all():
         area = float(roc_auc_score(is_class, probability))
-        precision = float(average_precision_score(is_class, probability))
+        # scikit-learn adds rounded terms; their sum can be 1 + 2e-16.
+        precision = min(1.0, float(average_precision_score(is_class, probability)))
     return ClassMetrics(
         images,
         hits / images if images else None,

@@ -143,12 +143,6 @@ def general_settings() -> dict[str, Any]:
 
 
 @cache
-def default_choices() -> dict[str, str]:
-    """Return the choice of each group in ``conf/config.yaml``; groups without one are left out."""
-    return {group: name for group, name in listed_choices().items() if name}
-
-
-@cache
 def listed_choices() -> dict[str, str | None]:
     """Return each group with its choice, in the order of ``conf/config.yaml``.
 

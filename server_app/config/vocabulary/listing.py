@@ -8,7 +8,6 @@ from server_app.config.choices import SWEEPS, choices, files_in, names_in
 from server_app.config.override_text import as_typed
 from server_app.config.vocabulary.keys import (
     choices_with,
-    default_choices,
     general_settings,
     nearest,
     settings_of_choice,
@@ -59,7 +58,7 @@ def about(group: str, name: str) -> str:
 
 
 def keys() -> Iterator[tuple[str, str]]:
-    """Yield each key with its default, or with the choices that have it."""
+    """Yield each key with its default, or with its value for each choice that has it."""
     for key, value in general_settings().items():
         yield key, as_typed(value)
     for group, names in choices().items():
@@ -67,7 +66,11 @@ def keys() -> Iterator[tuple[str, str]]:
     for key, owners in choices_with().items():
         group = key.partition(".")[0]
         names = [owner.partition("=")[2] for owner in owners]
-        usual = default_choices().get(group)
-        name = usual if usual in names else names[0]
-        where = "" if len(names) == len(choices()[group]) else f"  with {group}={'|'.join(names)}"
-        yield key, as_typed(settings_of_choice(group, name)[key]) + where
+        by_value: dict[str, list[str]] = {}
+        for name in names:
+            by_value.setdefault(as_typed(settings_of_choice(group, name)[key]), []).append(name)
+        if len(by_value) == 1 and len(names) == len(choices()[group]):
+            yield key, next(iter(by_value))
+            continue
+        parts = [f"{value}  with {group}={'|'.join(found)}" for value, found in by_value.items()]
+        yield key, "; ".join(parts)

@@ -10,12 +10,14 @@ from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
+    from torch import nn
+
     from server_app.config.experiment import Experiment
     from server_app.nodes.registration import NodeInfo
     from server_app.rounds.context import RoundContext
+    from task.data.dataset import ImageDataset
     from task.data.sources.base import Source
     from task.training.evaluation import Score
-    from task.training.worker import Worker
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,15 @@ class AfterTraining(ABC):
         if experiment.aggregation().needs_each_update:
             raise ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
 
-    def check_model(self, experiment: "Experiment", worker: "Worker") -> None:  # noqa: B027  (most fit)
-        """Refuse data and models that do not fit this stage, before the first round.
+    def check_model(  # noqa: B027  (most fit)
+        self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"
+    ) -> None:
+        """Refuse data and models that do not fit this stage, before anything is started.
+
+        Args:
+            experiment: what is run.
+            network: the experiment's, with any weights.
+            dataset: the images; with sites, the coordinator's test images.
 
         Raises:
             ConfigError: they do not; the text names what to choose instead.

@@ -30,9 +30,11 @@ from task.errors import ConfigError
 from task.methods.base import Tensors
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from server_app.config.experiment import Experiment
     from server_app.rounds.context import RoundContext
-    from task.training.worker import Worker
+    from task.data.dataset import ImageDataset
 
 
 @dataclass
@@ -41,10 +43,12 @@ class BatchNorm(AfterTraining):
 
     reads: ClassVar = "batch norm's statistics of single clients"
 
-    def check_model(self, experiment: "Experiment", worker: "Worker") -> None:
+    def check_model(
+        self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"
+    ) -> None:
         from task.models.layers.norm import batch_norm_layers  # noqa: PLC0415
 
-        if not batch_norm_layers(worker.model):
+        if not batch_norm_layers(network):
             allowed = "measures batch norm again, and the model has none; add after=none"
             raise ConfigError("after", "batch_norm", allowed)
 

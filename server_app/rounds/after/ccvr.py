@@ -33,10 +33,12 @@ from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from server_app.config.experiment import Experiment
     from server_app.nodes.registration import NodeInfo
     from server_app.rounds.context import RoundContext
-    from task.training.worker import Worker
+    from task.data.dataset import ImageDataset
 
 NUMBER_BYTES, MEGABYTE = 8, 1e6
 WEIGHT, BIAS = "classifier.weight", "classifier.bias"
@@ -90,8 +92,10 @@ class Ccvr(AfterTraining):
                 )
                 raise ConfigError("after", "ccvr", allowed)
 
-    def check_model(self, experiment: "Experiment", worker: "Worker") -> None:
-        classes, features = shape_of(worker)
+    def check_model(
+        self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"
+    ) -> None:
+        classes, features = shape_of(network)
         needed = NUMBER_BYTES * classes * features**2 / MEGABYTE
         most = experiment.federation.message_megabytes
         if needed > most:
@@ -117,7 +121,7 @@ class Ccvr(AfterTraining):
         )
 
         before, seed = context.model.weights, context.experiment.seed
-        found = Collection(context, *shape_of(context.worker))
+        found = Collection(context, *shape_of(context.worker.model))
         found.collect()
         note_absent_classes(context, found.pooled.present)
         features, labels = draw_features(found.pooled, self.samples, seed)
@@ -141,7 +145,7 @@ def note_absent_classes(context: "RoundContext", present: Sequence[int]) -> None
         context.note("", text)
 
 
-def shape_of(worker: "Worker") -> tuple[int, int]:
+def shape_of(network: "nn.Module") -> tuple[int, int]:
     """Return the numbers of classes and of features: the shape of the classifier's weight."""
-    classes, features = worker.model.state_dict()[WEIGHT].shape
+    classes, features = network.state_dict()[WEIGHT].shape
     return classes, features

@@ -32,11 +32,12 @@ from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from server_app.config.experiment import Experiment
     from server_app.rounds.context import RoundContext
     from task.data.dataset import ImageDataset
     from task.data.sources.base import Source
-    from task.training.worker import Worker
 
 LEAST_IMAGES = 2  # batch norm needs two in a batch
 
@@ -72,12 +73,14 @@ class FedDf(AfterTraining):
             if getattr(self, name) <= 0:
                 refuse(self, name, "must be above 0")
 
-    def check_model(self, experiment: "Experiment", worker: "Worker") -> None:
+    def check_model(
+        self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"
+    ) -> None:
         if self.images is not None:
             if len(self._unlabelled(experiment.source()).train) < LEAST_IMAGES:
                 allowed = f"fewer than {LEAST_IMAGES} images can be read; name another directory"
                 raise ConfigError("after.images", self.images, allowed)
-        elif len(worker.data.dataset.test) < LEAST_IMAGES:
+        elif len(dataset.test) < LEAST_IMAGES:
             allowed = "there are no test images to distil on; name a directory of images"
             raise ConfigError("after.images", None, allowed)
 

@@ -37,6 +37,7 @@ SHARES = (  # from 0 to 1
 )  # fmt: skip
 MAY_DIVERGE = ("loss", "calibration_error")  # not finite if the model's outputs are not
 
+ROUNDING = 1e-9
 SHOWN = 40  # characters of a wrong number
 MOST_DIGITS = 18  # of a count, which then fits into 64 bits
 
@@ -217,6 +218,8 @@ def parse_number(text: str, metric: str, line: Line | str) -> float:
         value = float(text)
     except ValueError:
         raise RecordError(f"{line}: {text[:SHOWN]!r} is not a number") from None
+    if metric in SHARES and 1 < value <= 1 + ROUNDING:  # as older versions wrote it
+        return 1.0
     wrong = not 0 <= value <= 1 if metric in SHARES else metric == "seconds" and value < 0
     if wrong or (not math.isfinite(value) and metric not in MAY_DIVERGE):
         raise RecordError(f"{line}: {metric} cannot be {text[:SHOWN]}")

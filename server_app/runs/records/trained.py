@@ -8,6 +8,7 @@ from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights
 from server_app.config.given_weights import MODEL, without_weights
+from server_app.runs.checkpoint import onward
 from server_app.runs.client_parts import load_client_part, saved_clients
 from server_app.runs.records.reader import Run, ending, read_run
 from server_app.runs.records.record import RUN_JSON
@@ -30,7 +31,9 @@ def completed_run(directory: Path) -> Run:
     except RecordError as error:
         raise ConfigError("run", directory, str(error)) from None
     if run.record["status"] != "completed":
-        raise ConfigError("run", directory, f"has no final model: it {ending(run)}")
+        simulated = run.config["partition"]["name"] != "sites"
+        cure = onward(directory) if simulated else ""
+        raise ConfigError("run", directory, f"has no final model: it {ending(run)}{cure}")
     return run
 
 

@@ -51,3 +51,11 @@ def test_probabilities_that_are_not_finite_have_no_curve() -> None:
     found = one_vs_rest(torch.full((2, 2), torch.nan), torch.tensor([0, 1]))
     assert found.means() == {}
     assert found.confusion == [[1, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("images", [43, 47, 51])
+def test_a_perfect_order_is_one_and_not_more(images: int) -> None:
+    labels = torch.arange(2).repeat_interleave(images)
+    logits = torch.nn.functional.one_hot(labels, 2) * torch.linspace(2, 3, 2 * images)[:, None]
+    found = one_vs_rest(logits, labels)
+    assert [each.average_precision for each in found.classes] == [1.0, 1.0]

@@ -19,7 +19,7 @@ from server_app.rounds.after.distillation.student import (
 from server_app.rounds.after.distillation.unlabelled import open_unlabelled
 from server_app.rounds.ending import final_stage
 from server_app.runs.records.record import read_record
-from task.errors import ConfigError, RunError
+from task.errors import ConfigError
 from task.training.evaluation import predict
 from task.training.losses import divergence
 from task.training.worker import Worker
@@ -152,7 +152,7 @@ class TestImages:
     ) -> None:
         assert callable(make)
         make(tmp_path / "photos")
-        with pytest.raises(RunError, match=reason):
+        with pytest.raises(ConfigError, match=reason):
             train(*FEDDF, f"after.images={tmp_path / 'photos'}")
 
     def test_a_run_goes_on_with_the_images_that_it_began_with(
@@ -178,7 +178,7 @@ class TestImages:
     def test_without_test_images_a_directory_is_needed(self, train: Train, tmp_path: Path) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 10)
         words = ["data=folder", f"data.root={tmp_path / 'images'}", "data.test_share=0"]
-        with pytest.raises(RunError, match=r"after.images=None: there are no test images"):
+        with pytest.raises(ConfigError, match=r"after.images=None: there are no test images"):
             train(*words, "num_clients=2", *FEDDF)
 
 
