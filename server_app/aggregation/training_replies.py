@@ -65,7 +65,9 @@ def describe(update: ClientUpdate, row: TrainRow, accumulator: UpdateAccumulator
     if row.examples != (expected := accumulator.examples[update.client]):
         raise ProtocolError(f"it reports {row.examples} training images and has {expected}")
     if unknown := sorted(row.losses.keys() - accumulator.terms):
-        raise ProtocolError(f"it reports the loss {unknown[0]}, which the method has not")
+        raise ProtocolError(
+            f"it reports the loss {unknown[0]}, which is not in the method's `terms`"
+        )
     return replace(
         update, device=row.device, examples=row.examples, seconds=row.seconds, losses=row.losses
     )

@@ -9,8 +9,8 @@ CONFIG_HELP = """Show every setting of an experiment, and its source.
   univarfl config data=pacs method=moon rounds=5
 \b
 The sources are: default (conf/config.yaml), a file of conf/, or override (a word that you typed).
-Nothing is run. The settings are checked as by 'univarfl train'; directories and runs are not
-looked for.
+Nothing is run. The settings are checked as by 'univarfl train'. With resume=RUN they are those of
+that run; other directories are not looked for.
 """
 
 
@@ -19,8 +19,9 @@ def config(overrides: Words = None) -> None:
     from server_app.config.composition import compose_experiment  # noqa: PLC0415
     from server_app.config.origins import origins  # noqa: PLC0415
     from server_app.config.override_text import as_typed  # noqa: PLC0415
+    from server_app.config.resuming import whole_words  # noqa: PLC0415
 
-    words = overrides or []
+    words = whole_words(overrides or [])
     settings = compose_experiment(words).model_dump()
     del settings["published"]
     rows = [(key, as_typed(value), source) for key, value, source in origins(words, settings)]

@@ -94,6 +94,7 @@ def show_cells(cells: "Sequence[Cell]") -> None:
 
     reasons = [(cell.label, cell.reason()) for cell in cells]
     for label, reason in reasons:
-        print(f"{label}  refused" if reason else label)
+        shown = label or "the default settings"
+        print(f"{shown}  refused" if reason else shown)
     for line in reasons_once((label, reason) for label, reason in reasons if reason):
         print(f"refused: {line}")

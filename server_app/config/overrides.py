@@ -18,6 +18,8 @@ from server_app.config.override_text import quoted
 from task.errors import ConfigError
 
 DECIMAL_COMMA = re.compile(r"0,\d+")
+SIMPLE_LIST = re.compile(r"\[[^\[\]{}'\"]*\]")  # of names without quotes
+PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")  # a name or number that Hydra reads without quotes
 HYDRA = "hydra"  # the group of Hydra's own settings
 EXAMPLE = "write key=value, as in alpha=0.05"
 NUMBER_MEANS = {"participation": "rho", "partition": "alpha"}  # for a number in place of a name
@@ -91,22 +93,31 @@ def parse(text: str) -> ParsedOverride:
 def legible(word: str) -> str:
     """Return a word that Hydra can read: the value is quoted if Hydra cannot read it as typed.
 
+    Of a list, each name with a space or an accent is quoted.
+
     Raises:
         ConfigError: the word cannot be read in either form.
     """
     key, _, value = word.partition("=")
-    for attempt in (word, f"{key}={quoted(value)}"):
+    second = quoted_names(value) if SIMPLE_LIST.fullmatch(value) else quoted(value)
+    for attempt in (word, f"{key}={second}"):
         try:
             parse(attempt)
         except HydraException:
             if not value:
                 break
-            if value[0] in "[{'\"":
+            if value[0] in "[{'\"" and second == quoted(value):
                 allowed = (
-                    "cannot be read; leave no space after a comma, or quote the whole word; quote "
-                    "a name with a space separately, as in data.classes=['a b','c']"
+                    "cannot be read; quote the whole word, and each name with a comma or a quote, "
+                    """as in "data.classes=['a, b','c']\""""
                 )
                 raise ConfigError("override", word, allowed) from None
         else:
             return attempt
     raise ConfigError("override", word, f"cannot be read; {EXAMPLE}")
+
+
+def quoted_names(value: str) -> str:
+    """Return a list of names, each quoted unless Hydra can read it as it is."""
+    names = [name.strip() for name in value[1:-1].split(",")]
+    return f"[{','.join(name if PLAIN.fullmatch(name) else quoted(name) for name in names)}]"

@@ -57,7 +57,7 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     try:
         recorded = read_record(directory)["overrides"]
     except (OSError, ValueError, KeyError):
-        allowed = "must be the directory of a run, with its run.json"
+        allowed = "must be the directory of a run, with a run.json that can be read"
         raise ConfigError("resume", directory, allowed) from None
     first = [word for word in recorded if not word.startswith(RESUME)]
     rest = [word for word in words if not word.startswith(RESUME)]

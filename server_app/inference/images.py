@@ -50,7 +50,9 @@ def expand_word(word: str) -> list[Path]:
     except OSError as error:
         raise ConfigError("images", error.filename or word, system_reason(error)) from None
     if not found:
-        raise ConfigError("images", word, f"contains or matches no images ({', '.join(SUFFIXES)})")
+        missing = not (path.exists() or glob.has_magic(word))
+        allowed = f"contains or matches no images ({', '.join(SUFFIXES)})"
+        raise ConfigError("images", word, "there is no such file" if missing else allowed)
     return found
 
 

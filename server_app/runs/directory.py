@@ -5,6 +5,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from server_app.config.differences import deciding
 from server_app.config.experiment import Experiment
 from server_app.runs.identity import code_of, identity_of, recorded_code
 from server_app.runs.lock import hold
@@ -61,7 +62,8 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
     load_checkpoint(directory)
     record = read_record(directory)
     if record["status"] == "completed":
-        raise ConfigError("resume", directory, "that run is completed")
+        allowed = f"that run is completed; a new run with model.weights={directory} goes on from it"
+        raise ConfigError("resume", directory, allowed)
     config = experiment.model_dump()
     code = code_of(config)
     known = record["format"] == FORMAT and record["code"] == code.shared
@@ -72,7 +74,12 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
             allowed = f"{changed}; put the first one back"
             raise ConfigError("resume", directory, allowed)
     if known and identity_of(record["config"], None) != identity_of(config, None):
-        allowed = "only federation, watch and engine can be changed when a run is resumed"
+        first, now = deciding(record["config"]), deciding(config)
+        other = [key for key in {**first, **now} if first.get(key) != now.get(key)]
+        allowed = (
+            "only federation, watch and engine can be changed when a run is resumed, and "
+            f"{', '.join(other)} differs; leave it out"
+        )
         raise ConfigError("resume", directory, allowed)
     if not known or recorded_code(record) != code:
         allowed = "that run was made by another version of the code; resume it with that version"

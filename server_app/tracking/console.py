@@ -152,7 +152,9 @@ def clients_line(spread: Mapping[str, Any]) -> list[str]:
     mean, deviation, worst = (spread[name] for name in ("mean", "deviation", "worst_tenth"))
     shown = f"mean {mean:.3f}, standard deviation {deviation:.3f}, worst tenth {worst:.3f}"
     few = spread["too_few_images"]
-    return [f"accuracy at {spread['clients']} of {spread['clients'] + few} clients: {shown}"]
+    of = f"of {spread['clients'] + few} clients"
+    which = f"{of} (with {LEAST_IMAGES} held-out images or more)" if few else of
+    return [f"accuracy at {spread['clients']} {which}: {shown}"]
 
 
 def privacy_line(privacy: Mapping[str, Any]) -> str:

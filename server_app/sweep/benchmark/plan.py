@@ -104,7 +104,9 @@ def read_plan(path: Path) -> Plan:
         check_method(method)
     counts = {len(values_of(method, word)) for method, word in plan.methods.items()}
     if len(counts) > 1:
-        raise ConfigError("methods", sorted(counts), "each method must have as many values")
+        raise ConfigError(
+            "methods", sorted(counts), "every method must have the same number of values"
+        )
     return plan
 
 

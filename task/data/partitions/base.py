@@ -107,7 +107,7 @@ class MinimumSizePartitioner(Partitioner):
         if num_clients > most:
             allowed = (
                 f"{images} training images are enough for at most {most} clients with "
-                f"{self.min_images} images each (partition.min_images)"
+                f"{self.min_images} images each; lower num_clients or partition.min_images"
             )
             raise ConfigError("num_clients", num_clients, allowed)
 

@@ -93,7 +93,7 @@ class NaturalPartitioner(MinimumSizePartitioner):
         if num_clients > most:
             allowed = (
                 f"the {len(sizes)} groups are enough for at most {most} clients with "
-                f"{self.min_images} images each (partition.min_images)"
+                f"{self.min_images} images each; lower num_clients or partition.min_images"
             )
             raise ConfigError("num_clients", num_clients, allowed)
 

@@ -128,8 +128,9 @@ class Folder(DirectorySource):
         for parts in directories:
             if readable(parts[-1]) not in self.classes:
                 known = f"is not one of the experiment's classes, {', '.join(self.classes)}"
+                known += " (data.classes); remove the directory, or list its name"
                 where = tree.root.joinpath(*parts)
-                raise DataError(f"{where}: class {parts[-1]!r} {known} (data.classes)")
+                raise DataError(f"{where}: class {parts[-1]!r} {known}")
         return self.classes
 
 

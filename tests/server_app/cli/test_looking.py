@@ -11,8 +11,10 @@ import pytest
 
 from server_app.cli.main import application
 from server_app.config.choices import choices
+from server_app.config.composition import compose_experiment
 from server_app.config.vocabulary.listing import kinds
 from server_app.runs.lock import hold
+from server_app.runs.recorder import Recorder
 from tests.server_app.cli.test_cli import run
 from tests.server_app.runs.recorded import record
 
@@ -57,6 +59,10 @@ def test_everything_that_can_be_listed_has_a_line_each(
     assert all(len(line.split()) > 1 for line in shown)
     if kind == "methods":
         assert [line.split()[0] for line in shown] == choices()["method"]
+    if kind == "keys":
+        lines = {line.split()[0]: line.split(maxsplit=1)[1] for line in shown}
+        assert lines["method.radius"] == "0.1  with method=fedlesam; 1.0  with method=fedsol"
+        assert lines["optim.lr"] == "0.01"
 
 
 def values_and_sources(shown: Iterable[str]) -> dict[str, list[str]]:
@@ -80,6 +86,23 @@ def test_each_value_is_shown_with_its_source(
     assert found["seed"] == ["0", "default"]
     alpha = ["0.1", "conf/partition/dirichlet.yaml: the value of alpha"]
     assert found["partition.alpha"] == alpha
+
+
+@pytest.mark.parametrize(
+    "word", ["data.classes=[fine scratch,Öffnung]", "data.classes=['fine scratch', 'Öffnung']"]
+)
+def test_names_of_a_list_may_have_spaces_and_accents(word: str) -> None:
+    found = compose_experiment(["data=folder", "data.root=images", word])
+    assert found.data["classes"] == ["fine scratch", "Öffnung"]
+
+
+def test_the_settings_of_a_resumed_run_are_those_of_that_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    Recorder(run, compose_experiment(["rounds=77"])).update(overrides=["rounds=77"])
+    found = values_and_sources(lines_of(monkeypatch, capsys, "config", f"resume={run}"))
+    assert found["rounds"] == ["77", "override"]
 
 
 def test_of_files_that_set_the_same_key_the_one_that_counts_is_shown(

@@ -275,9 +275,8 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         (
             "'rounds=[1'",
             (
-                "override=rounds=[1: cannot be read; leave no space after a comma, or quote the "
-                "whole word; quote a name with a space separately, as in "
-                "data.classes=['a b','c']"
+                "override=rounds=[1: cannot be read; quote the whole word, and each name with a "
+                """comma or a quote, as in "data.classes=['a, b','c']\""""
             ),
         ),
     ],

@@ -130,7 +130,8 @@ class TestRefusals:
 
     def test_another_run(self, train: Train, interrupted: Train) -> None:
         words = whole_words([f"resume={interrupted()}", "optim.lr=0.5"])
-        with pytest.raises(ConfigError, match="only federation, watch and engine can be changed"):
+        reason = r"only federation, watch and engine can be changed .* optim\.lr differs"
+        with pytest.raises(ConfigError, match=reason):
             train(*words)
 
     def test_other_code(

@@ -34,6 +34,8 @@ class DirectorySource(Source):
         """
         if self.root is None:
             cure = "name the data set's directory: add data.root=DIRECTORY"
+            if hasattr(self, "download"):
+                cure += ", or data.download=true to fetch it into ./data"
             raise ConfigError("data.root", None, cure)
         directory = Path(self.root)
         try:

@@ -80,7 +80,7 @@ def test_our_plan_tries_three_values_of_each_method_with_a_global_model() -> Non
         ("optim.lr=0.01,0.1", "seed=1,2", "must be one setting of"),
         ("fedavg:", "fedavgg:", "choose one of"),
         ("fedavg:", "fedbn:", "method=fedbn: has no accuracy of one model"),
-        ('0.1"}', '0.1", moon: method.temperature=1}', "must have as many values"),
+        ('0.1"}', '0.1", moon: method.temperature=1}', "must have the same number of values"),
     ],
 )
 def test_a_bad_plan_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
