@@ -19,7 +19,7 @@ from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of
 from server_app.config.given_weights import with_hash
 from server_app.config.override_text import quoted
-from server_app.config.overrides import Override, read_override
+from server_app.config.vocabulary.overrides import Override, read_override
 from server_app.config.vocabulary.suggestions import improved, unknown_choice, unknown_key
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError

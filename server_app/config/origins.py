@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 from server_app.config.choices import choices, files_in
 from server_app.config.composition import chosen_files
 from server_app.config.override_text import flat
-from server_app.config.overrides import read_override
 from server_app.config.vocabulary.keys import (
     general_settings,
     listed_choices,
     settings_in_conf,
     settings_of_choice,
 )
+from server_app.config.vocabulary.overrides import read_override
 
 TYPED, DEFAULT = "override", "default"
 

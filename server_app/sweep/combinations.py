@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from server_app.config.choices import CONF, SWEEPS, names_in
-from server_app.config.overrides import legible, parse
 from server_app.config.vocabulary.keys import nearest
+from server_app.config.vocabulary.overrides import legible, parse
 from server_app.config.vocabulary.suggestions import same
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError

@@ -218,7 +218,7 @@ class TestDisk:
 
     def test_a_cache_that_is_a_file_is_reported(self, tmp_path: Path, cache: Path) -> None:
         cache.write_text("a file")
-        with pytest.raises(DataError, match=r"cache/folder-.*: cannot be written: not a directory"):
+        with pytest.raises(DataError, match=r"cache/folder-.*: cannot be written: file exists"):
             open_dataset(folder(images(tmp_path)))
 
 

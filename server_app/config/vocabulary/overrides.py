@@ -2,7 +2,7 @@
 
 This is the only module that uses Hydra's parser of overrides. Hydra documents the parser for
 plugins alone, and offers no other way to read an override without composing a configuration.
-``tests/server_app/config/test_overrides.py`` fails when the parser changes.
+``tests/server_app/config/vocabulary/test_overrides.py`` fails when the parser changes.
 """
 
 import re
