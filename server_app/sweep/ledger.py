@@ -1,5 +1,6 @@
 """The status of every cell of a sweep on disk, and the runs that belong to cells."""
 
+import csv
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -161,22 +162,31 @@ def unmet_cells(place: Path) -> list[str]:
 
     A later sweep replaces what an earlier one wrote about cells of the same settings or, for cells
     with invalid settings, of the same words. In ledgers without settings the label stands for them.
+    A ledger that cannot be read has one line, too.
     """
-    latest: dict[str, list[str]] = {}
+    latest: dict[str, tuple[str, list[str]]] = {}  # the name of the ledger, and its row
+    damaged = []
     for path in sorted(place.glob("*.csv")):
-        for row in list(read_rows(path))[1:]:
+        name = f"{place.name}/{path.name}"
+        try:
+            rows = list(read_rows(path))[1:]
+        except (OSError, csv.Error) as error:
+            damaged.append(f"{name}: cannot be read: {error}")
+            continue
+        for row in rows:
             if len(row) == len(OLD_COLUMNS):
-                latest[row[0]] = row
+                latest[row[0]] = name, row
             elif len(row) == len(COLUMNS):
                 label, *_, settings, words = row
                 latest.pop(label, None)
                 latest.pop(words, None)
-                latest[settings] = row
-    return [
-        f"cell {label}: {status}" + (f": {reason}" if reason else "")
-        for label, status, reason, run, *_ in latest.values()
+                latest[settings] = name, row
+    unmet = [
+        f"cell {label}: {status}" + (f": {reason}" if reason else "") + f" ({name})"
+        for name, (label, status, reason, run, *_) in latest.values()
         if status != DONE and not (run and (place.parent / run / RUN_JSON).exists())
     ]
+    return [*damaged, *unmet]
 
 
 class Ledger:

@@ -189,7 +189,10 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("method=moon+", f"method=moon+: choose one of {METHODS}, or join several by +"),
         ("method=++", f"method=++: choose one of {METHODS}, or join several by +"),
         ("method=null", f"method=null: choose one of {METHODS}, or join several by +"),
-        ("method=[moon,fedprox]", "method=[moon,fedprox]: write method=moon+fedprox"),
+        (
+            "method=[moon,fedprox]",
+            "method=[moon,fedprox]: write method=moon+fedprox; a sweep makes a run for each of",
+        ),
         (
             "method=moon+fedavg",
             "method=fedavg+moon: every method extends fedavg already; leave it out",

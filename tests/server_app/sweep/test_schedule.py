@@ -197,7 +197,13 @@ def test_a_later_sweep_does_not_hide_the_failure_of_another_cell(tmp_path: Path)
 
     note("1", 3, FAILED)
     note("2", 4, DONE)
-    assert unmet_cells(tmp_path / "sweeps") == ["cell method=fedavg: failed: no memory"]
+    assert unmet_cells(tmp_path / "sweeps") == [
+        "cell method=fedavg: failed: no memory (sweeps/1.csv)"
+    ]
+    os.mkfifo(tmp_path / "sweeps" / "0.csv")
+    damaged, _ = unmet_cells(tmp_path / "sweeps")
+    assert "sweeps/0.csv: cannot be read" in damaged
+    (tmp_path / "sweeps" / "0.csv").unlink()
     note("3", 3, DONE)
     assert unmet_cells(tmp_path / "sweeps") == []
 
