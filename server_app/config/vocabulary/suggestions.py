@@ -121,7 +121,7 @@ def unknown_choice(group: str, value: str) -> ConfigError:
     names = [part.strip() for part in re.split(r"[+,]", bare)] if joined else [bare]
     found = [same(name, options) for name in names]
     if all(found) and (len(names) > 1 or names[0]):
-        several = "; a sweep makes a run for each of several" if len(found) > 1 else ""
+        several = "; a sweep makes a run for each of several" if "," in value else ""
         return ConfigError(group, value, f"write {group}={PLUS.join(map(str, found))}{several}")
     for other, theirs in choices().items():
         if other != group and len(names) == 1 and (name := same(names[0], theirs)):

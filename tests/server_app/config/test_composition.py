@@ -191,7 +191,10 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ("method=null", f"method=null: choose one of {METHODS}, or join several by +"),
         (
             "method=[moon,fedprox]",
-            "method=[moon,fedprox]: write method=moon+fedprox; a sweep makes a run for each of",
+            (
+                "method=[moon,fedprox]: write method=moon+fedprox; a sweep makes a run for each "
+                "of several"
+            ),
         ),
         (
             "method=moon+fedavg",
