@@ -1,5 +1,6 @@
 """The settings in which runs differ, and the headings made from them."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,8 @@ def heading_of(setting: Setting) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a setting's value as short text without loss."""
+    """Return a setting's value as short text without loss; "" for NaN: a run does not have it."""
+    if isinstance(value, float) and math.isnan(value):
+        return ""
     brief = f"{value:g}" if isinstance(value, float) else str(value)
     return brief if not isinstance(value, float) or float(brief) == value else repr(value)

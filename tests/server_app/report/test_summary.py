@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from server_app.report.readings import BEST, LAST, LAST_FIVE, readings
+from server_app.report.settings import format_value
 from server_app.report.statistics import difference
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import read_runs
@@ -93,6 +94,12 @@ def test_the_alpha_of_a_setting_is_the_one_that_the_split_used(tmp_path: Path) -
     found = summary(tmp_path)
     assert found.keys == ["alpha"]
     assert found.frame.set_index("run")["setting"].to_dict() == {"a": "alpha 0.01", "b": "alpha 1"}
+
+
+def test_a_setting_that_a_run_does_not_have_is_empty() -> None:
+    assert [format_value(value) for value in (float("nan"), 0.05, 3, "iid")] == [
+        "", "0.05", "3", "iid"
+    ]  # fmt: skip
 
 
 def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
