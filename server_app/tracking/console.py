@@ -15,6 +15,7 @@ from server_app.runs.records.tables import CLIENTS, LEAST_IMAGES
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 
+CURVES = "curves.png"
 NOT_LOSSES = (
     "clients", "failed", "learning_rate", "left_out", "seconds", "simulated_seconds", "staleness",
 )  # fmt: skip
@@ -133,7 +134,7 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
 
 def curves_line(directory: Path) -> list[str]:
     """Return where the picture of the curves is; nothing if it could not be drawn."""
-    path = directory / "curves.png"
+    path = directory / CURVES
     return [f"curves  {path}"] if path.exists() else []
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from server_app.runs.records.tables import ROUNDS, RecordError, read_series
-from server_app.tracking.console import NOT_LOSSES
+from server_app.tracking.console import CURVES, NOT_LOSSES
 from task.error_messages import describe_error
 from task.files import draft_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVES = "curves.png"
 SIZE = (10, 4)  # inches
 ACCURACIES = {"test": ("#0072B2", "-"), "validation": ("#E69F00", "--")}
 LOSS_STYLES = (("#0072B2", "-"), ("#009E73", "--"), ("#D55E00", ":"), ("#CC79A7", "-."))

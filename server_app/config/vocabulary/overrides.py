@@ -118,6 +118,6 @@ def legible(word: str) -> str:
 
 
 def quoted_names(value: str) -> str:
-    """Return a list of names, each quoted unless Hydra can read it as it is."""
+    """Return a list of names, each quoted unless Hydra reads it without quotes."""
     names = [name.strip() for name in value[1:-1].split(",")]
     return f"[{','.join(name if PLAIN.fullmatch(name) else quoted(name) for name in names)}]"

@@ -20,7 +20,7 @@ Our choices:
 * The classifier starts at the global one, and is trained with SGD for 10 epochs at 0.01.
 * Negative eigenvalues count as 0. A class with one image has the covariance 0.
 * A class without statistics is not drawn, and its logit is not part of the softmax. So its row of
-  the classifier stays as it is; events.csv names it.
+  the classifier does not change; events.csv names the class.
 * A client that fails, or whose site does not tell statistics, is left out; events.csv names it.
 """
 
@@ -137,7 +137,7 @@ class Ccvr(AfterTraining):
 
 
 def note_absent_classes(context: "RoundContext", present: Sequence[int]) -> None:
-    """Record the names of the classes of which no client has sent statistics."""
+    """Record the names of the classes without statistics of any client."""
     classes = context.worker.data.dataset.classes
     absent = [name for label, name in enumerate(classes) if label not in present]
     if absent:

@@ -46,10 +46,11 @@ def write_client_parts(context: RoundContext, recorder: Recorder, clients: Seque
     Raises:
         OSError: a file cannot be written.
     """
-    block = context.clients_per_reply(part_bytes(context))
+    size = part_bytes(context)
+    block = context.clients_per_reply(size)
     saved = 0
     for start in range(0, len(clients), block):
-        saved += save_block(context, recorder, clients[start : start + block])
+        saved += save_block(context, recorder, clients[start : start + block], size)
     recorder.update(client_parts=saved)
 
 
@@ -57,7 +58,7 @@ def have_sites_keep_their_parts(
     context: RoundContext, recorder: Recorder, clients: Sequence[int]
 ) -> None:
     """Ask sites to keep their parts; those that fail or are away are named in the record."""
-    replies = ask(context, recorder, clients)
+    replies = ask(context, recorder, clients, 0)
     for client in clients:
         try:
             usable(replies[client]).check_succeeded(client)
@@ -65,10 +66,10 @@ def have_sites_keep_their_parts(
             context.note_client(client, f"it did not keep its part of the model: {error}")
 
 
-def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]) -> int:
-    """Ask some clients at once; return how many parts were written."""
+def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int], size: int) -> int:
+    """Ask some clients at once for parts of `size` bytes; return how many were written."""
     saved = 0
-    replies = ask(context, recorder, clients)
+    replies = ask(context, recorder, clients, size)
     for client in clients:
         try:
             part = usable(replies[client]).of(client)
@@ -83,10 +84,9 @@ def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]
 
 
 def ask(
-    context: RoundContext, recorder: Recorder, clients: Sequence[int]
+    context: RoundContext, recorder: Recorder, clients: Sequence[int], size: int
 ) -> Mapping[int, PersonalReply | Failure]:
-    """Ask clients for their parts; return each one's reply, or why it has none."""
-    size = 0 if context.sites else part_bytes(context)
+    """Ask clients for parts of `size` bytes; return each one's reply, or why it has none."""
 
     def fields(unit: WorkUnit) -> dict[str, Any]:
         model = recorder.summary["model_sha256"]

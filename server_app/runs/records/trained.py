@@ -31,7 +31,7 @@ def completed_run(directory: Path) -> Run:
     except RecordError as error:
         raise ConfigError("run", directory, str(error)) from None
     if run.record["status"] != "completed":
-        simulated = run.config["partition"]["name"] != "sites"
+        simulated = run.config.get("partition", {}).get("name") != "sites"
         cure = onward(directory) if simulated else ""
         raise ConfigError("run", directory, f"has no final model: it {ending(run)}{cure}")
     return run

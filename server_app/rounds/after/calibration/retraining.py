@@ -49,7 +49,7 @@ def retrain(
 ) -> tuple[Tensor, Tensor | None]:
     """Return a linear classifier's weight [D, d] and bias [D] after training, on the CPU.
 
-    A class without a feature is not part of the softmax, and its row stays as it is.
+    A class without a feature is not part of the softmax, and its row does not change.
 
     Args:
         weight: where training starts.
