@@ -399,7 +399,9 @@ STUDIES = {  # with the time of each on two cores
     ),
     # Two hours and a half.
     "pacs-64": Study(
-        (f"{PACS64} method=fedavg,univarfl seed=0,1,2",), needs="PACS", pictures=("accuracy",)
+        tuple(f"{PACS64} method=fedavg,univarfl seed={seed}" for seed in range(3)),
+        needs="PACS",
+        pictures=("accuracy",),
     ),
     # Two hours for each seed.
     "niid_bench": Study(
