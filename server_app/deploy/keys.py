@@ -138,7 +138,7 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
         raise ConfigError("--site", name, f"must be {SITE_NAME_FORM}")
     with refuse_unusable(data):
         if not from_home(data).is_dir():
-            raise ConfigError("--data", data, "must be a directory with a folder for each class")
+            raise ConfigError("--data", data, "must be the directory of the site's images")
     own = {kind: str(place.directory / kind) for kind in ("memory", "models")}
     values = {"name": name, "data": str(from_home(data).absolute()), **own}
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}

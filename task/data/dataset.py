@@ -27,6 +27,8 @@ class ImageDataset:
         skipped: name and reason of each image that could not be decoded; these are neither in
             `train` nor in `test`.
         notes: messages for the user.
+        subject_of: [N] int64, the subject of each image, such as a patient; None if each image has
+            its own.
     """
 
     version: str
@@ -42,3 +44,4 @@ class ImageDataset:
     std: tuple[float, ...]
     skipped: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    subject_of: Positions | None = None

@@ -35,10 +35,10 @@ class FederatedData:
 
 
 class Split(NamedTuple):
-    """Every client's images, and the partitioner's note."""
+    """Every client's images, and notes on them; empty notes are not shown."""
 
     clients: ClientImages
-    note: str
+    notes: tuple[str, ...]
 
 
 _latest_split: dict[str, Split] = {}  # at most one, by everything that it depends on
@@ -55,7 +55,7 @@ def federate(config: LocalConfig) -> FederatedData:
     sites = config.partitioner().sites
     dataset = open_dataset(source.at_coordinator() if sites else source)
     split = split_of(config, dataset)
-    return FederatedData(dataset, split.clients, notes(dataset, split.note))
+    return FederatedData(dataset, split.clients, notes(dataset, *split.notes))
 
 
 def split_of(config: LocalConfig, dataset: ImageDataset) -> Split:
@@ -92,7 +92,18 @@ def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
 
     many = config.num_clients > MOST_COMPUTED
     positions, offsets, note = stored_partition(config, dataset, compute) if many else compute()
-    return Split(ClientImages(positions, offsets, seed, share), note)
+    clients = ClientImages(positions, offsets, seed, share, subject_of=dataset.subject_of)
+    return Split(clients, (note, divided_note(clients)))
+
+
+def divided_note(clients: ClientImages) -> str:
+    """Return a note if subjects have images at more than one client."""
+    if not (divided := clients.divided_subjects()):
+        return ""
+    return (
+        f"{divided} subjects have images at more than one client, so accuracy on validation images "
+        "can be too high; accuracy on test images is not"
+    )
 
 
 def federate_site(config: LocalConfig, site: Site) -> FederatedData:
@@ -106,7 +117,8 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     client = list(config.partitioner().sites).index(site.name)
     train = dataset.train
     ends = np.array([0, len(train)])
-    clients = ClientImages(train, ends, config.seed, config.validation_share, first=client)
+    share, subject_of = config.validation_share, dataset.subject_of
+    clients = ClientImages(train, ends, config.seed, share, client, subject_of)
     if len(clients[client].train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
     unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""

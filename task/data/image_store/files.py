@@ -6,7 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         std=std,
         skipped=tuple((name, reason) for name, reason in description["skipped"]),
         notes=tuple(description["notes"]),
+        subject_of=index.get("subject_of"),
     )
 
 
@@ -122,13 +123,15 @@ def write_index(
         )
     train = positions(usable & ~dataset_index.test)
     test = positions(usable & dataset_index.test)
-    np.savez(
-        directory / INDEX,
-        labels=dataset_index.labels,
-        domain_of=dataset_index.domain_of,
-        train=train,
-        test=test,
-    )
+    columns: dict[str, Any] = {
+        "labels": dataset_index.labels,
+        "domain_of": dataset_index.domain_of,
+        "train": train,
+        "test": test,
+    }
+    if dataset_index.subject_of is not None:
+        columns["subject_of"] = dataset_index.subject_of
+    np.savez(directory / INDEX, **columns)
     description = {
         "source": {"name": source.name, **dataclasses.asdict(source)},
         "shape": [len(dataset_index.labels), source.image_size, source.image_size, source.channels],
@@ -147,7 +150,10 @@ def content_hash(
     """Return a hash of a data set that does not depend on where or when its files were written."""
     names = [pixels, dataset_index.classes, dataset_index.domains]
     digest = hashlib.sha256(json.dumps(names).encode())
-    for column in (dataset_index.labels, dataset_index.domain_of, train, test):
+    columns = [dataset_index.labels, dataset_index.domain_of, train, test]
+    if dataset_index.subject_of is not None:
+        columns.append(dataset_index.subject_of)
+    for column in columns:
         digest.update(len(column).to_bytes(8, "little") + column.astype("<i8").tobytes())
     return digest.hexdigest()[:24]
 

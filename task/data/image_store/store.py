@@ -30,7 +30,7 @@ from task.data.sources.base import Source
 from task.errors import DataError, system_reason
 from task.files import from_home, make_private
 
-FORMAT = 1  # of the store's files; another value makes all stores outdated
+FORMAT = 2  # of the store's files; another value makes all stores outdated
 LEFT_OUT = (("resize", "squash"), ("subset", "own"))
 LOCK_SECONDS = 1.0  # before a message says what we wait for
 

@@ -76,7 +76,10 @@ def check_domains(pool: TrainingPool, partition: str) -> None:
         ConfigError: it has none.
     """
     if len(pool.domains) < 2:
-        where = "data=folder has domains as <domain>/<class>/*, data=hub in the column data.domain"
+        where = (
+            "data=folder has domains as <domain>/<class>/*, data=table in the column domain, and "
+            "data=hub in the column data.domain"
+        )
         raise ConfigError("partition", partition, f"the data set has no domains; {where}")
 
 

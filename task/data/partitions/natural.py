@@ -1,8 +1,9 @@
 """Groups that the data set has: each client is a writer, a device, a hospital.
 
-A group is a domain of the data set: with data=folder a directory <domain>/<class>/*, with data=hub
-a value of the column data.domain. The LEAF benchmark splits its data sets in this way (S. Caldas et
-al., "LEAF: A Benchmark for Federated Settings", 2018).
+A group is a domain of the data set: with data=folder a directory <domain>/<class>/*, with
+data=table a value of the column domain, with data=hub one of the column data.domain. The LEAF
+benchmark splits its data sets in this way (S. Caldas et al., "LEAF: A Benchmark for Federated
+Settings", 2018).
 
 With `size_alpha`, there can be more clients than groups. A group with more images is then divided
 among more clients.

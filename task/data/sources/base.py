@@ -43,6 +43,8 @@ class DatasetIndex:
         domain_of: [N] int64, an index into `domains`.
         notes: messages for the user and the record.
         blocks: of images that are computed and need no decoding; None for all others.
+        subject_of: [N] int64, the subject of each image, such as a patient or a lesion; None if
+            each image has its own. A client never trains on a subject and validates on it too.
     """
 
     classes: tuple[str, ...]
@@ -54,6 +56,7 @@ class DatasetIndex:
     domain_of: NDArray[np.int64]
     notes: Sequence[str] = ()
     blocks: Blocks | None = None
+    subject_of: NDArray[np.int64] | None = None
 
 
 @dataclass
@@ -150,7 +153,7 @@ class Source(ABC):
         raise ConfigError(
             "data", self.name,
             f"is a benchmark, which sites cannot bring (asked for {directory}); with "
-            "partition=sites use data=folder data.classes=[...]",
+            "partition=sites use data=folder or table, with data.classes=[...]",
         )  # fmt: skip
 
     def at_coordinator(self) -> "Source":

@@ -8,55 +8,27 @@ its own images for validation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from task.data.sources.base import DatasetIndex, Source
-from task.data.sources.families.directory_source import DirectorySource
-from task.data.sources.families.no_images import NoImages
-from task.data.sources.families.tree import (
-    Tree,
-    index_of_files,
-    readable,
-    sample_test,
-    share_of_group,
-    walk,
+from task.data.sources.base import DatasetIndex
+from task.data.sources.families.given_splits import (
+    SPLITS,
+    split_notes,
+    split_test,
+    unlisted_note,
 )
-from task.errors import ConfigError, DataError, refuse
-from task.registry import Names
+from task.data.sources.families.own_images import OwnImages
+from task.data.sources.families.test_sets import sample_test, share_of_group
+from task.data.sources.families.tree import Tree, index_of_files, readable, walk
+from task.errors import ConfigError, DataError
 
-TRAIN, TEST = ("train", "training"), ("test", "testing")
-VALIDATION = ("val", "valid", "validation")
-SPLITS = (*TRAIN, *VALIDATION, *TEST)
 LAYOUTS = "<class>/*, <split>/<class>/* or <domain>/<class>/*"
 
 
 @dataclass
-class Folder(DirectorySource):
-    """A directory of images.
-
-    Attributes:
-        classes: the class names in the order of their labels; None for the sorted directory names.
-            Experiments with sites must set them, because all sites need the same classes.
-        test_share: the share of each class and domain that is held out if there is no directory
-            for the test set.
-    """
-
-    skips_bad_images: ClassVar = True
-
-    classes: Names | None
-    test_share: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.test_share <= 1:
-            refuse(self, "test_share", "must be from 0 to 1")
-        if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
-            refuse(self, "classes", "must be at least two different names")
+class Folder(OwnImages):
+    """A directory of images; the names of its directories are classes, splits and domains."""
 
     def fingerprint(self) -> str:
         return walk(self.directory).fingerprint
@@ -87,16 +59,6 @@ class Folder(DirectorySource):
             domains,
             [*split_notes(splits), *notes(tree, classes, names)],
         )
-
-    def at_site(self, directory: str) -> "Folder":
-        if self.classes is None:
-            raise ConfigError(
-                "data.classes", None, "all sites need the same classes: data.classes=[cat,dog]"
-            )
-        return replace(self, root=directory, test_share=0.0)
-
-    def at_coordinator(self) -> Source:
-        return self if self.root or not self.classes else NoImages(self.image_size, self.classes)
 
     def _classes(self, tree: Tree, domains: Sequence[str], names: Sequence[str]) -> Sequence[str]:
         """Return the given classes, or else the names of the directories with images.
@@ -163,26 +125,9 @@ def splits_or_domains(tree: Tree) -> list[str]:
     return parents
 
 
-def split_test(splits: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which images are in the split for testing: ``test``, or else ``val``."""
-    held_out = TEST if set(splits) & set(TEST) else VALIDATION
-    return np.array([split in held_out for split in splits], dtype=np.bool_)
-
-
-def split_notes(splits: Sequence[str]) -> list[str]:
-    """Return a note if a validation split is used for training."""
-    used = sum(split in VALIDATION for split in splits)
-    if not used or not set(splits) & set(TEST):
-        return []
-    reason = "each client holds out images of its own for validation (data.validation_share)"
-    return [f"{used} images of the validation split are used for training; {reason}"]
-
-
 def notes(tree: Tree, classes: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return notes on classes without images and on files that are not images."""
-    found = []
-    if empty := sorted(set(classes) - set(names)):
-        found.append(f"no images of class {', '.join(empty)}")
+    found = unlisted_note(classes, names)
     if tree.others:
         files = "1 file" if len(tree.others) == 1 else f"{len(tree.others)} files"
         example = readable(tree.others[0])

@@ -7,13 +7,8 @@ from typing import ClassVar
 
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import DirectorySource
-from task.data.sources.families.tree import (
-    Tree,
-    count_note,
-    index_of_files,
-    sample_test,
-    walk,
-)
+from task.data.sources.families.test_sets import sample_test
+from task.data.sources.families.tree import Tree, count_note, index_of_files, walk
 from task.errors import ConfigError, DataError
 
 

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +13,7 @@ from PIL import Image
 
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import hash_of_states
-from task.seeding import numpy_generator
 
-TEST_SEED = 0
 MAX_DEPTH = 4
 
 # The extensions of torchvision's ImageFolder. Importing them from torchvision takes three seconds,
@@ -101,6 +99,7 @@ def index_of_files(
     test: NDArray[np.bool_],
     domain_names: Sequence[str] = (),
     notes: Sequence[str] = (),
+    subjects: Sequence[str] = (),
 ) -> DatasetIndex:
     """Return the index of a data set of image files.
 
@@ -112,11 +111,11 @@ def index_of_files(
         test: [N] bool, true for images of the test set.
         domain_names: each image's domain; empty, or all "", if there are no domains.
         notes: messages for the user and the record.
+        subjects: each image's subject; empty if each image has its own.
     """
     number = {name: index for index, name in enumerate(classes)}
     of_domain = domain_names or [""] * len(paths)
     domains = sorted(set(of_domain)) or [""]
-    place = {name: index for index, name in enumerate(domains)}
     return DatasetIndex(
         classes=tuple(classes),
         labels=np.array([number[name] for name in class_names], dtype=np.int64),
@@ -124,38 +123,18 @@ def index_of_files(
         read=lambda index: Image.open(root / paths[index]),
         name=lambda index: readable(str(paths[index])),  # records and cards name no place
         domains=tuple(domains),
-        domain_of=np.array([place[name] for name in of_domain], dtype=np.int64),
+        domain_of=numbers_of(of_domain),
         notes=notes,
+        subject_of=numbers_of(subjects) if subjects else None,
     )
+
+
+def numbers_of(names: Sequence[str]) -> NDArray[np.int64]:
+    """Return each name's place among the sorted distinct names, [N]."""
+    place = {name: index for index, name in enumerate(sorted(set(names)))}
+    return np.array([place[name] for name in names], dtype=np.int64)
 
 
 def count_note(images: int, expected: int) -> list[str]:
     """Return a note if a benchmark does not have the expected number of images."""
     return [] if images == expected else [f"{images} images, but the data set has {expected}"]
-
-
-def share_of_group(share: float) -> Callable[[tuple[str, ...], int], int]:
-    """Return a function for `sample_test` that gives a share of each group, rounded."""
-    return lambda _, images: int(images * share + 0.5)
-
-
-def sample_test(
-    groups: Sequence[tuple[str, ...]], wanted: Callable[[tuple[str, ...], int], int]
-) -> NDArray[np.bool_]:
-    """Draw a test set that does not depend on the experiment's seed.
-
-    Args:
-        groups: each image's group, such as its domain and class.
-        wanted: returns the number of test images of a group, given the group and its size.
-
-    Returns:
-        [N] bool, true for images of the test set.
-    """
-    members: dict[tuple[str, ...], list[int]] = {}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
-    test = np.zeros(len(groups), dtype=np.bool_)
-    for group, indexes in sorted(members.items()):
-        generator = numpy_generator(TEST_SEED, "test", *group)
-        test[generator.permutation(indexes)[: wanted(group, len(indexes))]] = True
-    return test

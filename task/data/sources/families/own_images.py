@@ -1,0 +1,45 @@
+"""Images of the user's own, whose classes and test set the user may choose."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from task.data.sources.base import Source
+from task.data.sources.families.directory_source import DirectorySource
+from task.data.sources.families.no_images import NoImages
+from task.errors import ConfigError, refuse
+from task.registry import Names
+
+
+@dataclass
+class OwnImages(DirectorySource):
+    """A directory of the user's own images.
+
+    Attributes:
+        classes: the class names in the order of their labels; None for the sorted names that the
+            images have. Experiments with sites must set them, because all sites need the same
+            classes.
+        test_share: the share of each class and domain that is held out if the images have no test
+            set.
+    """
+
+    skips_bad_images: ClassVar = True
+
+    classes: Names | None
+    test_share: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.test_share <= 1:
+            refuse(self, "test_share", "must be from 0 to 1")
+        if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
+            refuse(self, "classes", "must be at least two different names")
+
+    def at_site(self, directory: str) -> Self:
+        if self.classes is None:
+            raise ConfigError(
+                "data.classes", None, "all sites need the same classes: data.classes=[cat,dog]"
+            )
+        return replace(self, root=directory, test_share=0.0)
+
+    def at_coordinator(self) -> Source:
+        return self if self.root or not self.classes else NoImages(self.image_size, self.classes)

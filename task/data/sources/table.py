@@ -1,0 +1,180 @@
+"""Your own images as the rows of a table: ``images.csv`` in the directory of the images.
+
+The columns are separated by commas, semicolons or tabs. ``image`` and ``label`` are needed, and
+other columns are ignored:
+
+- ``image``: the path of the file, relative to the directory, with ``/`` between names;
+- ``label``: the name of the class;
+- ``split``: ``train``, ``val`` or ``test``, with the same meaning as the directories of
+  ``data=folder``. Without this column, a share of each class and domain is held out for testing;
+- ``domain``: where the image is from, such as a hospital or a scanner;
+- ``subject``: the patient, animal or object in the image. All images of a subject are either for
+  training or for testing, and at a client either for training or for validation.
+
+The columns have fixed names, so the owner of a site alone decides what is a label.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from task.data.sources.base import DatasetIndex
+from task.data.sources.families.directory_source import hash_of_states, require_file
+from task.data.sources.families.given_splits import (
+    SPLITS,
+    split_notes,
+    split_test,
+    unlisted_note,
+)
+from task.data.sources.families.own_images import OwnImages
+from task.data.sources.families.rows import read_rows
+from task.data.sources.families.test_sets import sample_test_subjects
+from task.data.sources.families.tree import IMG_EXTENSIONS, MAX_DEPTH, index_of_files, walk
+from task.errors import DataError
+
+TABLE = "images.csv"
+CURE = "list the images in this table, with the columns image and label"
+NEEDED, OPTIONAL = ("image", "label"), ("split", "domain", "subject")
+
+
+class Row(NamedTuple):
+    """One image. A column that the table lacks is empty in every row."""
+
+    line: int
+    image: str
+    label: str
+    split: str = ""
+    domain: str = ""
+    subject: str = ""
+
+
+@dataclass
+class Table(OwnImages):
+    """A directory of images and a table of them."""
+
+    def fingerprint(self) -> str:
+        table = require_file(self.directory / TABLE, CURE)
+        return hash_of_states([(TABLE, table.stat())]) + walk(self.directory).fingerprint
+
+    def dataset_index(self) -> DatasetIndex:
+        table = require_file(self.directory / TABLE, CURE)
+        found = read_rows(table, NEEDED, OPTIONAL, CURE)
+        rows = [checked_row(table, line, values) for line, values in found]
+        if not rows:
+            raise DataError(f"{table}: has no rows; {CURE}")
+        files = {file.parts for file in walk(self.directory).files}
+        paths = image_paths(table, rows, files)
+        names, domains = [row.label for row in rows], [row.domain for row in rows]
+        splits, subjects = [row.split for row in rows], [row.subject for row in rows]
+        classes = self._classes(table, rows)
+        test = split_test(splits)
+        if test.any():
+            refuse_shared_subjects(table, rows)
+        else:
+            groups = list(zip(domains, names, strict=True))
+            own = [row.subject or row.image for row in rows]
+            test = sample_test_subjects(groups, own, self.test_share)
+        return index_of_files(
+            self.directory,
+            paths,
+            classes,
+            names,
+            test,
+            domains,
+            [
+                *split_notes(splits),
+                *unlisted_note(classes, names),
+                *unlisted_files_note(len(rows), len(files)),
+            ],
+            subjects if any(subjects) else (),
+        )
+
+    def _classes(self, table: Path, rows: Sequence[Row]) -> Sequence[str]:
+        """Return the given classes, or else the names in the table.
+
+        Raises:
+            DataError: an image has another class, or there is only one class.
+        """
+        if self.classes is None:
+            found = sorted({row.label for row in rows})
+            if len(found) < 2:
+                raise DataError(f"{table}: only one class, {found[0]}; a model needs two or more")
+            return found
+        for row in rows:
+            if row.label not in self.classes:
+                known = f"the experiment's classes are {', '.join(self.classes)} (data.classes)"
+                raise DataError(f"{table}, line {row.line}: label {row.label!r}, but {known}")
+        return self.classes
+
+
+def checked_row(table: Path, line: int, values: dict[str, str]) -> Row:
+    """Return one row.
+
+    Raises:
+        DataError: a value is missing or cannot be used.
+    """
+    where = f"{table}, line {line}"
+    for name, value in values.items():
+        if not value:
+            raise DataError(f"{where}: no {name}; every row needs one, or remove the column")
+        if not value.isprintable():
+            raise DataError(f"{where}: the {name} has characters that cannot be printed")
+    if "split" in values:
+        values["split"] = values["split"].lower()
+        if values["split"] not in SPLITS:
+            raise DataError(f"{where}: split {values['split']!r}; must be train, val or test")
+    return Row(line, **values)
+
+
+def image_paths(table: Path, rows: Sequence[Row], found: Set[tuple[str, ...]]) -> list[Path]:
+    """Return each row's file, relative to the table's directory.
+
+    Args:
+        table: the table.
+        rows: its rows.
+        found: the images below its directory, each as the names of its path.
+
+    Raises:
+        DataError: a file is not there, cannot be an image, or is in two rows.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    for row in rows:
+        parts = PurePosixPath(row.image).parts
+        where = f"{table}, line {row.line}: {row.image}"
+        if not row.image.lower().endswith(IMG_EXTENSIONS):
+            raise DataError(f"{where} is not an image file ({', '.join(IMG_EXTENSIONS)})")
+        if len(parts) > MAX_DEPTH:
+            raise DataError(f"{where} is in more than {MAX_DEPTH - 1} directories")
+        if parts not in found:
+            raise DataError(f"{where} is not a file below {table.parent}; paths are relative to it")
+        if parts in lines:
+            raise DataError(f"{where} is also in line {lines[parts]}; list each image once")
+        lines[parts] = row.line
+    return [Path(*parts) for parts in lines]
+
+
+def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:
+    """Refuse a subject that is in the test set and in another split.
+
+    Raises:
+        DataError: there is one.
+    """
+    first: dict[str, tuple[Row, bool]] = {}
+    test = split_test([row.split for row in rows]).tolist()
+    for row, tested in zip(rows, test, strict=True):
+        other, other_tested = first.setdefault(row.subject, (row, tested))
+        if row.subject and tested != other_tested:
+            places = f"in split {row.split}, and in line {other.line} in split {other.split}"
+            raise DataError(
+                f"{table}, line {row.line}: subject {row.subject!r} is {places}; keep all images "
+                "of a subject on one side, because a model is not tested on what it trained on"
+            )
+
+
+def unlisted_files_note(listed: int, found: int) -> list[str]:
+    """Return a note if the directory has images that are not in the table."""
+    if found == listed:
+        return []
+    others = "1 image" if found == listed + 1 else f"{found - listed} images"
+    return [f"{others} below data.root, but not in {TABLE}, so not used"]
