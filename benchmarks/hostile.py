@@ -1,6 +1,6 @@
 """What hostile replies and requests come to, as a table in Markdown.
 
-    uv run python -m benchmarks.hostile   (a minute on two cores)
+    uv run python -m benchmarks.hostile   (one to two minutes on two cores)
 
 Each reply is an honest site's with one change, in a run of two honest sites and ten hostile ones;
 each request is an honest coordinator's with one change. Exits with 1 if the model is not that of

@@ -1,4 +1,4 @@
-"""Runs that suffer the first 25 schedules of faults.
+"""Runs that suffer the first twelve schedules of faults.
 
 ``python -m benchmarks.chaos`` runs any number of schedules.
 """

@@ -53,7 +53,7 @@ class KeptParts:
             return
         make_private(self._place)
         if sum(1 for _ in self._place.iterdir()) >= MAX_MODELS:
-            raise SiteError(f"its models-dir has {MAX_MODELS} models, the most; delete old ones")
+            raise SiteError(f"its models-dir has {MAX_MODELS} models, the limit; delete old ones")
         content = part_file(part(), model)
         make_private(directory)
         path = directory / f"{client}{SUFFIX}"

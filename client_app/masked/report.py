@@ -36,7 +36,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     request = session.request
     session.check_clients(request.clients)
     if request.shares or request.broadcast.data:
-        raise ProtocolError("it sends weights of clients, or has a server half")
+        raise ProtocolError("it sends weights of clients, or has a server update")
     start = session.tensors(request.weights)
     layout = UpdateVector(start, session.worker.masked_terms())
     most: dict[str, Tensor] = {}

@@ -42,7 +42,9 @@ def report(
     ] = None,
     target: Annotated[
         list[float] | None,
-        typer.Option(help="An accuracy to reach, as 0.9; may be repeated.", show_default=False),
+        typer.Option(
+            help="An accuracy to reach, such as 0.9; may be repeated.", show_default=False
+        ),
     ] = None,
     baseline: Annotated[
         str | None,
@@ -58,6 +60,6 @@ def report(
 
     for accuracy in target or []:
         if not 0 < accuracy <= 1:
-            raise ConfigError("--target", accuracy, "must be above 0 and at most 1, as 0.9")
+            raise ConfigError("--target", accuracy, "must be above 0 and at most 1, such as 0.9")
     show_progress()
     write_report(directory, to or directory / "report", target or [], baseline, pictures)

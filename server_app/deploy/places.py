@@ -157,7 +157,9 @@ def host_and_port(address: str) -> tuple[str, int]:
     host, _, port = (address, "", "") if bare else address.rpartition(":")
     host = host.strip("[]")
     if not is_host(host) or not PORT.fullmatch(port):
-        raise ConfigError("--coordinator", address, "must be HOST:PORT, as fl.example.org:8000")
+        raise ConfigError(
+            "--coordinator", address, "must be HOST:PORT, such as fl.example.org:8000"
+        )
     number = int(port or DEFAULT_PORT)
     require_port("--coordinator", number)
     return host, number

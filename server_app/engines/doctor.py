@@ -167,7 +167,7 @@ def local_users() -> Finding:
     named = ", ".join(others[:SHOWN_USERS]) + (", ..." if len(others) > SHOWN_USERS else "")
     return NOTE, (
         f"these accounts could run code as you through a SuperLink that you start here: {named}; "
-        "docs/how-to/deploy.md says how to prevent it"
+        "the documentation's page Deploy says how to prevent it"
     )
 
 

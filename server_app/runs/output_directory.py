@@ -11,5 +11,5 @@ def make_output_directory(path: Path) -> None:
         OSError: it cannot be created, or is a link: files of another place would be replaced.
     """
     if path.is_symlink():
-        raise OSError(errno.ELOOP, "is a link; name the place itself that it leads to", str(path))
+        raise OSError(errno.ELOOP, "is a symbolic link; give the path of its target", str(path))
     path.mkdir(parents=True, exist_ok=True)

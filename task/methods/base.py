@@ -133,10 +133,10 @@ class Method:
         """Return why the network or number of epochs does not suit the method; "" if it does."""
         if self.residual and not network.residual:
             cure = "add model=resnet18, model=resnet50 or model=resnet56"
-            return f"needs residual blocks, which model={name} has not; {cure}"
+            return f"needs residual blocks, but model={name} has none; {cure}"
         if self.trains_features and not network.trained_features:
             cure = "add model=cnn, or choose another method"
-            return f"trains the layers before the classifier, and model={name} has none; {cure}"
+            return f"trains the layers before the classifier, but model={name} has none; {cure}"
         return ""
 
     def reported_terms(self) -> list[str]:

@@ -22,25 +22,25 @@ def check_buffered(experiment: "Experiment") -> None:
 def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
     """Yield each setting that does not fit: its key, its value, and what is allowed."""
     name = experiment.strategy["name"]
-    mixes = f"strategy={name} adds updates of different rounds"
+    mixes = f"strategy={name} mixes updates of several rounds"
     if experiment.participation_policy().waits:
         allowed = f"strategy={name} waits for no client; add participation=available"
         yield "participation", experiment.participation["name"], allowed
     if experiment.secure.masked:
-        yield "secure", "masked", f"{mixes}, and masks need clients of one; add secure=none"
+        yield "secure", "masked", f"{mixes}, but masks need all clients of one; add secure=none"
     if experiment.privacy.per_client:
-        allowed = f"{mixes}, and the noise counts on all of one; add privacy=none"
+        allowed = f"{mixes}, but the noise needs all clients of one; add privacy=none"
         yield "privacy.unit", "client", allowed
     members = experiment.local_method().members()
     for method, member in zip(experiment.methods(), members, strict=True):
         if member.server_update or member.scales_step:
-            allowed = f"method={method} computes with all updates of one; add strategy=fedavg"
-            yield "strategy", name, f"adds updates of different rounds, and {allowed}"
+            allowed = f"method={method} needs all updates of one; add strategy=fedavg"
+            yield "strategy", name, f"mixes updates of several rounds, but {allowed}"
     if experiment.after_training().needs_models:
-        allowed = f"needs models of one round, and {mixes}; add after=none"
+        allowed = f"needs models of one round, but {mixes}; add after=none"
         yield "after", experiment.after["name"], allowed
     if (every := experiment.watch.models_every) is not None:
-        allowed = f"keeps models of one round, and {mixes}; use null"
+        allowed = f"keeps models of one round, but {mixes}; use null"
         yield "watch.models_every", every, allowed
     if not (experiment.clients_clock().virtual or experiment.partitioner().sites):
         allowed = (

@@ -28,8 +28,8 @@ def check_central_privacy(experiment: "Experiment") -> None:
         )
         raise ConfigError("strategy", name, allowed)
     if experiment.update_guard().needs_each_update:
-        allowed = "which client is dropped reveals its data; add guard=none"
+        allowed = "the choice of the dropped client depends on its data; add guard=none"
         raise ConfigError("guard", experiment.guard["name"], allowed)
     if experiment.watch.models_every:
-        allowed = f"a client's own model has no noise; not allowed with strategy={name}"
+        allowed = f"saves models of clients, which have no noise of strategy={name}; leave it out"
         raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)

@@ -26,8 +26,8 @@ def check_masked(experiment: "Experiment") -> None:
     for member, name in zip(members, experiment.methods(), strict=True):
         if member.server_update:
             allowed = (
-                "has a server half, to which clients send more than an update, without a mask; "
-                "choose another method, or secure=none"
+                "has a server update, for which clients send more than their model, without a "
+                "mask; choose another method, or secure=none"
             )
             raise ConfigError("method", name, allowed)
     if experiment.watch.models_every:

@@ -62,7 +62,7 @@ def check_guard(experiment: "Experiment", least: int) -> None:
         if "buffer_size" in experiment.strategy:
             larger = "strategy.buffer_size"
         allowed = (
-            f"compares {least} updates or more, and only {together} count together; "
+            f"needs at least {least} updates together, but there are {together}; "
             f"raise {larger}, or choose guard=none"
         )
         raise ConfigError("guard", experiment.guard["name"], allowed)

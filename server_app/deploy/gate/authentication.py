@@ -67,7 +67,7 @@ class Authentication:
             if revoked := self._sites.find_revoked(pem):
                 reason = f"the coordinator has revoked this key of site {revoked.site}"
                 raise RefusedError(status, reason, KEY_REVOKED)
-            reason = "the coordinator does not know this key; it belongs into sites/ there"
+            reason = "the coordinator does not know this key; add it to sites/ on the coordinator"
             raise RefusedError(status, reason, NOT_REGISTERED)
         signed_at = moment(timestamp)
         now = datetime.now(tz=UTC)

@@ -35,4 +35,6 @@ def delete_client_states(context: RoundContext) -> None:
         simulated = not context.sites
         Exchange(context.grid, FORGET, letters, FORGET_SECONDS, simulated).replies()
     except GRID_ERRORS as error:
-        logger.warning("the workers keep the clients' states: %s", describe_error(error))
+        logger.warning(
+            "the workers could not delete the clients' states: %s", describe_error(error)
+        )

@@ -168,7 +168,7 @@ def test_a_client_that_has_not_trained_has_no_part(site: OneSite) -> None:
 def test_too_many_models_are_refused(site: OneSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_parts, "MAX_MODELS", 1)
     assert site.reason() == ""
-    assert site.reason(model=OTHER) == "its models-dir has 1 models, the most; delete old ones"
+    assert site.reason(model=OTHER) == "its models-dir has 1 models, the limit; delete old ones"
     assert site.reason() == ""
 
 

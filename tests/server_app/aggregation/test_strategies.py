@@ -376,7 +376,7 @@ def test_pairs_that_make_no_sense_are_refused_and_no_others(method: str) -> None
             with pytest.raises(ValidationError, match=why):
                 Experiment.model_validate(found)
         elif method in SERVER_UPDATES | SCALE_THE_STEP and strategy in BUFFERED:
-            why = f"strategy={strategy}: adds updates of different rounds, and method={method}"
+            why = f"strategy={strategy}: mixes updates of several rounds, but method={method}"
             with pytest.raises(ValidationError, match=why):
                 Experiment.model_validate(found)
         elif method == "fedbn" and norm_for(strategy):
@@ -400,7 +400,7 @@ def test_privacy_refuses_batch_norm(strategy: str, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["stochdepth", "gradaug", "fedalign", "fedalign+moon"])
 def test_methods_that_need_residual_blocks_refuse_the_cnn(method: str) -> None:
-    with pytest.raises(ConfigError, match=r"needs residual blocks, which model=cnn has not"):
+    with pytest.raises(ConfigError, match=r"needs residual blocks, but model=cnn has none"):
         compose_experiment([f"method={method}"])
 
 

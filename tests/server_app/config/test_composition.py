@@ -55,10 +55,10 @@ NEEDS = {
             [*SITES, "partition=sites", "federation.message_megabytes=2000"],
             "each site sends its own reply",
         ),
-        (["guard=drop", "rho=0.1"], "compares 3 updates or more, and only 1 count together"),
+        (["guard=drop", "rho=0.1"], "needs at least 3 updates together, but there are 1"),
         (
             ["guard=drop", "strategy=fedbuff", "strategy.buffer_size=2", "clock=virtual"],
-            "compares 3 updates or more, and only 2 count together",
+            "needs at least 3 updates together, but there are 2",
         ),
         (["method=fednova", "watch.models_every=1"], "they send scaled updates instead"),
         (["method=fednova", "after=feddf"], "they send scaled updates instead"),

@@ -46,7 +46,7 @@ def test_files_behind_a_link_are_neither_deleted_nor_replaced(tmp_path: Path, na
     if (to / name).exists():
         shutil.rmtree(to / name)
     (to / name).symlink_to(tmp_path / "mine")
-    with pytest.raises(ConfigError, match="must be writable: is a link; name the place itself"):
+    with pytest.raises(ConfigError, match="must be writable: is a symbolic link; give the path"):
         report(tmp_path / "runs", to, pictures=True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["accuracy.csv"]
     assert (tmp_path / "mine" / "accuracy.csv").read_text() == "my own"

@@ -35,7 +35,7 @@ class DirectorySource(Source):
         if self.root is None:
             cure = "name the data set's directory: add data.root=DIRECTORY"
             if hasattr(self, "download"):
-                cure += ", or data.download=true to fetch it into ./data"
+                cure += ", or data.download=true to fetch it into $DATA or ./data"
             raise ConfigError("data.root", None, cure)
         directory = Path(self.root)
         try:

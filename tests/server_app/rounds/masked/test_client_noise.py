@@ -265,7 +265,7 @@ def test_a_site_with_a_budget_wants_secret_noise(word: str) -> None:
         (["privacy.sampling_rate=0.5"], r"privacy\.sampling_rate=0\.5.*leave it out"),
         (["strategy=dp_fixed"], "choose one: strategy=fedavg"),
         (["strategy=krum"], "with secure=masked the server knows their sum only"),
-        (["method=scaffold"], "has a server half"),
+        (["method=scaffold"], "has a server update"),
         (["num_clients=2", "secure.colluding=1"], "are too few"),
     ],
     ids=" ".join,
