@@ -32,8 +32,7 @@ class Site(BaseModel):
         name: ``site``, its name in the experiment; by default the name of its directory.
         directory: ``data-dir``, an absolute path to its images.
         device: ``device``, the device that it trains on.
-        memory: ``memory-dir``, an absolute path for the client state of methods; None means
-            `user_state_directory`.
+        memory: ``memory-dir``, an absolute path for client state; None: `user_state_directory`.
         models: ``models-dir``, an absolute path. If a method leaves a part of the model with each
             client, the site's part of the final model is kept there. None means that it is not.
         key: ``key``, an absolute path to its private key, with which it signs its replies. ``deploy
@@ -41,6 +40,7 @@ class Site(BaseModel):
         max_norm: ``max-norm``, the largest L2 norm of an update that it sends, above 0. A larger
             update is scaled down to it. None means no limit.
         max_epochs: ``max-epochs``, the largest number of local epochs per round that it trains.
+        max_seconds: ``max-seconds``, the longest time that it works on one message, at least 1.
         max_batch_size: ``max-batch-size``, the largest batch that it trains on.
         max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
@@ -72,6 +72,7 @@ class Site(BaseModel):
     key: str | None = None
     max_norm: Annotated[float | None, Field(alias="max-norm", gt=0)] = None
     max_epochs: Annotated[int, Field(alias="max-epochs", ge=1)] = 1000
+    max_seconds: Annotated[int, Field(alias="max-seconds", ge=1)] = 86_400
     max_batch_size: Annotated[int, Field(alias="max-batch-size", ge=2)] = 4096
     max_model_megabytes: Annotated[int, Field(alias="max-model-megabytes", ge=1)] = 2000
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False

@@ -17,7 +17,7 @@ SHORT = {"rounds": "2", "local_epochs": "1", "evaluate_every": "2", "engine": "i
 SHORT_IF_SHOWN = {"after.steps": "20"}
 # Tests of their own run these: NEW_PARTS `test_examples.py`, a resume `test_resuming.py`, MLflow
 # `test_loggers.py`, deployments `test_tutorials.py` and `test_masked_deployment.py`, pages
-# `report/`, a site's doctor `deploy/test_site_doctor.py`, an analysis `analysis/`, compilation
+# `report/`, a site's doctor `deploy/health/`, an analysis `analysis/`, compilation
 # `task/training/test_forward.py`, benchmarks `sweep/benchmark/`. CUDA needs a GPU.
 ELSEWHERE = (
     *NEW_PARTS, "resume=", "watch.mlflow", "deploy ", "dashboard", "doctor ", "analyse ",

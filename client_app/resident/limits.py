@@ -1,15 +1,14 @@
 """The time and the memory that the work on one message may take."""
 
-import contextlib
-import math
 import time
-from pathlib import Path
 
 import psutil
 
-CONTROL_GROUP = Path("/sys/fs/cgroup")
+from task.machine.memory import total_bytes
+
 MEMORY_SHARE = 0.8
 READ_SECONDS = 120.0  # for reading a message that has arrived
+UNREAD = "it took too long to read the message"
 GRACE_SECONDS = 5.0  # after the coordinator's deadline, at which the work ends by itself
 
 
@@ -18,11 +17,8 @@ class LimitError(RuntimeError):
 
 
 def memory_limit() -> int:
-    """Return `MEMORY_SHARE` of the machine's memory, or of the container's if that is less."""
-    total = int(psutil.virtual_memory().total)
-    with contextlib.suppress(OSError, ValueError):  # there is no such limit
-        total = min(total, int((CONTROL_GROUP / "memory.max").read_text()))
-    return int(MEMORY_SHARE * total)
+    """Return `MEMORY_SHARE` of the memory that this process may use."""
+    return int(MEMORY_SHARE * total_bytes())
 
 
 class Limits:
@@ -36,12 +32,11 @@ class Limits:
 
     def __init__(self, process: psutil.Process, memory: int) -> None:
         self._process, self._memory = process, memory
-        self._deadline = math.inf
-        self.allow(READ_SECONDS)
+        self.allow(READ_SECONDS, UNREAD)
 
-    def allow(self, seconds: float) -> None:
-        """Set the time from now on after which the work is ended; 0 for none."""
-        self._deadline = time.monotonic() + (seconds or math.inf)
+    def allow(self, seconds: float, reason: str) -> None:
+        """Set the time from now on after which the work is ended, and what is said then."""
+        self._deadline, self._reason = time.monotonic() + seconds, reason
 
     def check(self) -> None:
         """Compare what the child has used with its limits.
@@ -50,7 +45,7 @@ class Limits:
             LimitError: it has exceeded one.
         """
         if time.monotonic() > self._deadline:
-            raise LimitError("it took longer than the coordinator waits")
+            raise LimitError(self._reason)
         try:
             found = self._process.memory_info()
         except psutil.Error:

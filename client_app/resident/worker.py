@@ -19,7 +19,7 @@ from client_app.logs import write_site_log
 from client_app.resident import frames
 from client_app.resident.children import Child, ChildLostError
 from client_app.resident.forks import ForkServer, ForkServerFailedError
-from client_app.resident.limits import GRACE_SECONDS, READ_SECONDS
+from client_app.resident.limits import GRACE_SECONDS, READ_SECONDS, UNREAD
 from client_app.resident.supernode.internals import PackedReply, error_reply, read_head
 from client_app.resident.supernode.tasks import (
     RuntimeApi,
@@ -29,35 +29,13 @@ from client_app.resident.supernode.tasks import (
     TaskInput,
 )
 from task.fingerprint import fingerprint
-from task.site import site_name
+from task.site import Site, site_name
 
 POLL_SECONDS = 0.2  # each look costs both sides 6 ms
-HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
 END_SECONDS = 2.0  # for a child that has sent its reply
 MAX_RUNS = 4  # whose masked rounds may be open at a time
 
 logger = logging.getLogger("univarfl.client")
-
-
-class Heartbeat:
-    """Tells the SuperNode every few seconds that a task is worked on.
-
-    Args:
-        task: the task.
-    """
-
-    def __init__(self, task: TaskApi) -> None:
-        self._task, self._next = task, 0.0
-
-    def __call__(self) -> None:
-        """Send a heartbeat if it is time for one.
-
-        Raises:
-            TaskGoneError: the SuperNode does not wait for the task any more.
-        """
-        if time.monotonic() >= self._next:
-            self._task.heartbeat()
-            self._next = time.monotonic() + HEARTBEAT_SECONDS
 
 
 class Worker:
@@ -72,6 +50,7 @@ class Worker:
 
     def __init__(self, api: RuntimeApi, server: ForkServer, settings: Mapping[str, Any]) -> None:
         self._api, self._server, self._settings = api, server, settings
+        self._most_seconds = Site.from_node_config(settings).max_seconds
         self._noted = (0, "")  # the run and the bundle that were logged
         self._secrets: dict[int, bytes] = {}  # by run, in memory only; the last ones of a stage
 
@@ -102,16 +81,15 @@ class Worker:
             ForkServerFailedError: the fork server has ended too often.
             TaskGoneError: the SuperNode does not wait for the task any more.
         """
-        beat = Heartbeat(task)
-        beat()
+        task.heartbeat()
         task_input = task.pull_input()
         if changed := differing(task_input.node_config, self._settings):
             raise TaskGoneError(f"it comes with other settings than this site's: {changed}")
         self._note_bundle(task_input)
         reply, failure, wish = PackedReply(b""), "", b""
         try:
-            child = self._server.fork(beat)
-            child.wait = beat
+            child = self._server.fork(task.heartbeat)
+            child.wait = task.heartbeat
             try:
                 reply, failure, wish = self._ask(child, task, task_input)
                 child.end(patience=END_SECONDS)
@@ -142,13 +120,13 @@ class Worker:
         child.send(frames.pack(frames.INPUT, task_input.input))
         child.send(frames.pack(frames.OBJECT_ID, task_input.object_id.encode()))
         for object_id, content in task.pull_objects():
-            child.limits.allow(READ_SECONDS)
+            child.limits.allow(READ_SECONDS, UNREAD)
             child.send(frames.pack_object(object_id, content))
         # A child that is lost takes them with it: nothing is masked twice.
         secrets = self._secrets.pop(task_input.run_id, b"")
         child.send(frames.pack(frames.SECRETS, secrets))
         child.send(frames.pack(frames.GO))
-        child.limits.allow(READ_SECONDS)
+        child.limits.allow(READ_SECONDS, UNREAD)
         reply = PackedReply(b"")
         while (frame := child.receive()).kind != frames.DONE:
             if frame.kind == frames.FACTS:
@@ -175,7 +153,12 @@ class Worker:
         """Use what a child says of its request: the time for it, and whether the code differs."""
         facts = json.loads(data)
         seconds = float(facts["seconds"])
-        child.limits.allow(seconds and seconds + GRACE_SECONDS)
+        if seconds and seconds + GRACE_SECONDS < self._most_seconds:
+            child.limits.allow(seconds + GRACE_SECONDS, "it took longer than the coordinator waits")
+        else:
+            child.limits.allow(
+                self._most_seconds, "it took longer than this site allows (its max-seconds)"
+            )
         if facts["other_code"]:
             logger.error(
                 "run %s is refused: the coordinator runs other code (%s) than this site (%s); its "

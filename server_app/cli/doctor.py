@@ -32,8 +32,8 @@ Coordinator = Annotated[
 
 def doctor(site: SiteDirectory = None, coordinator: Coordinator = None) -> None:
     """Check this machine, or a site."""
+    from server_app.deploy.health.site_doctor import site_findings  # noqa: PLC0415
     from server_app.deploy.places import address_of, host_and_port  # noqa: PLC0415
-    from server_app.deploy.site_doctor import site_findings  # noqa: PLC0415
     from server_app.engines.doctor import FAIL, findings  # noqa: PLC0415
 
     if site is None and coordinator:

@@ -42,6 +42,7 @@ models-dir = {models}
 # device = "cuda"      # cpu, cuda, or auto: a GPU where there is one
 # max-norm = 10.0      # clip the update that is sent to this Euclidean norm
 # max-epochs = 10      # refuse experiments with more local epochs a round
+# max-seconds = 3600   # end the work on a message that takes longer
 # max-batch-size = 256 # refuse experiments with larger batches
 # max-model-megabytes = 500  # refuse experiments with a larger model
 # tell-labels = true   # send the number of images of each class

@@ -25,6 +25,8 @@ SuccessExitStatus=130
 RestartSec=30
 # systemd stops the command, which ends its processes in order; any that are left are killed.
 KillMode=mixed
+# A process that needs more than MemoryMax is ended, and the service goes on.
+OOMPolicy=continue
 TimeoutStopSec=60
 # The service may write to these directories only, and cannot gain privileges.
 ReadWritePaths={writable}

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import torch
 from packaging.requirements import Requirement
 
@@ -21,6 +20,7 @@ from server_app.engines.cluster import ADDRESS, require_reachable_cluster
 from server_app.runs.lookup import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
+from task.machine.memory import available_bytes
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
 PACKAGES = ("flwr", "ray", "torch", "torchvision", "hydra-core", "numpy")
@@ -85,7 +85,7 @@ def devices() -> Iterator[Finding]:
 
 def memory() -> Iterator[Finding]:
     """Check the memory that is free, and the shared memory that Ray uses."""
-    free = psutil.virtual_memory().available / GIGABYTE
+    free = available_bytes() / GIGABYTE
     yield enough(free, LEAST_MEMORY), f"{free:.1f} GB of memory are free"
     shared = Path("/dev/shm")  # noqa: S108  (where Ray keeps its objects on Linux)
     if shared.is_dir():

@@ -38,12 +38,13 @@ def follow(
         running = alive() and unfinished(directory)
         at_each_look()
         if log.exists():
-            with log.open() as file:
+            with log.open("rb") as file:
                 file.seek(position)
                 text = file.read()
-            complete = text[: text.rfind("\n") + 1]
-            position += len(complete.encode())
-            yield from filter(None, map(readable, complete.splitlines()))
+            complete = text[: text.rfind(b"\n") + 1]
+            position += len(complete)
+            lines = complete.decode(errors="replace").splitlines()
+            yield from filter(None, map(readable, lines))
         if running:
             time.sleep(POLL_SECONDS)
 

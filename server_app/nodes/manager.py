@@ -123,7 +123,8 @@ class NodeManager:
         return set(self._sites) - {node.site for node in self._nodes.values()}
 
     def _refused_sites(self) -> set[str]:
-        return {self._online[node_id].site for node_id in self._refused} & self._missing_sites()
+        online = self._online.keys() & self._refused.keys()
+        return {self._online[node_id].site for node_id in online} & self._missing_sites()
 
     def _waits_in_vain(self) -> bool:
         missing = self._missing_sites()

@@ -1,27 +1,10 @@
 """Whether a round's memory is available, before the system ends the process."""
 
-from pathlib import Path
-
-import psutil
-
 from server_app.rounds.errors import RunFailedError
+from task.machine.memory import available_bytes
 
-CONTROL_GROUP = Path("/sys/fs/cgroup")
 RESERVE = 200_000_000
 MEGABYTE = 1e6
-
-
-def available_bytes(group: Path = CONTROL_GROUP) -> int:
-    """Return the memory left on the machine, or in the container if that is less."""
-    left = int(psutil.virtual_memory().available)
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        used = int((group / "memory.current").read_text())
-        cache = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        in_container = int(limit) - used + int(cache["inactive_file"])
-    except (OSError, ValueError, KeyError):
-        return left  # there is no such limit
-    return min(left, in_container)
 
 
 def check_memory(server_round: int, needed: int) -> None:

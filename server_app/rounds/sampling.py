@@ -45,6 +45,24 @@ def drawing(seed: int, server_round: int) -> np.random.Generator:
     return numpy_generator(seed, "participation", server_round)
 
 
+class Draws:
+    """Makes several draws in a round, the first as `drawing` does.
+
+    Args:
+        seed: the experiment's.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._round = seed, 0
+        self._generator = drawing(seed, 0)
+
+    def of_round(self, server_round: int) -> np.random.Generator:
+        """Return the generator of a round, which continues until another round is asked for."""
+        if server_round != self._round:
+            self._round, self._generator = server_round, drawing(self._seed, server_round)
+        return self._generator
+
+
 def draw(
     generator: np.random.Generator,
     number: int,

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from multiprocessing.connection import wait
 
 import joblib
-import psutil
 import torch
 
 from server_app.runs.directory import plan_run_directory, runs_directory
@@ -26,6 +25,7 @@ from server_app.sweep.ledger import (
 from server_app.sweep.overview import Overview, reasons_once
 from server_app.sweep.shared_superlink import SharedSuperLink
 from task.errors import RunError
+from task.machine.memory import available_bytes
 
 LOOK_SECONDS = 0.5
 JOB_BYTES = 2e9
@@ -166,5 +166,5 @@ def jobs_at_a_time() -> int:
     """Return the default number of jobs: one per core if memory allows; one if there is a GPU."""
     if torch.cuda.is_available():
         return 1
-    by_memory = int(psutil.virtual_memory().available / JOB_BYTES)
+    by_memory = int(available_bytes() / JOB_BYTES)
     return max(1, min(int(joblib.cpu_count()), by_memory))

@@ -31,7 +31,7 @@ from client_app.resident.supernode.internals import (
 
 CALL_TRIES = 3
 PAUSE_SECONDS = 0.05
-ARRIVAL_SECONDS = 300.0  # the SuperNode offers a task before it has the whole message
+HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
 
 Answer = TypeVar("Answer")
 
@@ -99,6 +99,9 @@ class RuntimeApi:
 class TaskApi:
     """A claimed task at a SuperNode.
 
+    The SuperNode offers a task before it has the whole message. If it cannot fetch the rest, it
+    gives the task up, at the latest after two hours.
+
     Args:
         address: HOST:PORT on this machine.
         token: what the SuperNode gave for the task; secret.
@@ -107,19 +110,23 @@ class TaskApi:
     def __init__(self, address: str, token: str) -> None:
         self._client = runtime_client(address, token=token)
         self._node, self._run_id, self._tree = Node(), 0, ObjectTree()
+        self._next_heartbeat = 0.0
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
     def heartbeat(self) -> None:
-        """Tell the SuperNode that the task is worked on.
+        """Tell the SuperNode that the task is worked on, if it is time to.
 
         Raises:
             TaskGoneError: the SuperNode does not wait for it any more.
         """
+        if time.monotonic() < self._next_heartbeat:
+            return
         if not self._call(self._client.SendTaskHeartbeat, SendTaskHeartbeatRequest()).success:
             raise TaskGoneError("the SuperNode has ended the task")
+        self._next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
 
     def pull_input(self) -> TaskInput:
         """Take the task, and drop the bundle that comes with it.
@@ -133,11 +140,10 @@ class TaskApi:
         context = context_from_proto(taken.context)
         set_identity(taken)
         self._node, self._run_id = Node(node_id=taken.context.node_id), taken.run.run_id
-        deadline = time.monotonic() + ARRIVAL_SECONDS
         while not (
             pulled := self._call(self._client.PullMessages, PullAppMessagesRequest())
         ).messages_list:
-            pause(deadline)
+            self._pause()
         self._tree = pulled.message_object_trees[0]
         return TaskInput(
             taken.SerializeToString(), pulled.messages_list[0].SerializeToString(),
@@ -150,13 +156,12 @@ class TaskApi:
         Raises:
             TaskGoneError: the SuperNode does not wait for it any more.
         """
-        deadline = time.monotonic() + ARRIVAL_SECONDS
         for object_id in dict.fromkeys(tree.object_id for tree in iterate_object_tree(self._tree)):
             request = PullObjectRequest(node=self._node, run_id=self._run_id, object_id=object_id)
             while not (found := self._call(self._client.PullObject, request)).object_available:
                 if not found.object_found:
                     raise TaskGoneError("the SuperNode has lost a part of the message")
-                pause(deadline)
+                self._pause()
             yield object_id, found.object_content
         self._confirm()
 
@@ -194,6 +199,11 @@ class TaskApi:
         output = PushTaskOutputRequest(sub_status=status, details=failure)
         self._call(self._client.PushTaskOutput, output)
 
+    def _pause(self) -> None:
+        """Wait a moment for a message that is still on its way to the SuperNode."""
+        self.heartbeat()
+        time.sleep(PAUSE_SECONDS)
+
     def _call(self, function: Callable[[Any], Answer], request: Any) -> Answer:
         """Call the SuperNode; a call that does not reach it is repeated."""
         for tried in range(1, CALL_TRIES + 1):
@@ -208,14 +218,3 @@ class TaskApi:
                     continue
             break
         raise TaskGoneError(reason)
-
-
-def pause(deadline: float) -> None:
-    """Wait a moment for a message that is still on its way to the SuperNode.
-
-    Raises:
-        TaskGoneError: the deadline has passed.
-    """
-    if time.monotonic() >= deadline:
-        raise TaskGoneError("the message has not arrived at the SuperNode")
-    time.sleep(PAUSE_SECONDS)

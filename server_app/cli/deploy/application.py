@@ -146,7 +146,7 @@ def require_passed_checks(
     Raises:
         RunError: a check failed.
     """
-    from server_app.deploy.check import CACHE, Inspection  # noqa: PLC0415
+    from server_app.deploy.health.inspection import CACHE, Inspection  # noqa: PLC0415
 
     place = SitePlace(directory)
     os.environ.setdefault(CACHE, str(place.cache))  # for this process and those that it starts
@@ -178,7 +178,7 @@ def site(
     systemd: Systemd = False,
 ) -> None:
     """Make the checks, then run a site's SuperNode until Ctrl-C or SIGTERM."""
-    from server_app.deploy.check import read_site  # noqa: PLC0415
+    from server_app.deploy.health.inspection import read_site  # noqa: PLC0415
     from server_app.deploy.site import run_supernode, supernode_command  # noqa: PLC0415
     from server_app.deploy.systemd import unit  # noqa: PLC0415
     from server_app.flower.programs import free_ports  # noqa: PLC0415

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from server_app.deploy.membership.public_keys import key_hash, pem, read_public_key, short_name
 from server_app.deploy.membership.rotation import RotationError, read_rotation
-from server_app.deploy.places import CoordinatorPlace, refuse_unusable
+from server_app.deploy.places import CoordinatorPlace
 from server_app.flower.database import RegisteredNode, registered_nodes
 from server_app.flower.programs import CONNECTION, run_to_end
 from task.errors import system_reason
@@ -33,22 +33,20 @@ class Registry:
     def update(self) -> list[str]:
         """Do what changed files ask for; return one line for each thing that is new.
 
-        Raises:
-            ConfigError: a file cannot be written.
+        A file that cannot be used, such as a locked database or a full disk, gets a line. All is
+        tried again at the next look.
         """
         lines: dict[Path, str] = {}
-        database = self._place.database
         try:
-            nodes = registered_nodes(database)
-        except OSError as error:  # such as one that is locked; it is read again in a moment
-            lines[database] = f"{database} cannot be read: {system_reason(error)}; no key changes"
-            return self._new(lines)
-        with refuse_unusable(self._place.directory):
+            nodes = registered_nodes(self._place.database)
             for path in sorted(self._place.sites.glob("*.rotation")):
                 lines[path] = accept_rotation(self._place, nodes, path)
             lines |= self._register(nodes)
-            revoked = former_keys(self._place)
-        lines |= unregister(self._place, nodes, revoked)
+            lines |= unregister(self._place, nodes, former_keys(self._place))
+        except OSError as error:
+            path = Path(error.filename or self._place.directory)
+            lines = self._said | lines
+            lines[path] = f"{path} cannot be used: {system_reason(error)}; keys may not change"
         return self._new(lines)
 
     def _new(self, lines: dict[Path, str]) -> list[str]:
@@ -166,7 +164,11 @@ def register(place: CoordinatorPlace, public_key: Path) -> str:
 def unregister(
     place: CoordinatorPlace, nodes: Iterable[RegisteredNode], former: Mapping[str, Path]
 ) -> dict[Path, str]:
-    """Unregister the former keys with the SuperLink; return a line about each, by its file."""
+    """Unregister the former keys with the SuperLink; return a line about each, by its file.
+
+    Raises:
+        OSError: the SuperLink's database cannot be read.
+    """
     files = {pem(key): path for key, path in former.items()}
     lines = {}
     for node in nodes:

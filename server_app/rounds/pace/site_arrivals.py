@@ -9,7 +9,7 @@ from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.messages import SITES_MAX_PAUSE, Exchange
 from server_app.rounds.context import RoundContext
 from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
-from server_app.rounds.sampling import draw, drawing
+from server_app.rounds.sampling import Draws, draw
 
 LOOK_SECONDS = 1.0  # between two looks for sites that can start
 
@@ -47,6 +47,7 @@ class SiteArrivals(Arrivals):
         self._open: list[Open] = []
         self._running: dict[int, Job] = {}  # by client
         self._arrived: list[Arrival] = []  # each of one client
+        self._draws = Draws(context.experiment.seed)
         self._looked, self._left = 0.0, time.monotonic()
 
     def take(self, server_round: int, wanted: int, heard: Collection[int]) -> Iterator[Arrival]:
@@ -95,7 +96,7 @@ class SiteArrivals(Arrivals):
             return
         nodes = self._context.connected()
         here = served_clients(idle, nodes)
-        places = draw(drawing(experiment.seed, server_round), len(here), missing)
+        places = draw(self._draws.of_round(server_round), len(here), missing)
         clients = [here[place] for place in places]
         units = assign_clients(clients, self._context.sizes.train, nodes, 1)
         if units:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
 from server_app.rounds.participation.base import Clients, Participation
-from server_app.rounds.sampling import draw, drawing
+from server_app.rounds.sampling import Draws, draw
 
 Train = Callable[[Sequence[Job]], Iterator[Arrival]]
 
@@ -41,7 +41,7 @@ class VirtualArrivals(Arrivals):
         self._train = train
         self._running: list[tuple[float, int, Job]] = []  # a heap: ends first, then started first
         self._started = 0
-        self._generators: tuple[int, Any] = (0, None)
+        self._draws = Draws(clients.seed)
 
     def take(self, server_round: int, wanted: int, heard: Collection[int]) -> Iterator[Arrival]:
         arrived: list[Job] = []
@@ -109,9 +109,8 @@ class VirtualArrivals(Arrivals):
             self.now = begins
             candidates = self._candidates(server_round, idle)
         started = self._started
-        for client in draw(
-            self._generator(server_round), self._clients.number, missing, candidates
-        ):
+        generator = self._draws.of_round(server_round)
+        for client in draw(generator, self._clients.number, missing, candidates):
             idle[client] = False
             attempt = self._devices.attempt(client, server_round, self.now)
             self._add(Job(client, server_round, attempt.ends, attempt.seconds, attempt.reason))
@@ -120,10 +119,3 @@ class VirtualArrivals(Arrivals):
     def _candidates(self, server_round: int, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
         allowed = self._policy.candidates(self._clients, server_round, self.now)
         return idle if allowed is None else idle & allowed
-
-    def _generator(self, server_round: int) -> Any:
-        """Return the generator of a round's draws; its first draw is that of a round that waits."""
-        if self._generators[0] != server_round:
-            generator = drawing(self._clients.seed, server_round)
-            self._generators = server_round, generator
-        return self._generators[1]

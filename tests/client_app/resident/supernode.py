@@ -65,8 +65,21 @@ class SuperNode:
         self._server.should_exit = True
         self._thread.join()
 
-    def offer(self, message_type: str, content: RecordDict, damaged: bool = False) -> str:
-        """Put a message in as Flower's SuperNode does; return its id."""
+    def offer(
+        self,
+        message_type: str,
+        content: RecordDict,
+        damaged: bool = False,
+        arrives_after: float = 0.0,
+    ) -> str:
+        """Put a message in as Flower's SuperNode does; return its id.
+
+        Args:
+            message_type: Flower's type of the message.
+            content: its content.
+            damaged: whether its parts are damaged, which no honest SuperLink would send.
+            arrives_after: seconds until its parts are there.
+        """
         TaskIdentity.task_id = TaskIdentity.run_id = RUN
         TaskIdentity.node_id = 1
         message = Message(content, NODE, message_type)
@@ -75,16 +88,25 @@ class SuperNode:
         self.state.create_task(task_type=TaskType.CLIENT_APP, run_id=RUN, fab_hash=FAB_HASH)
         self.objects.preregister(RUN, get_object_tree(message))
         self.state.store_message(remove_content_from_message(message))
-        for name, part in parts.items():
-            self.objects.put(name, part)
-            if damaged:  # which no honest SuperLink would send
-                self.objects.store[name].content = part[:20] + b"\0"  # type: ignore[attr-defined]
+
+        def arrive() -> None:
+            for name, part in parts.items():
+                self.objects.put(name, part)
+                if damaged:
+                    store = self.objects.store  # type: ignore[attr-defined]
+                    store[name].content = part[:20] + b"\0"
+
+        if arrives_after:
+            threading.Timer(arrives_after, arrive).start()
+        else:
+            arrive()
         return message.object_id
 
-    def order(self, order: str, seconds: float = 0.0) -> None:
+    def order(self, order: str, seconds: float = 0.0, arrives_after: float = 0.0) -> None:
         """Put in a message that tells a child of `faulty` what to do within a time."""
         fields = ConfigRecord({"do": order, "seconds": seconds})
-        self.offer("query.order", RecordDict({"order": fields}))
+        content = RecordDict({"order": fields})
+        self.offer("query.order", content, arrives_after=arrives_after)
 
     def reply(self) -> Message:
         """Return the reply that was left."""

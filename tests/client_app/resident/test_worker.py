@@ -12,10 +12,12 @@ import psutil
 import pytest
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 from flwr.app import Message, RecordDict
+from flwr.supercore.corestate import in_memory_corestate
 
 from client_app.resident import worker
 from client_app.resident.fork_server import require_one_thread
 from client_app.resident.forks import ForkServer, ForkServerFailedError
+from client_app.resident.supernode import tasks
 from client_app.resident.supernode.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
 from client_app.resident.worker import Worker
 from server_app.config.composition import compose_experiment
@@ -147,6 +149,16 @@ def test_a_child_that_is_lost_costs_an_error_reply_and_nothing_else(
     assert scene.facts()["parent"] == before
 
 
+def test_a_site_ends_work_for_which_the_coordinator_would_wait(
+    scene: Scene, settings: dict[str, Any]
+) -> None:
+    """A registration has no time limit of the coordinator's, such as 0 seconds here."""
+    limited = {**settings, "max-seconds": 1}
+    with SuperNode(limited) as node:
+        reply = Scene(node, scene.server, limited).obey("hang", 0.0)
+    assert str(reply.error.reason).endswith("than this site allows (its max-seconds)")
+
+
 def test_secrets_of_a_masked_round_are_handed_on_in_memory_and_are_lost_with_a_child(
     scene: Scene,
 ) -> None:
@@ -241,7 +253,7 @@ def test_a_task_with_other_settings_than_the_sites_is_not_answered(
 def test_a_task_that_the_supernode_has_given_up_ends_its_child(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(tasks, "HEARTBEAT_SECONDS", 0.1)
     scene.node.order("hang")
     task = scene.api.acquire()
     assert task is not None
@@ -253,6 +265,16 @@ def test_a_task_that_the_supernode_has_given_up_ends_its_child(
         scene.worker.answer(task)
     timer.join()
     assert scene.facts()["pid"], "the next message is answered"
+
+
+def test_a_message_that_arrives_slowly_is_answered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower offers a task before it has the message, and ends it without heartbeats."""
+    monkeypatch.setattr(in_memory_corestate, "HEARTBEAT_DEFAULT_INTERVAL", 0.5)
+    monkeypatch.setattr(tasks, "HEARTBEAT_SECONDS", 0.1)
+    scene.node.order("answer", arrives_after=3.0)
+    assert not scene.answer().has_error()
 
 
 @pytest.mark.slow

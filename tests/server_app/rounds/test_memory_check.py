@@ -7,18 +7,9 @@ import pytest
 import server_app.rounds.memory_check
 from server_app.config.resuming import whole_words
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.memory_check import available_bytes, check_memory
+from server_app.rounds.memory_check import check_memory
 from task.errors import RunError
 from tests.conftest import Train, sha256
-
-
-def test_a_containers_limit_counts(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("1000000\n")
-    (tmp_path / "memory.current").write_text("900000\n")
-    (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 50000\n")
-    assert available_bytes(tmp_path) == 150_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert available_bytes(tmp_path) > 1_000_000
 
 
 def test_what_is_there_is_compared_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

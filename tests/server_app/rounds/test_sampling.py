@@ -3,7 +3,10 @@
 import pytest
 
 from server_app.rounds.sampling import (
+    Draws,
     clients_to_score,
+    draw,
+    drawing,
     participant_count,
     quorum_count,
     sample_clients,
@@ -58,3 +61,11 @@ def test_of_many_clients_a_sample_scores_the_final_model() -> None:
     found = clients_to_score(5000, 0)
     assert len(set(found)) == 1000
     assert found == sorted(found) == clients_to_score(5000, 0) != clients_to_score(5000, 1)
+
+
+def test_draws_of_one_round_differ_and_the_first_is_that_of_a_round_with_one() -> None:
+    draws = Draws(seed=4)
+    found = [draw(draws.of_round(3), 1000, 5) for _ in range(3)]
+    assert found[0] == draw(drawing(4, 3), 1000, 5)
+    assert len({tuple(clients) for clients in found}) == 3
+    assert draw(draws.of_round(4), 1000, 5) == draw(drawing(4, 4), 1000, 5)

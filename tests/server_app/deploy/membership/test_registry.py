@@ -1,5 +1,6 @@
 """Names and keys at the coordinator: registration, rotation, revocation, in Flower's own tables."""
 
+import errno
 import re
 import shutil
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from server_app.deploy.membership.registry import Registry
 from server_app.deploy.membership.revocation import revoke_site
 from server_app.deploy.membership.rotation import write_rotation
 from server_app.deploy.places import CoordinatorPlace
-from server_app.flower.database import registered_nodes
+from server_app.flower.database import RegisteredNode, registered_nodes
 from task.errors import ConfigError
 
 OWNER = "owner"
@@ -99,12 +100,47 @@ def test_a_database_that_cannot_be_read_is_named_and_a_key_is_revoked_all_the_sa
     place.database.write_text("damaged" * 1000)
     keys = Registry(place)
     (line,) = keys.update()
-    assert re.search(r"state\.db cannot be read: .*no key changes", line)
+    assert re.search(r"state\.db cannot be used: .*keys may not change", line)
     assert keys.update() == []
     first, second = revoke_site(place, "east")
     assert first.startswith("site east may not join any more")
     assert "cannot be read" in second
     assert not (place.sites / "east.pub").exists()
+
+
+def test_a_database_that_is_locked_during_a_change_is_read_again(
+    place: CoordinatorPlace, superlink: SuperLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place, "east", new_key())
+    keys = Registry(place)
+    keys.update()
+    superlink.running = False
+    revoke_site(place, "east")
+    superlink.running = True
+    reads = iter([True, False])
+
+    def read_or_locked(database: Path) -> list[RegisteredNode]:
+        if next(reads, True):
+            return registered_nodes(database)
+        raise OSError(errno.EIO, "database is locked", str(database))
+
+    monkeypatch.setattr(registry_module, "registered_nodes", read_or_locked)
+    (line,) = keys.update()
+    assert line.endswith("database is locked; keys may not change")
+    assert active(place) == []
+    assert keys.update() == []
+
+
+def test_a_disk_that_is_full_ends_nothing(
+    place: CoordinatorPlace, superlink: SuperLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(place.sites / "east.pub"))
+
+    (place.sites / "east.rotation").write_text("{}")
+    monkeypatch.setattr(registry_module, "accept_rotation", full)
+    (line,) = Registry(place).update()
+    assert line.endswith("east.pub cannot be used: no space left on device; keys may not change")
 
 
 def test_keys_are_registered_under_their_files_names_once(

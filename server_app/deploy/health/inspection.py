@@ -20,7 +20,7 @@ from server_app.deploy.joining.reach import (
 from server_app.deploy.places import SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
-from task.files import OTHERS, make_private
+from task.files import OTHERS, create_whole, make_private
 from task.protocol.signature import read_private_key
 from task.site import Site
 
@@ -181,11 +181,12 @@ class Inspection:
                         f"chmod go-rwx {place}"
                     )
                 probe = place / ".probe"
-                probe.touch()
+                probe.unlink(missing_ok=True)  # of a check that was killed
+                create_whole(probe, b"")
                 probe.unlink()
             except OSError as error:
-                reason = f"{place} must be writable: {system_reason(error)}"
-                raise CheckFailedError(reason) from None
+                needed = "must be writable, and its file system must have hard links"
+                raise CheckFailedError(f"{place} {needed}: {system_reason(error)}") from None
         own = f"its own models in {models}" if models else "no models-dir for its own models"
         return f"{state}; decoded images in {cache}; {own}"
 

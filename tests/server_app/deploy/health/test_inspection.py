@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.deploy.check import Inspection
+from server_app.deploy.health.inspection import Inspection
 from server_app.deploy.keys import make_coordinator, make_site
 from server_app.deploy.places import CoordinatorPlace, SitePlace
 from task.fingerprint import fingerprint

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from server_app.deploy.check import Inspection
+from server_app.deploy.health.inspection import Inspection
 from server_app.deploy.places import SitePlace
 from server_app.engines.doctor import (
     FAIL,
@@ -92,7 +92,8 @@ def limits(site: Site) -> Finding:
         masks = "required"
     return OK, (
         f"limits: updates {norm}; masks {masks}; privacy {epsilon}; at most {site.max_epochs} "
-        f"epochs, batches of {site.max_batch_size}, models of {site.max_model_megabytes} MB; "
+        f"epochs, {site.max_seconds:,} s for a message, batches of {site.max_batch_size}, models "
+        f"of {site.max_model_megabytes} MB; "
         f"images per class {labels}; statistics of features {statistics}; other packages that may "
         f"run: {packages}"
     )

@@ -1,0 +1,1 @@
+"""Can a site take part, and is its machine in order?"""
