@@ -128,8 +128,8 @@ def test_a_server_step_uses_fewer_updates_if_nobody_else_can_be_asked(
     [
         ("", "strategy=fedbuff: takes updates .* add clock=virtual"),
         ("clock=virtual participation=deadline", "waits for no client; add participation=availab"),
-        ("clock=virtual method=scaffold", "method=scaffold computes with all updates of one"),
-        ("clock=virtual method=fednova", "method=fednova computes with all updates"),
+        ("clock=virtual method=scaffold", "method=scaffold needs all updates of one"),
+        ("clock=virtual method=fednova", "method=fednova needs all updates"),
         ("clock=virtual after=feddf", "after=feddf: needs models of one round"),
         ("clock=virtual watch.models_every=1", "keeps models of one round.*use null"),
         (
