@@ -60,7 +60,7 @@ def deciding_groups(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def varied_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def varied_keys(settings: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> list[str]:
     """Return the keys that tell settings apart, those that people vary most first.
 
     A key is left out if the keys before it determine its value, as the data set determines the
@@ -68,9 +68,10 @@ def varied_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
     Args:
         settings: settings by dotted key.
+        first: keys that come before all others.
     """
     every = dict.fromkeys(key for own in settings for key in own)
-    ordered = [key for key in FIRST if key in every] + [key for key in every if key not in FIRST]
+    ordered = [key for key in first if key in every] + [key for key in every if key not in first]
     groups = [0] * len(settings)
     kept, found = [], 1
     for key in ordered:

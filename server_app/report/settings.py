@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from server_app.config.differences import deciding
+from server_app.config.differences import deciding, varied_keys
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.runs.records.reader import Run
@@ -39,15 +39,8 @@ def varied_settings(runs: Sequence[Run]) -> list[Setting]:
         | {JUDGED_BY: run.split, IMAGES: short_version(run)}
         for run in runs
     ]
-    every = {key for values in flats for key in values} - {IMAGES}
-    keys = [key for key in NAME_FIRST if key in every] + sorted(every - set(NAME_FIRST))
-    kept: list[str] = []
-    groups = 1
-    for key in [*keys, IMAGES]:
-        now = len({tuple(values.get(name) for name in [*kept, key]) for values in flats})
-        if now > groups:
-            kept.append(key)
-            groups = now
+    others = {key for values in flats for key in values} - {*NAME_FIRST, IMAGES}
+    kept = varied_keys(flats, (*NAME_FIRST, *sorted(others)))
     return [tuple((short(key), labelled(key, values.get(key))) for key in kept) for values in flats]
 
 
@@ -66,8 +59,8 @@ def short_version(run: Run) -> str:
 
 
 def is_folder(run: Run) -> bool:
-    """Return whether the data are images in a directory, and not a data set with a name."""
-    return bool(run.config.get("data", {}).get("name") == "folder")
+    """Return whether the data are images of the user's own, and not a data set with a name."""
+    return run.config.get("data", {}).get("name") in ("folder", "table")
 
 
 def labelled(key: str, value: Any) -> Any:

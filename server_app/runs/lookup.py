@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
 from task.files import from_home
@@ -51,6 +52,6 @@ def latest_run(runs: Path) -> Path:
 def start_of(path: Path) -> str:
     """Return when a run started, from its ``run.json``; empty if that cannot be read."""
     try:
-        return str(json.loads(path.read_text())["started"])
+        return str(json.loads(read_bounded(path, LARGEST_RECORD))["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""

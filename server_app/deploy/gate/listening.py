@@ -7,11 +7,12 @@ from typing import Any
 
 import uvicorn
 
-from server_app.deploy.gate.connections import Connection
+from server_app.deploy.gate.connections import MOST, MOST_OF_ONE_ADDRESS, Connection
 from server_app.deploy.gate.log import refusals
 
 HANDSHAKE_SECONDS = 10.0
-MOST_OF_ONE_ADDRESS, MOST = 512, 4000  # twice those that are answered, TLS handshakes included
+# Twice those that are answered, TLS handshakes included.
+MOST_ACCEPTED_OF_ONE_ADDRESS, MOST_ACCEPTED = 2 * MOST_OF_ONE_ADDRESS, 2 * MOST
 
 
 class Accepted(socket.socket):
@@ -44,7 +45,8 @@ class Listener(socket.socket):
         """
         plain, address = super().accept()
         host = address[0]
-        if self._open[host] >= MOST_OF_ONE_ADDRESS or self._open.total() >= MOST:
+        of_all = self._open.total()
+        if self._open[host] >= MOST_ACCEPTED_OF_ONE_ADDRESS or of_all >= MOST_ACCEPTED:
             plain.close()
             refusals.warning("%s:%s site=- - - closed: too many connections", host, address[1])
             raise ConnectionAbortedError

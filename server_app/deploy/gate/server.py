@@ -10,7 +10,7 @@ from server_app.deploy.gate.app import Gate
 from server_app.deploy.gate.authentication import Authentication
 from server_app.deploy.gate.connections import IDLE_SECONDS, Connection
 from server_app.deploy.gate.holding import Messages
-from server_app.deploy.gate.listening import MOST, Server
+from server_app.deploy.gate.listening import MOST_ACCEPTED, Server
 from server_app.deploy.gate.log import open_log
 from server_app.deploy.gate.mailboxes import Mailboxes
 from server_app.deploy.gate.sites import Sites
@@ -33,7 +33,7 @@ def run_gate(place: CoordinatorPlace, listen: str, port: int, internal_port: int
     """
     open_log(place.gate_log)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    allow_files(MOST + OTHER_FILES)
+    allow_files(MOST_ACCEPTED + OTHER_FILES)
     asyncio.run(serve(place, listen, port, internal_port))
 
 

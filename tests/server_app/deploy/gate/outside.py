@@ -185,7 +185,7 @@ def main() -> None:
     for thread in threads:
         thread.join()
     found["crowd"] = crowd(client, connections.MOST_OF_ONE_ADDRESS + 5)
-    found["throng"] = throng(client, listening.MOST_OF_ONE_ADDRESS + 20)
+    found["throng"] = throng(client, listening.MOST_ACCEPTED_OF_ONE_ADDRESS + 20)
     found["health"] = client.send("/health", {}, method="GET").status
     print(json.dumps(found))
 
