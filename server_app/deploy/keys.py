@@ -27,7 +27,7 @@ from server_app.deploy.places import (
     refuse_unusable,
 )
 from task.errors import ConfigError, system_reason
-from task.files import from_home, write_secret
+from task.files import from_home, make_private, write_secret
 from task.site import SITE_NAME, SITE_NAME_FORM
 
 DAYS = 825
@@ -139,7 +139,7 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
         raise ConfigError("--site", name, f"must be {SITE_NAME_FORM}")
     with refuse_unusable(data):
         if not from_home(data).is_dir():
-            raise ConfigError("--data", data, "must be the directory of the site's images")
+            raise ConfigError("--data", data, "must be a directory with the site's images")
     own = {kind: str(place.directory / kind) for kind in ("memory", "models")}
     values = {"name": name, "data": str(from_home(data).absolute()), **own}
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
@@ -147,11 +147,12 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     with refuse_unusable(place.directory):
         refuse_to_overwrite(place.key(name))
-        place.directory.mkdir(parents=True, exist_ok=True)
+        make_private(place.directory)
         write_key(place.key(name), key, PrivateFormat.OpenSSH)
         place.public_key(name).write_bytes(public + f" {name}\n".encode())
         if not place.settings.exists():  # a site that makes another key keeps its settings
             place.settings.write_text(SETTINGS.format(**quoted))
+            place.settings.chmod(0o644)  # whatever rights this user's new files have
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:

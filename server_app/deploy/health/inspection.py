@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cryptography import x509
 
+from server_app.deploy.health.rights import rights_of_others
 from server_app.deploy.joining.reach import (
     CheckFailedError,
     clock_result,
@@ -53,6 +54,7 @@ class Inspection:
         checks: dict[str, Callable[[], str]] = {
             "settings": self._settings,
             "key": self._key,
+            "files": self._files,
             "roster": self._roster,
             "coordinator": self._coordinator,
             "clock": self._clock,
@@ -99,13 +101,14 @@ class Inspection:
         except FileNotFoundError:
             raise CheckFailedError(f"there is no {path}; {MAKE_KEYS}") from None
         except ValueError:
-            raise CheckFailedError(
-                f"{path} is not a site's key; delete it and {MAKE_KEYS}"
-            ) from None
-        if path.stat().st_mode & 0o077:
-            raise CheckFailedError(f"other users can read {path}; run: chmod 600 {path}")
-        public = self.place.public_key(self.site.name).name
-        return f"{path}; whether the coordinator has {public} is checked when the site joins"
+            reason = f"{path} is not a site's key; delete it and {MAKE_KEYS}"
+            raise CheckFailedError(reason) from None
+        return f"{path}; whether the coordinator knows it is checked when the site joins"
+
+    def _files(self) -> str:
+        if problem := rights_of_others(self.place, self.site):
+            raise CheckFailedError(problem)
+        return "only this user can read the keys and change the settings"
 
     def _roster(self) -> str:
         from task.secure.rules.site_files import comparable, read_roster  # noqa: PLC0415
@@ -185,8 +188,8 @@ class Inspection:
                 create_whole(probe, b"")
                 probe.unlink()
             except OSError as error:
-                needed = "must be writable, and its file system must have hard links"
-                raise CheckFailedError(f"{place} {needed}: {system_reason(error)}") from None
+                reason = f"{place} must be writable, with hard links: {system_reason(error)}"
+                raise CheckFailedError(reason) from None
         own = f"its own models in {models}" if models else "no models-dir for its own models"
         return f"{state}; decoded images in {cache}; {own}"
 

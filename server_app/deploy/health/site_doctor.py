@@ -42,7 +42,6 @@ def site_findings(directory: Path, address: str | None) -> Iterator[Finding]:
     except (ConfigError, SiteError):
         return  # its line has the reason
     yield user()
-    yield secrets(place, site)
     yield images(Path(site.directory))
     yield limits(site)
 
@@ -52,18 +51,6 @@ def user() -> Finding:
     if os.geteuid() == 0:
         return NOTE, "user: this is root; run a site as a user of its own without a login"
     return OK, f"user: number {os.geteuid()}, not root"
-
-
-def secrets(place: SitePlace, site: Site) -> Finding:
-    """Check that other users can neither read the site's keys nor change its settings."""
-    keys = (place.key(site.name), place.next_key(site.name), place.secret)
-    forbidden = dict.fromkeys(keys, 0o077) | {place.settings: 0o022, place.directory: 0o022}
-    for path, bits in forbidden.items():
-        if path.exists() and path.stat().st_mode & bits:
-            verb = "change" if bits == 0o022 else "read"
-            cure = f"run: chmod go-{'w' if verb == 'change' else 'rwx'} {path}"
-            return FAIL, f"files: other users can {verb} {path}; {cure}"
-    return OK, "files: only this user can read the keys and change the settings"
 
 
 def images(directory: Path) -> Finding:

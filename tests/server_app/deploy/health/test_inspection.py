@@ -92,7 +92,7 @@ def findings(
 def test_a_correct_site_passes_every_check(site: SitePlace, address: str) -> None:
     words = (*WORDS, "data.classes=[cat,dog]")
     lines = list(Inspection(site, address, fingerprint()[:12], words).lines())
-    assert [passed for passed, _ in lines] == [True] * 8
+    assert [passed for passed, _ in lines] == [True] * 9
     assert "11 training and 1 validation images, of the classes cat, dog" in lines[-1][1]
 
 
@@ -171,7 +171,8 @@ def test_an_address_where_no_program_listens(site: SitePlace) -> None:
         (lambda site: site.key("clinic").write_text("x"), "key", "is not a site's key; delete it"),
         (lambda site: site.settings.write_text("site='x'"), "settings", "data-dir: field required"),
         (lambda site: site.key("clinic").unlink(), "key", "make it with: univarfl deploy keys"),
-        (lambda site: site.key("clinic").chmod(0o644), "key", "chmod 600"),
+        (lambda site: site.key("clinic").chmod(0o644), "files", "run: chmod go-rwx"),
+        (lambda site: site.settings.chmod(0o666), "files", "run: chmod go-w"),
         (lambda site: site.authority.unlink(), "coordinator", "ask the coordinator for their ca"),
         (lambda site: site.authority.write_text("x"), "coordinator", "is not a certificate"),
     ],

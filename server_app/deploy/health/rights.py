@@ -1,0 +1,24 @@
+"""The rights of other users of a site's machine to its keys and settings."""
+
+from pathlib import Path
+
+from server_app.deploy.places import SitePlace
+from task.files import OTHERS
+from task.site import Site
+
+WRITE = 0o022  # the rights of other users to change a file
+
+
+def rights_of_others(place: SitePlace, site: Site) -> str:
+    """Return what other users can do that they must not, and the remedy; empty if nothing.
+
+    Raises:
+        OSError: a file cannot be looked at.
+    """
+    keys = (place.key(site.name), place.next_key(site.name), place.secret)
+    forbidden = dict.fromkeys(filter(Path.is_file, keys), OTHERS)
+    for path, bits in (forbidden | {place.settings: WRITE, place.directory: WRITE}).items():
+        if path.stat().st_mode & bits:
+            verb, change = ("change", "go-w") if bits == WRITE else ("read", "go-rwx")
+            return f"other users can {verb} {path}; run: chmod {change} {path}"
+    return ""
