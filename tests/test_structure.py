@@ -134,6 +134,12 @@ def test_no_file_is_longer_than_250_lines() -> None:
     assert [path for path in files if lines_in(path) > 250] == []
 
 
+def test_flower_packs_every_file() -> None:
+    """It leaves files with the names of tests out of the bundle of a run."""
+    files = [path for package in PRODUCT for path in (ROOT / package).rglob("*.py")]
+    assert [path for path in files if path.match("test_*.py") or path.match("*_test.py")] == []
+
+
 def test_no_package_is_longer_than_1250_lines() -> None:
     """Sub-packages count for themselves. A method or a data source is one file, and read alone."""
     folders = {path.parent for package in PRODUCT for path in (ROOT / package).rglob("*.py")}

@@ -18,8 +18,8 @@ from task.data.sources.families.given_splits import (
     split_test,
     unlisted_note,
 )
+from task.data.sources.families.held_out import sample_test, share_of_group
 from task.data.sources.families.own_images import OwnImages
-from task.data.sources.families.test_sets import sample_test, share_of_group
 from task.data.sources.families.tree import Tree, index_of_files, readable, walk
 from task.errors import ConfigError, DataError
 

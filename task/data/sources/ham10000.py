@@ -17,8 +17,8 @@ from task.data.sources.families.directory_source import (
     hash_of_states,
     require_file,
 )
+from task.data.sources.families.held_out import sample_test_subjects
 from task.data.sources.families.rows import read_rows
-from task.data.sources.families.test_sets import sample_test_subjects
 from task.data.sources.families.tree import count_note, index_of_files, walk
 from task.errors import DataError
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from task.data.sources.base import DatasetIndex, Source
 from task.data.sources.families.directory_source import hash_of_states
+from task.data.sources.families.held_out import sample_test, share_of_group
 from task.data.sources.families.parts import locate
-from task.data.sources.families.test_sets import sample_test, share_of_group
 from task.errors import ConfigError, DataError, refuse
 
 

@@ -27,9 +27,9 @@ from task.data.sources.families.given_splits import (
     split_test,
     unlisted_note,
 )
+from task.data.sources.families.held_out import sample_test_subjects
 from task.data.sources.families.own_images import OwnImages
 from task.data.sources.families.rows import read_rows
-from task.data.sources.families.test_sets import sample_test_subjects
 from task.data.sources.families.tree import IMG_EXTENSIONS, MAX_DEPTH, index_of_files, walk
 from task.errors import DataError
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import DirectorySource
-from task.data.sources.families.test_sets import sample_test
+from task.data.sources.families.held_out import sample_test
 from task.data.sources.families.tree import Tree, count_note, index_of_files, walk
 from task.errors import ConfigError, DataError
 
