@@ -46,7 +46,9 @@ def blocks(text: str, *languages: str) -> list[str]:
 
 def example(about: str) -> str:
     """Return the code block, of any page, whose first line is the comment ``# about``."""
-    found = [block for text in written().values() for block in blocks(text, "python", "yaml")]
+    found = [
+        block for text in written().values() for block in blocks(text, "python", "yaml", "toml")
+    ]
     (text,) = [block for block in found if block.startswith(f"# {about}\n")]
     return text
 

@@ -25,19 +25,6 @@ from tests.server_app.rounds.ending.saved import scored_again
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]
-MY_APP = """
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "my-app"
-version = "0.1.0"
-[tool.flwr.app]
-publisher = "me"
-[tool.flwr.app.components]
-serverapp = "my_app:server"
-clientapp = "my_app:client"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +140,7 @@ def test_client_state_follows_the_clients_between_rays_workers(
 def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path) -> None:
     """The documented app with Flower's FedAvg trains as well as ours, to other bits."""
     (tmp_path / "my_app.py").write_text(example("my_app.py"))
-    (tmp_path / "pyproject.toml").write_text(MY_APP)
+    (tmp_path / "pyproject.toml").write_text(example("pyproject.toml of my_app"))
     with SuperLink() as superlink:  # its own, because it keeps the image cache of its start
         superlink.wait_until_ready()
         said = flwr(superlink, "run", str(tmp_path), "--stream", "--federation-config",
