@@ -13,6 +13,7 @@ REPORT_HELP = """Write a page and tables about the runs in a directory.
 \b
   univarfl report runs
   univarfl report runs/digits --target 0.9 --target 0.95 --baseline fedprox
+  univarfl report runs/tuned --tuned optim.lr
 \b
 From the records alone, it computes accuracy as mean ± standard deviation over seeds (last round,
 mean of the last five, best by validation), the papers' numbers for the same settings, other
@@ -50,6 +51,15 @@ def report(
         str | None,
         typer.Option(help="The method to compare with; without it, fedavg.", show_default=False),
     ] = None,
+    tuned: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="A setting that was tuned for each method, such as optim.lr: methods with "
+            "different values are compared. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Write the charts as PNG and SVG too.")
     ] = False,
@@ -62,4 +72,5 @@ def report(
         if not 0 < accuracy <= 1:
             raise ConfigError("--target", accuracy, "must be above 0 and at most 1, such as 0.9")
     show_progress()
-    write_report(directory, to or directory / "report", target or [], baseline, pictures)
+    place = to or directory / "report"
+    write_report(directory, place, target or [], baseline, pictures, tuned or [])

@@ -8,6 +8,7 @@ from server_app.config.differences import deciding, varied_keys
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.runs.records.reader import Run
+from task.errors import ConfigError
 
 IGNORED = ("seed", "method", "device")  # compared elsewhere, or without effect
 NAME_FIRST = (
@@ -23,18 +24,24 @@ VERSION_LENGTH = 8
 Setting = tuple[tuple[str, Any], ...]
 
 
-def varied_settings(runs: Sequence[Run]) -> list[Setting]:
+def varied_settings(runs: Sequence[Run], tuned: Sequence[str] = ()) -> list[Setting]:
     """Return, for each run, its values of the settings in which the runs differ.
 
     A key is left out if the keys before it determine its value, as the data set determines the
     number of rounds. What remains is what a person varied. The version of the images comes last: it
     remains only if runs that are otherwise equal were trained on different images.
+
+    Args:
+        runs: the runs.
+        tuned: dotted keys that belong to the method, so runs may differ in them in one setting.
     """
     flats = [
         {
             key: value
             for key, value in with_alpha_of_split(deciding(run.config)).items()
-            if key.split(".")[0] not in IGNORED and (key != "data.root" or is_folder(run))
+            if key.split(".")[0] not in IGNORED
+            and key not in tuned
+            and (key != "data.root" or is_folder(run))
         }
         | {JUDGED_BY: run.split, IMAGES: short_version(run)}
         for run in runs
@@ -89,6 +96,46 @@ def method_labels(runs: Sequence[Run]) -> list[str]:
         label = label_of("method", str(own["name"]))
         labels.append(f"{label} ({inner})" if inner else label)
     return labels
+
+
+def with_tuned(
+    labels: Sequence[str], settings: Sequence[Setting], runs: Sequence[Run], tuned: Sequence[str]
+) -> list[str]:
+    """Return the methods' labels, with tuned values where a method has several in one setting.
+
+    Args:
+        labels: each run's method.
+        settings: each run's setting.
+        runs: the runs.
+        tuned: dotted keys that belong to the method.
+    """
+    values = [tuned_values(run, tuned) for run in runs]
+    found: dict[tuple[str, Setting], set[str]] = {}
+    for label, setting, value in zip(labels, settings, values, strict=True):
+        found.setdefault((label, setting), set()).add(value)
+    return [
+        f"{label} [{value}]" if len(found[label, setting]) > 1 else label
+        for label, setting, value in zip(labels, settings, values, strict=True)
+    ]
+
+
+def checked_tuned(runs: Sequence[Run], tuned: Sequence[str]) -> Sequence[str]:
+    """Return the tuned keys, after checking that the runs have them.
+
+    Raises:
+        ConfigError: no run has such a setting.
+    """
+    known = {key for run in runs for key in flat(run.config)}
+    for key in tuned:
+        if key not in known:
+            raise ConfigError("--tuned", key, "must be a setting of the runs, such as optim.lr")
+    return tuned
+
+
+def tuned_values(run: Run, tuned: Sequence[str]) -> str:
+    """Return a run's values of tuned keys, such as "optim.lr=0.1"."""
+    own = flat(run.config)
+    return ", ".join(f"{key}={format_value(own[key])}" for key in tuned if key in own)
 
 
 def heading_of(setting: Setting) -> str:

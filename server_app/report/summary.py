@@ -17,7 +17,9 @@ from server_app.report.settings import (
     format_value,
     heading_of,
     method_labels,
+    tuned_values,
     varied_settings,
+    with_tuned,
 )
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.runs.records.entries import tables_of
@@ -37,15 +39,18 @@ class Summary:
     Args:
         runs: every completed run, oldest first. Of runs with equal settings, images and seed the
             latest counts, whichever code, engine or device it used.
+        tuned: dotted keys that belong to the method, such as ``optim.lr``. Methods with different
+            values are compared with each other.
     """
 
     runs: list[Run]
+    tuned: Sequence[str] = ()
 
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row per run: method, setting, seed, its accuracy read in each way, other metrics."""
         rows = []
-        labels = method_labels(self.runs)
+        labels = with_tuned(method_labels(self.runs), self._settings, self.runs, self.tuned)
         for run, method, setting in zip(self.runs, labels, self._settings, strict=True):
             further = {name: last_of(run, name) for name in FURTHER if ("test", name) in run.series}
             rows.append(
@@ -81,7 +86,7 @@ class Summary:
 
     @cached_property
     def _settings(self) -> list[Setting]:
-        return varied_settings(self.runs)
+        return varied_settings(self.runs, self.tuned)
 
     @cached_property
     def _parts(self) -> dict[tuple[str, str], pd.DataFrame]:
@@ -140,6 +145,14 @@ class Summary:
             row["seconds"] = mean_and_sd(part["seconds"])
             rows.append(row)
         return pd.DataFrame(rows)
+
+    def tuned_settings(self) -> pd.DataFrame:
+        """Return the values of the tuned keys: one row per setting and method."""
+        rows = [
+            {**self.heads[key], "tuned": tuned_values(runs[-1], self.tuned)}
+            for key, runs in self.counted.items()
+        ]
+        return pd.DataFrame(rows if self.tuned else [])
 
     def tidy(self) -> pd.DataFrame:
         """Return every mean as a number: one row per setting, method, metric and reading."""

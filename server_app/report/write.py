@@ -21,6 +21,7 @@ from server_app.report.comparability import comparability
 from server_app.report.page.headline import headlines
 from server_app.report.page.render import GLANCE, Content, page
 from server_app.report.privacy import privacy_table, studies_without_protection
+from server_app.report.settings import checked_tuned
 from server_app.report.spent.charts import spent_charts
 from server_app.report.spent.participation import TITLE as WHO_TAKES_PART
 from server_app.report.spent.participation import participation_table
@@ -62,6 +63,7 @@ def report(
     targets: Sequence[float] = (),
     baseline: str | None = None,
     pictures: bool = False,
+    tuned: Sequence[str] = (),
 ) -> None:
     """Write a report of the runs in a directory, and print its first table.
 
@@ -71,6 +73,7 @@ def report(
         targets: accuracies from 0 to 1 for the table of rounds to a target.
         baseline: the method to subtract; None for FedAvg or else the first method.
         pictures: whether to write the charts as PNG and SVG too.
+        tuned: settings that belong to the method; see `Summary`.
 
     Raises:
         ConfigError: there are no runs, none has the baseline's method, or the report cannot be
@@ -88,7 +91,7 @@ def report(
             f"{directory} holds no completed run; 'univarfl train' makes one"
             f"{kept if checkpoints(last) else ''}"
         )
-    summary = Summary(found.runs)
+    summary = Summary(found.runs, checked_tuned(found.runs, tuned))
     content = content_of(summary, problems, targets, label_of_baseline(summary, baseline))
     for warning in content.warnings:
         logger.warning("%s", warning)
@@ -186,6 +189,7 @@ def tables_of(
     tables = {
         GLANCE: summary.glance(),
         "Accuracy": summary.accuracies(),
+        "Tuned settings": summary.tuned_settings(),
         AFTER_TRAINING: after_training_table(summary),
         "Other metrics": summary.further(),
         "Paired differences": summary.differences(baseline),

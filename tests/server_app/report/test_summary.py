@@ -170,3 +170,26 @@ def test_published_numbers_are_of_the_methods_own_coefficients(tmp_path: Path) -
 
 def test_one_pair_has_no_interval() -> None:
     assert difference(pd.Series([1.0]), "+.1f") == "+1.0"
+
+
+def test_methods_that_were_tuned_by_themselves_are_compared(tmp_path: Path) -> None:
+    """FedAvg with 0.1 has 50 and 60 %, UniVarFL with 0.05 has 60 and 64 %: +10 and +4 points."""
+    for seed in (0, 1):
+        words = [f"seed={seed}", "method=fedavg", "optim.lr=0.1"]
+        record(tmp_path, f"f{seed}", words, [0.1, 0.5 + 0.1 * seed])
+        record(tmp_path, f"u{seed}", [f"seed={seed}", "optim.lr=0.05"], [0.1, 0.6 + 0.04 * seed])
+    assert summary(tmp_path).differences().empty
+    tuned = Summary(read_runs(tmp_path).runs, ["optim.lr"])
+    (row,) = tuned.differences().to_dict("records")
+    assert (row["method"], row["minus"], row["pairs"]) == ("UniVarFL", "FedAvg", 2)
+    assert str(row[LAST]).startswith("+7.0 (")
+    assert tuned.tuned_settings().to_dict("records") == [
+        {"method": "FedAvg", "tuned": "optim.lr=0.1"},
+        {"method": "UniVarFL", "tuned": "optim.lr=0.05"},
+    ]
+    record(tmp_path, "other", ["seed=0", "method=fedavg", "optim.lr=0.2"], [0.1, 0.4])
+    two = Summary(read_runs(tmp_path).runs, ["optim.lr"])
+    methods = {"FedAvg [optim.lr=0.1]", "FedAvg [optim.lr=0.2]", "UniVarFL"}
+    assert {method for _, method in two.counted} == methods
+    (minus,) = {row["minus"] for row in two.differences("UniVarFL").to_dict("records")}
+    assert minus == "UniVarFL"

@@ -189,3 +189,12 @@ def test_many_classes_long_names_and_a_swept_rho(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_says_where(runs: Path) -> None:
     with pytest.raises(ConfigError, match=r"--to=/proc/report: must be writable: "):
         report(runs, Path("/proc/report"))
+
+
+def test_a_tuned_setting_that_no_run_has_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, "a", [], [0.1, 0.5])
+    with pytest.raises(ConfigError, match=r"--tuned=optim\.rate: must be a setting of the runs"):
+        report(tmp_path, tmp_path / "report", tuned=["optim.rate"])
+    report(tmp_path, tmp_path / "report", tuned=["optim.lr"])
+    table = (tmp_path / "report" / "tables" / "tuned_settings.csv").read_text()
+    assert table.splitlines() == ["method,tuned", "UniVarFL,optim.lr=0.01"]
