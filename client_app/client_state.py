@@ -14,8 +14,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from task.files import create_whole, from_home, write_whole
+from task.machine.directories import user_state_directory
 from task.protocol.base import directory_name
-from task.site import Site, user_state_directory
+from task.site import Site
 
 ROUND_FILES = "round-*.safetensors"
 HEADER_BYTES = 1_000_000

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from client_app.client_state import ClientState
 from client_app.node import check_extensions, site_of
+from task.approval.approvals import DIRECTORY, Approvals
 from task.config import read_local_config
 from task.data.federated import site_version
 from task.errors import CodeMismatchError, SiteError
@@ -47,7 +48,7 @@ class Session(Generic[Asked]):
         Raises:
             SiteError: the experiment and this node disagree on whose data are trained on. Or it has
                 code of a package that the site does not list. Or it does not mask updates, and the
-                site requires it.
+                site requires it. Or its owner has not approved the experiment.
         """
         check_extensions(self.node_config, self.request.experiment)
         config = read_local_config(self.request.experiment)
@@ -57,6 +58,9 @@ class Session(Generic[Asked]):
                 f"site {site.name} takes part in masked rounds only (its require-secure); add "
                 "secure=masked"
             )
+        if site and site.require_approval:
+            approvals = Approvals(site.state_directory / DIRECTORY)
+            approvals.require(site.name, self.request.experiment)
         return site
 
     @cached_property

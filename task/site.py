@@ -4,7 +4,6 @@ They come from the ``--node-config`` with which the site's owner starts its Supe
 a coordinator sends can change them.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationEr
 from task.errors import SiteError
 from task.extensions import normal, run_by_clients
 from task.files import from_home
+from task.machine.directories import user_state_directory
 
 NodeConfig = Mapping[str, object]
 
@@ -49,6 +49,8 @@ class Site(BaseModel):
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.
         delta: ``delta``, the delta of this epsilon, in (0, 1).
+        require_approval: ``require-approval``, whether it trains only in experiments that its owner
+            has approved.
         require_secure: ``require-secure``, whether it takes part in masked rounds only.
         roster: ``roster``, an absolute path to a directory with the public key of each site of the
             federation, NAME.pub, which its owner has collected. Masked rounds need it.
@@ -79,6 +81,7 @@ class Site(BaseModel):
     tell_statistics: Annotated[bool, Field(alias="tell-statistics")] = False
     max_epsilon: Annotated[float | None, Field(alias="max-epsilon", gt=0)] = None
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    require_approval: Annotated[bool, Field(alias="require-approval")] = False
     require_secure: Annotated[bool, Field(alias="require-secure")] = False
     roster: str | None = None
     colluding: Annotated[int | None, Field(ge=0)] = None
@@ -153,14 +156,6 @@ class Site(BaseModel):
                 problem = f"is not a setting of a site; choose from {known}"
             text = f"site {site_name(node_config)}, {key}: {problem.lower()}"
             raise SiteError(text if text.isprintable() else repr(text)) from None
-
-
-def user_state_directory() -> Path:
-    """Return this program's directory for lasting state: ``$XDG_STATE_HOME/univarfl``.
-
-    Without that variable it is ``~/.local/state/univarfl``.
-    """
-    return from_home(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "univarfl"
 
 
 def site_name(node_config: NodeConfig) -> str:

@@ -147,7 +147,7 @@ def end_if_output_closed() -> None:
 def unexpected(error: Exception) -> str:
     """Return the message for an error that we did not foresee; append its traceback to a file."""
     from task.error_messages import describe_error  # noqa: PLC0415
-    from task.site import user_state_directory  # noqa: PLC0415
+    from task.machine.directories import user_state_directory  # noqa: PLC0415
 
     log = user_state_directory() / "errors.log"
     try:

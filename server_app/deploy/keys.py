@@ -49,6 +49,7 @@ models-dir = {models}
 # tell-statistics = true  # send means and covariances of features, which can resemble images
 # max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs
 # delta = 1e-6         # the delta of max-epsilon; far below 1 / (number of images)
+# require-approval = true  # train only what you have approved: univarfl deploy approve
 # require-secure = true  # take part in masked rounds only
 # roster = "/DIRECTORY"  # with NAME.pub of every site; masked rounds need it
 # colluding = 1        # how many of these sites may work together with the coordinator

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from server_app.cli.arguments import Directory, Words
+from server_app.cli.deploy.approve import approve
 from server_app.cli.deploy.keys import keys, revoke
 from server_app.deploy.places import (
     DEFAULT_PORT,
@@ -207,4 +208,5 @@ def run(directory: Directory, words: Words = None) -> None:
     run_on_sites(CoordinatorPlace(directory), words or [])
 
 
+deploy.command()(approve)
 deploy.command()(revoke)

@@ -77,10 +77,11 @@ def limits(site: Site) -> Finding:
     masks = "possible" if site.roster else "not possible without a roster"
     if site.require_secure:
         masks = "required"
+    experiments = "approved by the owner" if site.require_approval else "of any kind"
     return OK, (
-        f"limits: updates {norm}; masks {masks}; privacy {epsilon}; at most {site.max_epochs} "
-        f"epochs, {site.max_seconds:,} s for a message, batches of {site.max_batch_size}, models "
-        f"of {site.max_model_megabytes} MB; "
+        f"limits: experiments {experiments}; updates {norm}; masks {masks}; privacy {epsilon}; at "
+        f"most {site.max_epochs} epochs, {site.max_seconds:,} s for a message, batches of "
+        f"{site.max_batch_size}, models of {site.max_model_megabytes} MB; "
         f"images per class {labels}; statistics of features {statistics}; other packages that may "
         f"run: {packages}"
     )

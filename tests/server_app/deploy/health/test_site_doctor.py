@@ -31,7 +31,7 @@ def test_a_site_is_well_until_its_files_are_open_to_others(
     texts = [text for _, text in found]
     assert "coordinator: not asked (add --coordinator HOST:PORT); ca.crt is valid" in texts
     assert any(
-        text.startswith("limits: updates not clipped; masks not possible without a roster; ")
+        text.startswith("limits: experiments of any kind; updates not clipped; masks not possible ")
         for text in texts
     )
     place.settings.chmod(0o666)

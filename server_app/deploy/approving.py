@@ -1,0 +1,79 @@
+"""What a site's owner sees of experiments, and the owner's decisions about them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from server_app.config.override_text import as_typed, flat
+from server_app.deploy.places import SitePlace, refuse_unusable
+from task.approval.approvals import DIGITS, DIRECTORY, Approvals, Asked
+from task.plain_text import one_line
+from task.site import Site
+
+SHOWN = (
+    "method.name", "model.name", "data.name", "data.classes", "data.image_size", "rounds",
+    "local_epochs", "batch_size", "privacy.unit", "privacy.noise_multiplier", "secure.mode",
+    "partition.names",
+)  # fmt: skip
+
+
+def approvals_of(site: Site) -> Approvals:
+    """Return a site's approvals."""
+    return Approvals(site.state_directory / DIRECTORY)
+
+
+def decide(place: SitePlace, site: Site, digits: str, withdrawn: bool) -> str:
+    """Approve an experiment, or withdraw its approval; return a line about it.
+
+    Args:
+        place: the site's directory.
+        site: the site.
+        digits: the first digits of the experiment's hash.
+        withdrawn: whether the approval is withdrawn.
+
+    Raises:
+        ConfigError: no experiment has this hash, or a file cannot be written.
+    """
+    approvals = approvals_of(site)
+    asked = approvals.find(digits)
+    with refuse_unusable(place.directory):
+        if withdrawn:
+            approvals.withdraw(asked)
+            return f"{asked.name[:DIGITS]} is not approved any more; its next request is refused"
+        approvals.approve(asked)
+    return f"{asked.name[:DIGITS]} is approved; the coordinator can start the run again"
+
+
+def lines(place: SitePlace, site: Site) -> Iterator[str]:
+    """Yield what the site was asked to train, for its owner.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    with refuse_unusable(place.directory):
+        asked = approvals_of(site).asked()
+        for each in asked:
+            yield from described(each)
+    if not asked:
+        yield "no coordinator has asked this site to train yet"
+    elif any(not each.approved for each in asked):
+        yield f"approve one with: univarfl deploy approve {place.directory} HASH"
+    if not site.require_approval:
+        yield f"every experiment may run: {place.settings} does not have require-approval = true"
+
+
+def described(asked: Asked) -> Iterator[str]:
+    """Yield an experiment's state, its main settings, and where the others are."""
+    when = datetime.fromtimestamp(asked.path.stat().st_mtime).astimezone()
+    state = "approved" if asked.approved else "waits"
+    yield f"{asked.name[:DIGITS]}  {state}, first asked on {when:%Y-%m-%d at %H:%M}"
+    for key, value in main_settings(asked).items():
+        yield f"    {key:<26}{one_line(as_typed(value))}"
+    yield f"    all settings are in {asked.path}"
+
+
+def main_settings(asked: Asked) -> Mapping[str, Any]:
+    """Return the settings that an owner decides by; the site has checked their form."""
+    settings = flat(json.loads(asked.path.read_bytes()))
+    return {key: settings[key] for key in SHOWN if settings.get(key) is not None}

@@ -1,0 +1,1 @@
+"""Which experiments has the owner of a site approved?"""
