@@ -76,4 +76,6 @@ def described(asked: Asked) -> Iterator[str]:
 def main_settings(asked: Asked) -> Mapping[str, Any]:
     """Return the settings that an owner decides by; the site has checked their form."""
     settings = flat(json.loads(asked.path.read_bytes()))
+    if settings.get("privacy.unit") is None:
+        settings |= {"privacy.unit": "none", "privacy.noise_multiplier": None}
     return {key: settings[key] for key in SHOWN if settings.get(key) is not None}
