@@ -11,7 +11,11 @@ from PIL import Image
 
 from task.data.sources.base import DatasetIndex, Source
 from task.data.sources.families.directory_source import hash_of_states
-from task.data.sources.families.held_out import sample_test, share_of_group
+from task.data.sources.families.held_out import (
+    sample_test,
+    sample_test_subjects,
+    share_of_group,
+)
 from task.data.sources.families.parts import locate
 from task.errors import ConfigError, DataError, refuse
 
@@ -30,6 +34,7 @@ class Hub(Source):
         image: the column of images.
         label: the column of labels: class labels, strings or integers.
         domain: the column of domains; None if there are none.
+        subject: the column of subjects, such as patients; None if each image has its own.
         train_split: the split for training.
         test_split: the split for testing; None to hold out a share of `train_split`.
         test_share: the share of each class and domain that is held out.
@@ -43,6 +48,7 @@ class Hub(Source):
     image: str
     label: str
     domain: str | None
+    subject: str | None
     train_split: str
     test_split: str | None
     test_share: float
@@ -81,18 +87,42 @@ class Hub(Source):
             part, row = locate(index, sizes)
             return f"{self.repo}: {splits[part]} row {row}"
 
+        subject_of = names_and_numbers(tables, self.subject)[1] if self.subject else None
         cells = [(domains[d], classes[c]) for d, c in zip(domain_of, labels, strict=True)]
         return DatasetIndex(
             classes=classes,
             labels=labels,
-            test=np.arange(len(labels)) >= sizes[0]
-            if self.test_split
-            else sample_test(cells, share_of_group(self.test_share)),
+            test=self._test(sizes, cells, subject_of),
             read=read,
             name=name,
             domains=domains,
             domain_of=domain_of,
+            subject_of=subject_of,
         )
+
+    def _test(
+        self,
+        sizes: Sequence[int],
+        cells: Sequence[tuple[str, str]],
+        subject_of: NDArray[np.int64] | None,
+    ) -> NDArray[np.bool_]:
+        """Return which images are in the test set, [N].
+
+        Raises:
+            DataError: a subject is in both splits.
+        """
+        if self.test_split:
+            test = np.arange(sum(sizes)) >= sizes[0]
+            if subject_of is not None and np.intersect1d(subject_of[test], subject_of[~test]).size:
+                raise DataError(
+                    f"{self.repo}: subjects of column {self.subject!r} are in both splits; choose "
+                    "data.test_split=null, which keeps each subject on one side"
+                )
+            return test
+        if subject_of is None:
+            return sample_test(cells, share_of_group(self.test_share))
+        names = [f"{number:012}" for number in subject_of]
+        return sample_test_subjects(cells, names, self.test_share)
 
     def _load(self, split: str) -> Any:
         try:
@@ -105,7 +135,7 @@ class Hub(Source):
         except Exception as error:  # whatever its formats and the network raise
             reason = str(error).strip().split("\n")[0]
             raise ConfigError("data.repo", self.repo, f"split {split!r}: {reason}") from None
-        for key in ("image", "label", "domain"):
+        for key in ("image", "label", "domain", "subject"):
             column = getattr(self, key)
             if column is not None and column not in table.column_names:
                 have = f"no such column; there are {', '.join(table.column_names)}"

@@ -269,7 +269,12 @@ def parquet(root: Path) -> Path:
     from datasets import Image as Images
 
     features = Features(
-        {"image": Images(), "label": ClassLabel(names=["zebra", "ape"]), "site": Value("string")}
+        {
+            "image": Images(),
+            "label": ClassLabel(names=["zebra", "ape"]),
+            "site": Value("string"),
+            "patient": Value("int32"),
+        }
     )
     root.mkdir(parents=True, exist_ok=True)
     for split, first, count in (("train", 0, 12), ("test", 12, 4)):
@@ -277,6 +282,7 @@ def parquet(root: Path) -> Path:
             "image": [picture(first + index) for index in range(count)],
             "label": [index % 2 for index in range(count)],
             "site": ["north" if index % 3 else "south" for index in range(count)],
+            "patient": [(first + index) // 3 for index in range(count)],
         }
         Dataset.from_dict(rows, features=features).to_parquet(root / f"{split}.parquet")
     return root

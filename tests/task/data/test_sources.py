@@ -488,6 +488,17 @@ class TestHub:
         assert data.classes == ("north", "south")
         assert_split(data, 12, 6)
 
+    def test_subjects_are_on_one_side(self, tmp_path: Path) -> None:
+        making.parquet(tmp_path)
+        words = ["data=hub", f"data.repo={tmp_path}", "data.subject=patient", "data.test_share=0.5"]
+        data = opened(*words)
+        assert data.subject_of is not None
+        assert data.subject_of.tolist() == [index // 3 for index in range(12)]
+        assert not set(data.subject_of[data.train]) & set(data.subject_of[data.test])
+        assert len(data.test) in (3, 6)
+        with pytest.raises(DataError, match="subjects of column 'site' are in both splits"):
+            opened(*words[:2], "data.subject=site", "data.test_split=test")
+
     def test_a_local_directory_becomes_absolute(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -502,7 +513,7 @@ class TestHub:
         [
             (
                 ["data.image=picture"],
-                "data.image=picture: no such column; there are image, label, site",
+                "data.image=picture: no such column; there are image, label, site, patient",
             ),
             (["data.test_split=dev"], "split 'dev': "),
             (["data.test_split=train"], r"data\.test_split=train: must differ from train_split"),
