@@ -46,6 +46,7 @@ class Session(Generic[Asked]):
         """The site that this node is; None for a simulated worker.
 
         Raises:
+            ProtocolError: the request names a round that the experiment does not have.
             SiteError: the experiment and this node disagree on whose data are trained on. Or it has
                 code of a package that the site does not list. Or it does not mask updates, and the
                 site requires it. Or its owner has not approved the experiment.
@@ -57,6 +58,10 @@ class Session(Generic[Asked]):
             raise SiteError(
                 f"site {site.name} takes part in masked rounds only (its require-secure); add "
                 "secure=masked"
+            )
+        if site and self.request.round > config.rounds:
+            raise ProtocolError(
+                f"it names round {self.request.round}, and the experiment has {config.rounds}"
             )
         if site and site.require_approval:
             approvals = Approvals(site.state_directory / DIRECTORY)

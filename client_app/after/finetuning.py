@@ -6,7 +6,9 @@ from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from client_app.work_unit import personal_state, score_row
 from task.data.federated import check_amount
+from task.errors import SiteError
 from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
+from task.protocol.errors import ProtocolError
 from task.training.after.finetuning import Finetuner
 
 logger = logging.getLogger("univarfl.client")
@@ -26,7 +28,14 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
     session.check_clients(request.clients)
     if session.site is not None:
         check_amount(session.site, request.epochs, request.batch_size)
+        if session.site.require_approval:
+            raise SiteError(
+                f"the owner of site {session.site.name} approves each experiment (its "
+                "require-approval), and settings of fine-tuning are not a part of it"
+            )
     session.refuse_scores_with_noise()
+    if request.round != session.worker.config.rounds:
+        raise ProtocolError("clients fine-tune after the last round alone")
     weights = session.tensors(request.weights)
     finetuner = Finetuner(
         session.worker, request.epochs, request.batch_size, request.lr, request.momentum

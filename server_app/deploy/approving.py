@@ -13,7 +13,8 @@ from task.site import Site
 
 SHOWN = (
     "method.name", "model.name", "data.name", "data.classes", "data.image_size", "rounds",
-    "local_epochs", "batch_size", "privacy.unit", "privacy.noise_multiplier", "secure.mode",
+    "local_epochs", "batch_size", "privacy.unit", "privacy.noise_multiplier",
+    "privacy.clipping_norm", "privacy.sampling_rate", "privacy.reproducible", "secure.mode",
     "partition.names",
 )  # fmt: skip
 
@@ -36,8 +37,8 @@ def decide(place: SitePlace, site: Site, digits: str, withdrawn: bool) -> str:
         ConfigError: no experiment has this hash, or a file cannot be written.
     """
     approvals = approvals_of(site)
-    asked = approvals.find(digits)
     with refuse_unusable(place.directory):
+        asked = approvals.find(digits)
         if withdrawn:
             approvals.withdraw(asked)
             return f"{asked.name[:DIGITS]} is not approved any more; its next request is refused"
@@ -77,5 +78,8 @@ def main_settings(asked: Asked) -> Mapping[str, Any]:
     """Return the settings that an owner decides by; the site has checked their form."""
     settings = flat(json.loads(asked.path.read_bytes()))
     if settings.get("privacy.unit") is None:
-        settings |= {"privacy.unit": "none", "privacy.noise_multiplier": None}
+        settings = {key: settings[key] for key in settings if not key.startswith("privacy.")}
+        settings["privacy.unit"] = "none"
+    elif settings.get("privacy.reproducible"):
+        settings["privacy.unit"] = "none: the coordinator can compute the noise from the seed"
     return {key: settings[key] for key in SHOWN if settings.get(key) is not None}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from task.errors import ConfigError, system_reason
+from task.files import make_private
 
 DEFAULT_PORT = 8000
 PORTS = range(1, 65536)
@@ -131,7 +132,8 @@ class SitePlace:
 def make_empty(flower: Path) -> Path:
     """Make an empty directory, so that Flower's programs can import only a submitted bundle."""
     empty = flower / "empty"
-    empty.mkdir(parents=True, exist_ok=True)
+    make_private(flower)
+    empty.mkdir(exist_ok=True)
     return empty
 
 

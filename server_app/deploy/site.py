@@ -16,6 +16,7 @@ from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
 from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
+from task.files import write_secret
 from task.plain_text import MAX_MESSAGE, escaped
 from task.site import Site
 
@@ -41,12 +42,12 @@ def supernode_command(place: SitePlace, site: Site, address: str, port: int) -> 
     settings["key"] = str(place.key(site.name))  # its replies are signed with the same key
     with refuse_unusable(place.directory):
         place.make_flower_directory()
-        place.node_settings.write_text(
-            "".join(
-                f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
-                for name, value in settings.items()
-            )
+        text = "".join(
+            f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+            for name, value in settings.items()
         )
+        place.node_settings.unlink(missing_ok=True)
+        write_secret(place.node_settings, text.encode())
     return [
         "flower-supernode",
         "--superlink", address,

@@ -80,35 +80,33 @@ def short(key: str) -> str:
     return key.removesuffix(".name")
 
 
-def method_labels(runs: Sequence[Run]) -> list[str]:
+def method_labels(
+    runs: Sequence[Run], settings: Sequence[Setting], tuned: Sequence[str] = ()
+) -> list[str]:
     """Return, for each run, its method's label and the settings of it in which the runs differ.
 
-    Settings that are null are left out; the method then chooses the value.
+    Settings that are null are left out; the method then chooses the value. Tuned values are named
+    only where a method has several in one setting.
+
+    Args:
+        runs: the runs.
+        settings: each run's setting.
+        tuned: dotted keys that belong to the method.
     """
     flats = [flat(run.config["method"]) for run in runs]
     labels = []
     for own in flats:
         same = [other for other in flats if other["name"] == own["name"]]
         differing = [
-            key for key in own if len({other.get(key) for other in same}) > 1 and key != "name"
+            key
+            for key in own
+            if len({other.get(key) for other in same}) > 1
+            and key != "name"
+            and f"method.{key}" not in tuned
         ]
         inner = ", ".join(f"{key}={own[key]}" for key in differing if own[key] is not None)
         label = label_of("method", str(own["name"]))
         labels.append(f"{label} ({inner})" if inner else label)
-    return labels
-
-
-def with_tuned(
-    labels: Sequence[str], settings: Sequence[Setting], runs: Sequence[Run], tuned: Sequence[str]
-) -> list[str]:
-    """Return the methods' labels, with tuned values where a method has several in one setting.
-
-    Args:
-        labels: each run's method.
-        settings: each run's setting.
-        runs: the runs.
-        tuned: dotted keys that belong to the method.
-    """
     values = [tuned_values(run, tuned) for run in runs]
     found: dict[tuple[str, Setting], set[str]] = {}
     for label, setting, value in zip(labels, settings, values, strict=True):
@@ -125,7 +123,7 @@ def checked_tuned(runs: Sequence[Run], tuned: Sequence[str]) -> Sequence[str]:
     Raises:
         ConfigError: no run has such a setting.
     """
-    known = {key for run in runs for key in flat(run.config)}
+    known = {key for run in runs for key in with_alpha_of_split(deciding(run.config))}
     for key in tuned:
         if key not in known:
             raise ConfigError("--tuned", key, "must be a setting of the runs, such as optim.lr")

@@ -19,7 +19,6 @@ from server_app.report.settings import (
     method_labels,
     tuned_values,
     varied_settings,
-    with_tuned,
 )
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.runs.records.entries import tables_of
@@ -50,7 +49,7 @@ class Summary:
     def frame(self) -> pd.DataFrame:
         """One row per run: method, setting, seed, its accuracy read in each way, other metrics."""
         rows = []
-        labels = with_tuned(method_labels(self.runs), self._settings, self.runs, self.tuned)
+        labels = method_labels(self.runs, self._settings, self.tuned)
         for run, method, setting in zip(self.runs, labels, self._settings, strict=True):
             further = {name: last_of(run, name) for name in FURTHER if ("test", name) in run.series}
             rows.append(

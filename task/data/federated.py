@@ -93,17 +93,25 @@ def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
     many = config.num_clients > MOST_COMPUTED
     positions, offsets, note = stored_partition(config, dataset, compute) if many else compute()
     clients = ClientImages(positions, offsets, seed, share, subject_of=dataset.subject_of)
-    return Split(clients, (note, divided_note(clients)))
+    more = divided_note(clients, len(dataset.test)), unvalidated_note(clients)
+    return Split(clients, (note, *more))
 
 
-def divided_note(clients: ClientImages) -> str:
+def divided_note(clients: ClientImages, test_images: int) -> str:
     """Return a note if subjects have images at more than one client."""
     if not (divided := clients.divided_subjects()):
         return ""
     return (
         f"{divided} subjects have images at more than one client, so accuracy on validation images "
-        "can be too high; accuracy on test images is not"
+        f"can be too high{'; accuracy on test images is not' if test_images else ''}"
     )
+
+
+def unvalidated_note(clients: ClientImages) -> str:
+    """Return a note if clients cannot validate, because they have images of too few subjects."""
+    if not (number := clients.without_validation()):
+        return ""
+    return f"{number} clients have no validation images: they have images of too few subjects"
 
 
 def federate_site(config: LocalConfig, site: Site) -> FederatedData:
@@ -122,7 +130,7 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
     if len(clients[client].train) < 2:
         raise DataError(f"{site.directory}: {len(dataset.train)} images are too few to train on")
     unused = f"{len(dataset.test)} images of a test split are not used" if len(dataset.test) else ""
-    return FederatedData(dataset, clients, notes(dataset, unused))
+    return FederatedData(dataset, clients, notes(dataset, unused, unvalidated_note(clients)))
 
 
 def site_version(config: LocalConfig, site: Site) -> str:

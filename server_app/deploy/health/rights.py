@@ -17,7 +17,9 @@ def rights_of_others(place: SitePlace, site: Site) -> str:
     """
     keys = (place.key(site.name), place.next_key(site.name), place.secret)
     forbidden = dict.fromkeys(filter(Path.is_file, keys), OTHERS)
-    for path, bits in (forbidden | {place.settings: WRITE, place.directory: WRITE}).items():
+    read = [place.settings, place.directory, place.flower, place.node_settings]
+    read += [Path(site.roster)] if site.roster else []
+    for path, bits in (forbidden | dict.fromkeys(filter(Path.exists, read), WRITE)).items():
         if path.stat().st_mode & bits:
             verb, change = ("change", "go-w") if bits == WRITE else ("read", "go-rwx")
             return f"other users can {verb} {path}; run: chmod {change} {path}"

@@ -1,7 +1,8 @@
 """The coordinator's folder ``sites/``, and what Flower is told of its keys."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from server_app.deploy.membership.public_keys import key_hash, pem, read_public_key, short_name
@@ -36,17 +37,21 @@ class Registry:
         A file that cannot be used, such as a locked database or a full disk, gets a line. All is
         tried again at the next look.
         """
-        lines: dict[Path, str] = {}
+        place, lines = self._place, dict[Path, str]()
         try:
-            nodes = registered_nodes(self._place.database)
-            for path in sorted(self._place.sites.glob("*.rotation")):
-                lines[path] = accept_rotation(self._place, nodes, path)
-            lines |= self._register(nodes)
-            lines |= unregister(self._place, nodes, former_keys(self._place))
+            nodes = registered_nodes(place.database)
         except OSError as error:
-            path = Path(error.filename or self._place.directory)
-            lines = self._said | lines
-            lines[path] = f"{path} cannot be used: {system_reason(error)}; keys may not change"
+            return self._new(self._said | unusable(place, error))
+        steps: list[Callable[[], dict[Path, str]]] = [
+            partial(accepted, place, nodes, path) for path in sorted(place.sites.glob("*.rotation"))
+        ]
+        steps.append(lambda: self._register(nodes))
+        steps.append(lambda: unregister(place, nodes, former_keys(place)))
+        for step in steps:
+            try:
+                lines |= step()
+            except OSError as error:
+                lines = self._said | lines | unusable(place, error)
         return self._new(lines)
 
     def _new(self, lines: dict[Path, str]) -> list[str]:
@@ -90,6 +95,23 @@ class Registry:
             else:
                 lines[path] = register(self._place, path)
         return lines
+
+
+def unusable(place: CoordinatorPlace, error: OSError) -> dict[Path, str]:
+    """Return a line about a file that cannot be used, by the file."""
+    path = Path(error.filename or place.directory)
+    return {path: f"{path} cannot be used: {system_reason(error)}; keys may not change"}
+
+
+def accepted(
+    place: CoordinatorPlace, nodes: Iterable[RegisteredNode], path: Path
+) -> dict[Path, str]:
+    """Replace a site's key by its successor; return a line about it, by the file.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    return {path: accept_rotation(place, nodes, path)}
 
 
 def usable_keys(place: CoordinatorPlace) -> tuple[dict[Path, str], dict[Path, str]]:

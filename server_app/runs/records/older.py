@@ -20,6 +20,8 @@ def add_later_settings(config: dict[str, Any]) -> None:
         data.setdefault("validation_share", 0.1)
         if data.get("name") in RESIZED:
             data.setdefault("resize", "squash")
+        if data.get("name") == "hub":
+            data.setdefault("subject", None)
         if data.get("name") == "imagenet200":
             data.setdefault("subset", "own")
     if isinstance(optim, dict):

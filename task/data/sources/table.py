@@ -8,8 +8,9 @@ other columns are ignored:
 - ``split``: ``train``, ``val`` or ``test``, with the same meaning as the directories of
   ``data=folder``. Without this column, a share of each class and domain is held out for testing;
 - ``domain``: where the image is from, such as a hospital or a scanner;
-- ``subject``: the patient, animal or object in the image. All images of a subject are either for
-  training or for testing, and at a client either for training or for validation.
+- ``subject``: the patient, animal or object in the image, by a name that is unique in the table.
+  All images of a subject are either for training or for testing, and at a client either for
+  training or for validation.
 
 The columns have fixed names, so the owner of a site alone decides what is a label.
 """
@@ -167,8 +168,8 @@ def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:
         if row.subject and tested != other_tested:
             places = f"in split {row.split}, and in line {other.line} in split {other.split}"
             raise DataError(
-                f"{table}, line {row.line}: subject {row.subject!r} is {places}; keep all images "
-                "of a subject on one side, because a model is not tested on what it trained on"
+                f"{table}, line {row.line}: subject {row.subject!r} is {places}; put all images of "
+                "a subject on one side, or give different subjects different names"
             )
 
 

@@ -97,6 +97,13 @@ class ClientImages(Mapping[int, ClientSplit]):
         subjects = np.unique(pairs, axis=1)[0]
         return int((np.unique(subjects, return_counts=True)[1] > 1).sum())
 
+    def without_validation(self) -> int:
+        """Return how many clients have no validation images because of their subjects."""
+        if self._subject_of is None:
+            return 0
+        wanted = validation_counts(np.diff(self.offsets), self._share)
+        return int((self.sizes().validation < np.minimum(wanted, 1)).sum())
+
     def held_out(self) -> NDArray[np.bool_]:
         """Return which images are for validation, [N], for `positions`; draws for every client."""
         found = np.zeros(len(self.positions), dtype=np.bool_)
@@ -128,7 +135,8 @@ def hold_out(
     """Hold out a share of a client's images for validation.
 
     Of two images or more at least one is held out, and of four or more two are left to train on.
-    Whole subjects are held out: as many as the share allows, or else the smallest one.
+    With subjects, whole ones are held out: as many as the share allows, or else the smallest one.
+    If that leaves fewer than two images to train on, none is.
 
     Args:
         positions: [N] int64, the client's images.

@@ -9,15 +9,21 @@ from flwr.app import Context, RecordDict
 from typer.testing import CliRunner
 
 from client_app.app import app as client_app
+from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.cli.main import application
+from server_app.config.composition import compose_experiment
 from server_app.deploy.keys import make_site
 from server_app.deploy.places import SitePlace
 from server_app.nodes.registration import RegistrationError
+from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.approval import approvals
 from task.approval.approvals import DIGITS, Approvals
 from task.errors import ConfigError, SiteError
+from task.fingerprint import fingerprint
+from task.protocol.errors import ProtocolError
+from task.protocol.messages import ForgetRequest
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -107,3 +113,17 @@ def test_experiments_that_wait_are_few(tmp_path: Path, monkeypatch: pytest.Monke
     for digits in ("", "0" * 64):
         with pytest.raises(ConfigError, match="must be the beginning of one of: "):
             kept.find(digits)
+
+
+def test_a_request_beyond_the_approved_rounds_is_refused(site: Site) -> None:
+    """A coordinator cannot train for more rounds in one run, nor fine-tune as it likes."""
+    with pytest.raises(RegistrationError):
+        site.train()
+    site.said(site.said().split()[0])
+    experiment = compose_experiment(WORDS).local().model_dump_json()
+    node = {**tomllib.loads(site.place.settings.read_text())}
+    later = ForgetRequest(run="run", experiment=experiment, round=2, fingerprint=fingerprint())
+    with pytest.raises(ProtocolError, match="names round 2, and the experiment has 1"):
+        _ = Session(later, node).site
+    with pytest.raises(RunFailedError, match="settings of fine-tuning are not a part of it"):
+        site.train("after=finetune")

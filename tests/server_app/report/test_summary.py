@@ -193,3 +193,11 @@ def test_methods_that_were_tuned_by_themselves_are_compared(tmp_path: Path) -> N
     assert {method for _, method in two.counted} == methods
     (minus,) = {row["minus"] for row in two.differences("UniVarFL").to_dict("records")}
     assert minus == "UniVarFL"
+
+
+def test_a_tuned_setting_of_the_method_itself_is_not_in_its_label(tmp_path: Path) -> None:
+    for alpha, weight in (("0.1", "0.01"), ("0.5", "1.0")):
+        words = ["method=fedprox", f"method.proximal_weight={weight}", f"alpha={alpha}"]
+        record(tmp_path, f"a{alpha}", words, [0.1, 0.5])
+    tuned = Summary(read_runs(tmp_path).runs, ["method.proximal_weight"])
+    assert {method for _, method in tuned.counted} == {"FedProx"}

@@ -75,7 +75,8 @@ def test_a_subject_with_two_classes_is_on_one_side(tmp_path: Path) -> None:
 
 
 def test_a_client_does_not_validate_on_a_subject_that_it_trains_on(tmp_path: Path) -> None:
-    data = federated(patients(tmp_path), "partition=domains", "num_clients=2")
+    words = ["partition=domains", "num_clients=2", "data.test_share=0.2"]
+    data = federated(patients(tmp_path), *words)
     subject_of = data.dataset.subject_of
     assert subject_of is not None
     for split in data.clients.values():
@@ -86,7 +87,8 @@ def test_a_client_does_not_validate_on_a_subject_that_it_trains_on(tmp_path: Pat
 
 
 def test_subjects_that_are_divided_among_clients_are_noted(tmp_path: Path) -> None:
-    (note,) = federated(patients(tmp_path), "partition=iid", "num_clients=4").notes
+    words = ["partition=iid", "num_clients=4", "data.test_share=0.2"]
+    (note,) = federated(patients(tmp_path), *words).notes
     assert "subjects have images at more than one client" in note
 
 
@@ -180,3 +182,27 @@ def test_a_site_trains_on_its_own_table(tmp_path: Path) -> None:
     assert data.dataset.classes == ("well", "sick")
     assert len(data.dataset.test) == 0
     assert len(data.clients[0].train) + len(data.clients[0].validation) == 3 * PATIENTS
+
+
+def test_few_patients_leave_one_for_testing(tmp_path: Path) -> None:
+    rows = ["image,label,subject"]
+    for patient in range(4):
+        for image in range(4 + patient):
+            making.save(tmp_path / f"{patient}_{image}.png", 10 * patient + image)
+            rows.append(f"{patient}_{image}.png,{('well', 'sick')[image % 2]},p{patient}")
+    (tmp_path / "images.csv").write_text("\n".join(rows))
+    assert opened(tmp_path).test.tolist() == [0, 1, 2, 3]  # the patient with the fewest images
+    assert len(opened(tmp_path, "data.test_share=0").test) == 0
+
+
+def test_clients_with_one_patient_have_no_validation_images_and_are_counted(tmp_path: Path) -> None:
+    patients(tmp_path, "image,label,subject")
+    table = tmp_path / "images.csv"
+    first, *lines = table.read_text().splitlines()
+    lines = [f"{line},{line.split(',')[2]}" for line in lines]
+    table.write_text("\n".join([f"{first},domain", *lines]))
+    words = ["partition=natural", f"num_clients={PATIENTS}", "partition.min_images=3"]
+    data = federated(tmp_path, *words, "data.test_share=0")
+    assert not any(len(split.validation) for split in data.clients.values())
+    note = f"{PATIENTS} clients have no validation images: they have images of too few subjects"
+    assert data.notes == (note,)

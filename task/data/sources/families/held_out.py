@@ -44,7 +44,8 @@ def sample_test_subjects(
     """Draw a test set of whole subjects: all images of a subject are in it, or none.
 
     A subject is drawn only if each of its groups then has at most its share of test images. So a
-    group can have fewer than its share, or none if each of its subjects has too many images.
+    group can have fewer than its share, or none if each of its subjects has too many images. If no
+    subject fits at all, the smallest one is drawn.
 
     Args:
         groups: each image's group, such as its domain and class.
@@ -66,6 +67,8 @@ def sample_test_subjects(
                 test[images_of[name]] = True
                 for each, images in counts[name].items():
                     room[each] -= images
+    if share and not test.any() and len(names) > 1:
+        test[images_of[min(names, key=lambda name: (len(images_of[name]), name))]] = True
     return test
 
 
