@@ -85,7 +85,7 @@ def test_the_linear_model_can_end_in_a_sigmoid() -> None:
 
 @pytest.mark.parametrize("method", ["freeze", "moon", "fedprox+moon"])
 def test_the_linear_model_refuses_methods_that_train_features(method: str) -> None:
-    with pytest.raises(ConfigError, match="classifier, and model=linear has none"):
+    with pytest.raises(ConfigError, match="classifier, but model=linear has none"):
         settings("linear", f"method={method}")
 
 

@@ -82,7 +82,7 @@ def test_words_that_name_nothing_usable(
         ("keys f --host x", as_directory, "f/server.crt", "server.crt: cannot be used: is a dir"),
         ("keys f --host x", as_file, "f/sites", "sites: must be a directory, and is a file"),
         ("coordinator f", as_directory, "f/server.key", "has no file server.key"),
-        ("coordinator f", as_file, "f/flower", "flower/empty: cannot be used: not a directory"),
+        ("coordinator f", as_file, "f/flower", "flower: must be a directory, and is a file"),
         ("coordinator f", as_directory, "f/superlink.log", "log: cannot be used: is a directory"),
         ("coordinator f", as_directory, "f/flower/config.toml", "config.toml: cannot be used: "),
         ("site s --coordinator x", as_directory, "s/site.toml", "cannot be read: is a directory"),

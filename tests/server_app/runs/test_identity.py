@@ -38,6 +38,7 @@ HARMLESS = {
     "task.errors": "words errors",
     "task.files": "reads and writes whole files",
     "task.fingerprint": "compares the code of server and clients",
+    "task.machine": "measures memory, and names directories",
     "task.methods.families.conflicts": "refuses combinations of methods, and changes none",
     "task.protocol.trained_clients": "counts trained clients for the bars on a terminal",
     "task.site": "reads a site's own limits, which the site enforces",
