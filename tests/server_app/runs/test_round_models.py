@@ -61,9 +61,7 @@ def test_numbers_that_numpy_does_not_have_are_damaged(tmp_path: Path) -> None:
 
 
 def test_models_without_noise_are_not_kept_under_privacy() -> None:
-    with pytest.raises(
-        ConfigError, match=r"watch.models_every=5: saves models of clients, which have no noise"
-    ):
+    with pytest.raises(ConfigError, match="saves models of clients, which have no noise"):
         compose_experiment(["strategy=dp_fixed", "model.norm=group", "watch.models_every=5"])
 
 
