@@ -11,7 +11,7 @@ from torch import Tensor
 
 from client_app.client_state import ClientState
 from client_app.node import check_extensions, site_of
-from task.approval.approvals import DIRECTORY, Approvals
+from task.approval.approvals import Approvals
 from task.config import read_local_config
 from task.data.federated import site_version
 from task.errors import CodeMismatchError, SiteError
@@ -64,8 +64,7 @@ class Session(Generic[Asked]):
                 f"it names round {self.request.round}, and the experiment has {config.rounds}"
             )
         if site and site.require_approval:
-            approvals = Approvals(site.state_directory / DIRECTORY)
-            approvals.require(site.name, self.request.experiment)
+            Approvals.of_site(site).require(site.name, self.request.experiment)
         return site
 
     @cached_property
@@ -104,6 +103,18 @@ class Session(Generic[Asked]):
         """
         if read_local_config(self.request.experiment).secure.masked:
             raise ProtocolError(f"secure=masked: {what} of one client is not sent")
+
+    def require_last_round(self, rule: str) -> None:
+        """Refuse a request that belongs after the last round, and comes in another one.
+
+        Args:
+            rule: what is done after the last round alone, such as "statistics are sent".
+
+        Raises:
+            ProtocolError: it names another round.
+        """
+        if self.request.round != self.worker.config.rounds:
+            raise ProtocolError(f"{rule} after the last round alone")
 
     def refuse_scores_with_noise(self) -> None:
         """Refuse to send scores on images that noise at the clients protects.

@@ -8,7 +8,6 @@ from client_app.work_unit import personal_state, score_row
 from task.data.federated import check_amount
 from task.errors import SiteError
 from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
-from task.protocol.errors import ProtocolError
 from task.training.after.finetuning import Finetuner
 
 logger = logging.getLogger("univarfl.client")
@@ -34,8 +33,7 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
                 "require-approval), and settings of fine-tuning are not a part of it"
             )
     session.refuse_scores_with_noise()
-    if request.round != session.worker.config.rounds:
-        raise ProtocolError("clients fine-tune after the last round alone")
+    session.require_last_round("clients fine-tune")
     weights = session.tensors(request.weights)
     finetuner = Finetuner(
         session.worker, request.epochs, request.batch_size, request.lr, request.momentum

@@ -53,8 +53,7 @@ def check_allowed(session: Session[MomentsRequest]) -> None:
     request, worker, site = session.request, session.worker, session.site
     if worker.personal:
         raise ProtocolError("no statistics are sent of a model with personal parts")
-    if request.round != worker.config.rounds:
-        raise ProtocolError("statistics are sent after the last round alone")
+    session.require_last_round("statistics are sent")
     if worker.config.privacy.private:
         raise ProtocolError("statistics of its images are not sent with noise at the clients")
     layer = batch_norm_layers(worker.model).get(request.layer)

@@ -32,8 +32,7 @@ def parts_of_clients(session: Session[PersonalRequest]) -> PersonalReply:
         session.refuse_if_masked("the part of the model")
     if not session.worker.personal:
         raise ProtocolError("no part of the model stays with the clients")
-    if request.round != session.worker.config.rounds:
-        raise ProtocolError("a part of the model is asked for after the last round alone")
+    session.require_last_round("a part of the model is asked for")
     weights = session.tensors(request.weights)
     accepted = dict(zip(request.clients, request.accepted, strict=True))
 

@@ -55,8 +55,7 @@ def check_allowed(session: Session[StatisticsRequest]) -> None:
     shape = worker.model.state_dict()["classifier.weight"].shape
     if shape != (request.classes, request.features):
         raise ProtocolError("it names other numbers of classes and features than the model has")
-    if request.round != worker.config.rounds:
-        raise ProtocolError("statistics are sent after the last round alone")
+    session.require_last_round("statistics are sent")
     if session.worker.config.privacy.private:
         raise ProtocolError("statistics of its images are not sent with noise at the clients")
     site = session.site

@@ -7,7 +7,7 @@ from typing import Any
 
 from server_app.config.override_text import as_typed, flat
 from server_app.deploy.places import SitePlace, refuse_unusable
-from task.approval.approvals import DIGITS, DIRECTORY, Approvals, Asked
+from task.approval.approvals import DIGITS, Approvals, Asked
 from task.plain_text import one_line
 from task.site import Site
 
@@ -17,11 +17,6 @@ SHOWN = (
     "privacy.clipping_norm", "privacy.sampling_rate", "privacy.reproducible", "secure.mode",
     "partition.names",
 )  # fmt: skip
-
-
-def approvals_of(site: Site) -> Approvals:
-    """Return a site's approvals."""
-    return Approvals(site.state_directory / DIRECTORY)
 
 
 def decide(place: SitePlace, site: Site, digits: str, withdrawn: bool) -> str:
@@ -36,7 +31,7 @@ def decide(place: SitePlace, site: Site, digits: str, withdrawn: bool) -> str:
     Raises:
         ConfigError: no experiment has this hash, or a file cannot be written.
     """
-    approvals = approvals_of(site)
+    approvals = Approvals.of_site(site)
     with refuse_unusable(place.directory):
         asked = approvals.find(digits)
         if withdrawn:
@@ -53,7 +48,7 @@ def lines(place: SitePlace, site: Site) -> Iterator[str]:
         ConfigError: a file cannot be read.
     """
     with refuse_unusable(place.directory):
-        asked = approvals_of(site).asked()
+        asked = Approvals.of_site(site).asked()
         for each in asked:
             yield from described(each)
     if not asked:

@@ -7,10 +7,11 @@ holds for exactly these settings.
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from task.errors import ConfigError, SiteError
 from task.files import create_whole, make_private
+from task.site import Site
 
 DIRECTORY = "approvals"
 WAITING, APPROVED = ".json", ".approved"
@@ -41,6 +42,11 @@ class Approvals:
 
     def __init__(self, place: Path) -> None:
         self._place = place
+
+    @classmethod
+    def of_site(cls, site: Site) -> Self:
+        """Return the experiments that a site was asked to train in."""
+        return cls(site.state_directory / DIRECTORY)
 
     def require(self, site: str, experiment: str) -> None:
         """Keep an experiment for the owner, and refuse it unless the owner has approved it.
