@@ -25,6 +25,7 @@ ELSEWHERE = (
 )  # fmt: skip
 LISTS = (
     "runs/compare", "runs/mine", "runs/skew", "runs/digits", "runs/own", "runs/after", "runs/seeds",
+    "runs/tuned",
 )  # fmt: skip
 SHOWN = {
     each.line: each for each in PRODUCT if not any(part in each.line for part in ELSEWHERE)
@@ -35,7 +36,12 @@ SHOWN = {
 def place(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Iterator[Path]:
     """Yield a directory with what the commands name: a run, directories of runs, images."""
     root = tmp_path_factory.mktemp("shown")
-    making.tree(root / "scans", ["zero", "one", "two"], 24)
+    scans = making.tree(root / "scans", ["zero", "one", "two"], 24)
+    lines = [
+        f"{image.relative_to(scans)},{image.parent.name},{('north', 'south')[number % 2]}"
+        for number, image in enumerate(sorted(scans.rglob("*.png")))
+    ]
+    (scans / "images.csv").write_text("\n".join(["image,label,domain", *lines, ""]))
     making.tree(root / "more", ["inside"], 2)
     making.pacs(root / "PACS", 60)
     (root / "list.txt").write_text("scans/zero/pic_000.png\n")

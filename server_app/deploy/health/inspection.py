@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cryptography import x509
 
@@ -27,6 +28,7 @@ from task.site import Site
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
 CACHE = "UNIVARFL_CACHE"  # names another place of decoded images than the site's directory
+TRIAL = ".trial-"  # begins the names of directories that show whether a place is writable
 EXPIRES_SOON = timedelta(days=30)
 
 
@@ -183,10 +185,8 @@ class Inspection:
                         f"other users can open {place}, which holds copies of data; "
                         f"chmod go-rwx {place}"
                     )
-                probe = place / ".probe"
-                probe.unlink(missing_ok=True)  # of a check that was killed
-                create_whole(probe, b"")
-                probe.unlink()
+                with TemporaryDirectory(prefix=TRIAL, dir=place) as trial:
+                    create_whole(Path(trial) / "file", b"")
             except OSError as error:
                 reason = f"{place} must be writable, with hard links: {system_reason(error)}"
                 raise CheckFailedError(reason) from None

@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -194,6 +195,16 @@ def test_decoded_images_that_others_can_open(
     open_to_all.mkdir(mode=0o755)
     monkeypatch.setenv("UNIVARFL_CACHE", str(open_to_all))
     assert f"chmod go-rwx {open_to_all}" in findings(site, address)["client state"]
+
+
+def test_sites_that_check_a_shared_directory_of_decoded_images_at_once(
+    site: SitePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNIVARFL_CACHE", str(tmp_path / "decoded"))
+    with ThreadPoolExecutor(4) as sites:
+        found = list(sites.map(lambda _: findings(site, "127.0.0.1:1"), range(40)))
+    assert not [each for each in found if "client state" in each]
+    assert not list((tmp_path / "decoded").iterdir())
 
 
 def test_other_code(site: SitePlace, address: str) -> None:
