@@ -15,6 +15,7 @@ from torch import Tensor
 
 from task.files import create_whole, from_home, write_whole
 from task.machine.directories import user_state_directory
+from task.machine.disk import require_space
 from task.protocol.base import directory_name
 from task.site import Site
 
@@ -58,6 +59,7 @@ class ClientState:
     def __init__(self, run: str, max_bytes: int = 0, site: Site | None = None) -> None:
         self.directory = state_root(site) / directory_name(run)
         self._max_bytes = max_bytes + HEADER_BYTES
+        self._spare = site.keep_free_megabytes if site else 0
 
     def load(self, client: int, server_round: int) -> dict[str, Tensor]:
         """Return the state that a client kept in a round; empty for round 0.
@@ -80,6 +82,14 @@ class ClientState:
             ) from None
         except (OSError, SafetensorError) as error:
             raise StateLostError(f"{path} cannot be read: {error}") from None
+
+    def require_space(self) -> None:
+        """Check that the disk has room for one more state.
+
+        Raises:
+            SpaceError: it has not, or a site would leave less free than its owner wants.
+        """
+        require_space(self.directory, self._max_bytes, self._spare)
 
     def keep(self, client: int, server_round: int, accepted: int, state: dict[str, Tensor]) -> None:
         """Keep a client's state of a round, and delete those that are not needed any more.

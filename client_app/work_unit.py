@@ -12,11 +12,10 @@ from typing import Any
 from client_app.budget import charge_round
 from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
+from client_app.outbox import ModelSum, SeparateModels
 from client_app.session import Session
-from task.exact_sum import ExactSum
 from task.methods.base import Tensors
 from task.protocol.messages import (
-    SUM,
     EvaluateReply,
     EvaluateRequest,
     EvaluateRow,
@@ -24,7 +23,7 @@ from task.protocol.messages import (
     TrainRequest,
     TrainRow,
 )
-from task.protocol.tensors import PackedTensors, check_tensors
+from task.protocol.tensors import check_tensors
 from task.protocol.trained_clients import count_client
 from task.training.evaluation import Score
 from task.training.loop import LocalResult
@@ -92,67 +91,6 @@ def log_trained(session: Session[Any], examples: int, seconds: float) -> None:
         count_client(*words)
 
 
-class SeparateModels:
-    """The trained models, each by itself."""
-
-    def __init__(self) -> None:
-        self._weights: dict[str, PackedTensors] = {}
-        self._extra: dict[str, PackedTensors] = {}
-
-    def add(self, client: int, result: LocalResult) -> None:
-        """Add a client's result."""
-        self._weights[str(client)] = PackedTensors.of(result.weights)
-        if result.extra:
-            self._extra[str(client)] = PackedTensors.of(result.extra)
-
-    def weights(self) -> dict[str, PackedTensors]:
-        """Return the models by client."""
-        return self._weights
-
-    def extra(self) -> dict[str, PackedTensors]:
-        """Return what the method sends in addition, by client."""
-        return self._extra
-
-
-class ModelSum:
-    """The weighted sum of the trained models.
-
-    Args:
-        request: names the clients and their shares.
-        weights: the global weights.
-        broadcast: what the method's server update sent.
-    """
-
-    def __init__(self, request: TrainRequest, weights: Tensors, broadcast: Tensors) -> None:
-        self._shares = dict(zip(request.clients, request.shares, strict=True))
-        self._weights, self._extra = ExactSum(weights), ExactSum(broadcast)
-
-    def add(self, client: int, result: LocalResult) -> None:
-        """Add a client's result.
-
-        Raises:
-            TrainingError: a number is too large for the sum; nothing was added.
-        """
-        share = self._shares[client]
-        weights = self._weights.to_fixed_point(result.weights, share)
-        extra = self._extra.to_fixed_point(result.extra, share)
-        self._weights.add(weights)
-        self._extra.add(extra)
-
-    def weights(self) -> dict[str, PackedTensors]:
-        """Return the sum of the models; empty if every client failed."""
-        return packed_sum(self._weights)
-
-    def extra(self) -> dict[str, PackedTensors]:
-        """Return the sum of what the method sends in addition; empty if there is nothing."""
-        return packed_sum(self._extra)
-
-
-def packed_sum(total: ExactSum) -> dict[str, PackedTensors]:
-    """Pack a sum under the key `SUM`; empty if nothing was added."""
-    return {SUM: PackedTensors.of(total.totals)} if total.totals else {}
-
-
 def train_client(
     session: Session[Any],
     client: int,
@@ -166,14 +104,17 @@ def train_client(
         ProtocolError: this worker does not train that client.
         SiteError: the site's privacy budget is spent.
         StateLostError, TrainingError: its state is missing, or training failed.
+        SpaceError: the disk has no room for its next state.
     """
     request, worker = session.request, session.worker
     session.check_trained_here(client)
-    charge_round(session)
     train = partial(worker.train, weights, request.round, client)
     if not worker.config.models_kept:
+        charge_round(session)
         return train(broadcast=broadcast, deadline=session.deadline)
     state = session.client_state()
+    state.require_space()
+    charge_round(session)
     result = train(state.load(client, accepted), broadcast, session.deadline)
     state.keep(client, request.round, accepted, result.state)
     return result

@@ -43,6 +43,8 @@ class Site(BaseModel):
         max_seconds: ``max-seconds``, the longest time that it works on one message, at least 1.
         max_batch_size: ``max-batch-size``, the largest batch that it trains on.
         max_model_megabytes: ``max-model-megabytes``, the largest model that it trains.
+        keep_free_megabytes: ``keep-free-megabytes``, what it leaves free on the disk of its copies
+            of images, client state and models.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
         tell_statistics: ``tell-statistics``, whether ``after=ccvr`` may have its features' moments.
         max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
@@ -77,6 +79,7 @@ class Site(BaseModel):
     max_seconds: Annotated[int, Field(alias="max-seconds", ge=1)] = 86_400
     max_batch_size: Annotated[int, Field(alias="max-batch-size", ge=2)] = 4096
     max_model_megabytes: Annotated[int, Field(alias="max-model-megabytes", ge=1)] = 2000
+    keep_free_megabytes: Annotated[int, Field(alias="keep-free-megabytes", ge=0)] = 1000
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
     tell_statistics: Annotated[bool, Field(alias="tell-statistics")] = False
     max_epsilon: Annotated[float | None, Field(alias="max-epsilon", gt=0)] = None

@@ -107,8 +107,8 @@ def test_any_overrides_compose_or_are_refused_in_one_line(words: list[str]) -> N
 
 @given(st.dictionaries(
     st.sampled_from(["site", "data-dir", "device", "memory-dir", "models-dir", "max-norm",
-                     "max-epochs", "max-seconds", "require-approval", "tell-labels",
-                     "tell-statistics", "partition-id"])
+                     "max-epochs", "max-seconds", "keep-free-megabytes", "require-approval",
+                     "tell-labels", "tell-statistics", "partition-id"])
     | st.text(max_size=8),
     LEAVES, max_size=6,
 ))  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 from client_app.client_state import ClientState
 from task.errors import SiteError
 from task.files import create_whole, make_private
+from task.machine.disk import require_space
 from task.methods.base import Tensors
 from task.site import Site
 from task.training.personal.part import PERSONAL
@@ -28,10 +29,11 @@ class KeptParts:
     Args:
         place: the directory of all models that the site keeps.
         run: the run's key.
+        spare: how many megabytes of the disk stay free.
     """
 
-    def __init__(self, place: Path, run: str) -> None:
-        self._place, self._run = place, run
+    def __init__(self, place: Path, run: str, spare: int = 0) -> None:
+        self._place, self._run, self._spare = place, run, spare
 
     def __bool__(self) -> bool:
         return any(self._place.glob(f"run-{self._run}-{'?' * HASH_DIGITS}/*{SUFFIX}"))
@@ -46,6 +48,7 @@ class KeptParts:
 
         Raises:
             SiteError: the site keeps too many models.
+            SpaceError: it would leave less of the disk free than the site's owner wants.
             OSError: it cannot be written.
         """
         directory = self._place / f"run-{self._run}-{model[:HASH_DIGITS]}"
@@ -55,6 +58,7 @@ class KeptParts:
         if sum(1 for _ in self._place.iterdir()) >= MAX_MODELS:
             raise SiteError(f"its models-dir has {MAX_MODELS} models, the limit; delete old ones")
         content = part_file(part(), model)
+        require_space(self._place, len(content), self._spare)
         make_private(directory)
         path = directory / f"{client}{SUFFIX}"
         create_whole(path, content)

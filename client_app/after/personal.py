@@ -72,4 +72,5 @@ def keep_at_site(
     if not site.models:
         logger.warning("site.toml names no models-dir: the site's part of the model is not kept")
         return
-    KeptParts(Path(site.models), session.request.run).keep(client, session.request.model, part)
+    kept = KeptParts(Path(site.models), session.request.run, site.keep_free_megabytes)
+    kept.keep(client, session.request.model, part)

@@ -45,6 +45,7 @@ models-dir = {models}
 # max-seconds = 3600   # end the work on a message that takes longer
 # max-batch-size = 256 # refuse experiments with larger batches
 # max-model-megabytes = 500  # refuse experiments with a larger model
+# keep-free-megabytes = 5000  # write no images, client state or models if less would stay free
 # tell-labels = true   # send the number of images of each class
 # tell-statistics = true  # send means and covariances of features, which can resemble images
 # max-epsilon = 8.0    # train only with noise of the site's own, and count it over all runs

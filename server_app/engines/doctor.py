@@ -20,6 +20,7 @@ from server_app.engines.cluster import ADDRESS, require_reachable_cluster
 from server_app.runs.lookup import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
+from task.machine.disk import existing_parent
 from task.machine.memory import available_bytes
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
@@ -102,10 +103,9 @@ def directories() -> Iterator[Finding]:
         "temporary files": Path(tempfile.gettempdir()),
     }
     for what, place in places.items():
-        existing = place.absolute()
+        existing = place
         try:
-            while not existing.exists():
-                existing = existing.parent
+            existing = existing_parent(place)
             with tempfile.TemporaryFile(dir=existing):
                 pass
         except OSError as error:

@@ -121,7 +121,7 @@ def federate_site(config: LocalConfig, site: Site) -> FederatedData:
         SiteError: the experiment does not list the site, or asks for what its owner does not allow.
         ConfigError, DataError: its images cannot be used, or are too few to train and validate on.
     """
-    dataset = open_dataset(site_source(config, site))
+    dataset = open_dataset(site_source(config, site), site.keep_free_megabytes)
     client = list(config.partitioner().sites).index(site.name)
     train = dataset.train
     ends = np.array([0, len(train)])

@@ -15,6 +15,7 @@ from client_app.work_unit import train_clients
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.messages import Exchange, Letter
+from task.errors import DataError
 from task.fingerprint import fingerprint
 from task.protocol.messages import (
     FORGET,
@@ -23,8 +24,9 @@ from task.protocol.messages import (
     TrainRequest,
 )
 from task.protocol.tensors import PackedTensors
-from task.site import IN_PROCESS
-from task.training.worker import shared_worker
+from task.site import IN_PROCESS, Site
+from task.training.worker import Worker, shared_worker
+from tests.task.data import making
 
 KEPT = {"h": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
 
@@ -173,3 +175,32 @@ class TestWorkUnit:
         assert isinstance(reply, ForgetReply)
         assert files(root) == ["round-1.safetensors"]
         assert ClientState("another", 10_000).load(1, 1)
+
+
+def test_a_site_keeps_a_part_of_its_disk_free(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """State is checked before training, and images before they are decoded."""
+    images = making.tree(tmp_path_factory.mktemp("images"), ["east/cat", "east/dog"], 10) / "east"
+    words = ["data=folder", "data.classes=[cat,dog]", "data.image_size=32", "partition=sites",
+             "partition.names=[east,west]", "local_epochs=1"]  # fmt: skip
+    settings = {"site": "east", "data-dir": str(images), "memory-dir": str(root)}
+
+    def reason(word: str, **more: object) -> str:
+        experiment = compose_experiment([*words, word]).local()
+        weights = Worker(experiment, Site.from_node_config(settings | more)).initial_weights()
+        request = TrainRequest(
+            run="run", experiment=experiment.model_dump_json(), fingerprint=fingerprint(), round=1,
+            clients=[0], accepted=[0], shares=[], weights=PackedTensors.of(weights),
+        )  # fmt: skip
+        return train_clients(Session(request, settings | more)).row(0).reason
+
+    full = {"keep-free-megabytes": 10**9}
+    with pytest.raises(DataError, match="keep-free-megabytes"):
+        reason("method=fedavg", **full)
+    assert reason("method=fedavg") == ""
+    assert reason("method=moon", **full) == "site east failed; see the site's log for the reason"
+    assert not list(root.rglob("round-*"))
+    assert reason("method=fedavg", **full) == ""
+    assert reason("method=moon") == ""
+    assert [path.name for path in root.rglob("round-*")] == ["round-1.safetensors"]

@@ -82,6 +82,7 @@ def limits(site: Site) -> Finding:
         f"limits: experiments {experiments}; updates {norm}; masks {masks}; privacy {epsilon}; at "
         f"most {site.max_epochs} epochs, {site.max_seconds:,} s for a message, batches of "
         f"{site.max_batch_size}, models of {site.max_model_megabytes} MB; "
+        f"{site.keep_free_megabytes} MB of the disk stay free; "
         f"images per class {labels}; statistics of features {statistics}; other packages that may "
         f"run: {packages}"
     )

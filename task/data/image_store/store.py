@@ -8,7 +8,6 @@ that is being built.
 """
 
 import dataclasses
-import errno
 import hashlib
 import json
 import logging
@@ -29,6 +28,7 @@ from task.data.image_store.files import load_store, write_store
 from task.data.sources.base import Source
 from task.errors import DataError, system_reason
 from task.files import from_home, make_private
+from task.machine.disk import require_space
 
 FORMAT = 2  # of the store's files; another value makes all stores outdated
 LEFT_OUT = (("resize", "squash"), ("subset", "own"))
@@ -44,8 +44,12 @@ def store_root() -> Path:
     return from_home(root).absolute()
 
 
-def open_dataset(source: Source) -> ImageDataset:
+def open_dataset(source: Source, spare: int = 0) -> ImageDataset:
     """Open a data set from its store, which is built first if it is missing, outdated or damaged.
+
+    Args:
+        source: the images.
+        spare: how many megabytes of the disk stay free; a store that would leave less is not built.
 
     Raises:
         ConfigError: the source's files are not where its settings say.
@@ -61,7 +65,7 @@ def open_dataset(source: Source) -> ImageDataset:
         if dataset is None:
             with locked(directory):
                 path = store_path(source, directory)
-                dataset = load_store(path, source) or build_store(source, path)
+                dataset = load_store(path, source) or build_store(source, path, spare)
     return dataset
 
 
@@ -131,7 +135,7 @@ def explain_write_errors(directory: Path) -> Iterator[None]:
         raise DataError(f"{directory}: cannot be written: {system_reason(error)}; {cure}") from None
 
 
-def build_store(source: Source, path: Path) -> ImageDataset:
+def build_store(source: Source, path: Path, spare: int = 0) -> ImageDataset:
     """Decode a data set into a new store, delete outdated ones, and return the data set.
 
     Raises:
@@ -146,7 +150,7 @@ def build_store(source: Source, path: Path) -> ImageDataset:
         for unfinished in path.parent.glob("building-*"):
             shutil.rmtree(unfinished)
         needed = count * size**2 * source.channels
-        check_free_space(path.parent, needed)
+        require_space(path.parent, needed, spare)
         with tempfile.TemporaryDirectory(prefix="building-", dir=path.parent) as scratch:
             draft = Path(scratch, "store")
             draft.mkdir()
@@ -161,15 +165,3 @@ def build_store(source: Source, path: Path) -> ImageDataset:
     if dataset is None:
         raise DataError(f"{path}: cannot be read back after writing; check the disk")
     return dataset
-
-
-def check_free_space(directory: Path, needed: int) -> None:
-    """Check that the disk has room for `needed` bytes.
-
-    Raises:
-        OSError: it has not.
-    """
-    free = shutil.disk_usage(directory).free
-    if needed > free:
-        short = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
-        raise OSError(errno.ENOSPC, short)

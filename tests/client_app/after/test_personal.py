@@ -85,7 +85,7 @@ class OneSite:
 
     def __init__(self, root: Path) -> None:
         self.models = root / "kept" / "models"
-        self.settings = {
+        self.settings: dict[str, object] = {
             "site": "east", "data-dir": str(making.tree(root / "east", ["cat", "dog"], 10)),
             "memory-dir": str(root / "memory"), "models-dir": str(self.models),
         }  # fmt: skip
@@ -170,6 +170,17 @@ def test_too_many_models_are_refused(site: OneSite, monkeypatch: pytest.MonkeyPa
     assert site.reason() == ""
     assert site.reason(model=OTHER) == "its models-dir has 1 models, the limit; delete old ones"
     assert site.reason() == ""
+
+
+def test_a_part_that_would_fill_the_disk_stays_in_the_state(site: OneSite) -> None:
+    everything = "keep-free-megabytes"
+    site.settings[everything] = 10**9
+    assert site.reason() == "site east failed; see the site's log for the reason"
+    assert not list(site.models.rglob("*.safetensors"))
+    assert not site.forget()
+    del site.settings[everything]
+    assert site.reason() == ""
+    assert site.forget()
 
 
 def test_a_part_that_cannot_be_written_stays_in_the_state(site: OneSite) -> None:

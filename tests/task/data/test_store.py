@@ -239,5 +239,7 @@ def test_too_little_free_space_is_reported_before_decoding(
     dataset_index = source.dataset_index()
     many = dataclasses.replace(dataset_index, labels=np.zeros(10**8, np.int64))
     monkeypatch.setattr(type(source), "dataset_index", lambda _: many)
-    with pytest.raises(DataError, match=r"cannot be written: .* MB are needed and \d+ MB are free"):
+    with pytest.raises(
+        DataError, match=r"cannot be written: .* MB are needed, and \d+ MB are free"
+    ):
         open_dataset(source)

@@ -1,0 +1,68 @@
+"""What a work unit sends of the models it trained: each by itself, or their weighted sum."""
+
+from task.exact_sum import ExactSum
+from task.methods.base import Tensors
+from task.protocol.messages import SUM, TrainRequest
+from task.protocol.tensors import PackedTensors
+from task.training.loop import LocalResult
+
+
+class SeparateModels:
+    """The trained models, each by itself."""
+
+    def __init__(self) -> None:
+        self._weights: dict[str, PackedTensors] = {}
+        self._extra: dict[str, PackedTensors] = {}
+
+    def add(self, client: int, result: LocalResult) -> None:
+        """Add a client's result."""
+        self._weights[str(client)] = PackedTensors.of(result.weights)
+        if result.extra:
+            self._extra[str(client)] = PackedTensors.of(result.extra)
+
+    def weights(self) -> dict[str, PackedTensors]:
+        """Return the models by client."""
+        return self._weights
+
+    def extra(self) -> dict[str, PackedTensors]:
+        """Return what the method sends in addition, by client."""
+        return self._extra
+
+
+class ModelSum:
+    """The weighted sum of the trained models.
+
+    Args:
+        request: names the clients and their shares.
+        weights: the global weights.
+        broadcast: what the method's server update sent.
+    """
+
+    def __init__(self, request: TrainRequest, weights: Tensors, broadcast: Tensors) -> None:
+        self._shares = dict(zip(request.clients, request.shares, strict=True))
+        self._weights, self._extra = ExactSum(weights), ExactSum(broadcast)
+
+    def add(self, client: int, result: LocalResult) -> None:
+        """Add a client's result.
+
+        Raises:
+            TrainingError: a number is too large for the sum; nothing was added.
+        """
+        share = self._shares[client]
+        weights = self._weights.to_fixed_point(result.weights, share)
+        extra = self._extra.to_fixed_point(result.extra, share)
+        self._weights.add(weights)
+        self._extra.add(extra)
+
+    def weights(self) -> dict[str, PackedTensors]:
+        """Return the sum of the models; empty if every client failed."""
+        return packed_sum(self._weights)
+
+    def extra(self) -> dict[str, PackedTensors]:
+        """Return the sum of what the method sends in addition; empty if there is nothing."""
+        return packed_sum(self._extra)
+
+
+def packed_sum(total: ExactSum) -> dict[str, PackedTensors]:
+    """Pack a sum under the key `SUM`; empty if nothing was added."""
+    return {SUM: PackedTensors.of(total.totals)} if total.totals else {}
