@@ -74,8 +74,9 @@ class Method:
         trains_features: whether it acts through the features alone; the network must then have
             layers before the classifier.
         keeps_state: whether ``finish`` keeps something for the client's next round.
-        server_update: whether ``server`` returns one; the strategy must then move to a mean. In a
-            combination, its ``finish`` runs last and may change the weights that are sent.
+        server_update: whether ``server`` is overridden, which sets it; the strategy must then move
+            to a mean. In a combination, its ``finish`` runs last and may change the weights that
+            are sent.
         scales_update: whether ``finish`` scales the update, so that no trained model is sent.
         follows_global: whether it uses how the whole global model moved since the client's last
             round.
@@ -124,6 +125,7 @@ class Method:
     def __init_subclass__(cls) -> None:
         cls.personalises = cls.personal is not Method.personal
         cls.adjusts_logits = cls.logits is not Method.logits
+        cls.server_update = cls.server is not Method.server
 
     def members(self) -> Sequence["Method"]:
         """Return the methods that this one combines; itself, unless it is a combination."""

@@ -56,7 +56,6 @@ class FedDyn(Method):
     """
 
     keeps_state: ClassVar = True
-    server_update: ClassVar = True
     separable: ClassVar = True
 
     dynamic_weight: float

@@ -47,7 +47,6 @@ class FedExP(Method):
         step_epsilon: epsilon, above 0; a larger one gives shorter steps.
     """
 
-    server_update: ClassVar = True
     scales_step: ClassVar = True
     separable: ClassVar = True
 

@@ -57,7 +57,6 @@ class StepLength:
 class FedNova(Method):
     """Cross-entropy, with updates divided by the length of the local steps; no settings."""
 
-    server_update: ClassVar = True
     scales_update: ClassVar = True
     scales_step: ClassVar = True
     separable: ClassVar = True

@@ -47,7 +47,6 @@ class Scaffold(Method):
     """Cross-entropy with gradients corrected by the control variates; no settings."""
 
     keeps_state: ClassVar = True
-    server_update: ClassVar = True
     separable: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:

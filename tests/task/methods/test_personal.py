@@ -238,7 +238,7 @@ def test_what_does_not_go_together_is_refused(words: str, reason: str) -> None:
         compose_experiment(words.split())
 
 
-def test_who_overrides_the_hook_personalises_without_a_word() -> None:
+def test_a_hook_that_is_overridden_is_declared_by_that() -> None:
     class Own(FedAvg):
         def personal(self, model: nn.Module) -> Collection[str]:
             return classifier_entries(model)
@@ -247,6 +247,8 @@ def test_who_overrides_the_hook_personalises_without_a_word() -> None:
         pass
 
     assert not FedAvg.personalises
+    assert not Own.server_update
+    assert Scaffold.server_update
     assert Own.personalises
     assert Heir.personalises
     reason = "own keeps a part of the model with the client, and scaffold"
