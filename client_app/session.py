@@ -12,7 +12,7 @@ from torch import Tensor
 from client_app.client_state import ClientState
 from client_app.node import check_extensions, site_of
 from task.approval.approvals import Approvals
-from task.config import read_local_config
+from task.config import LocalConfig, read_local_config
 from task.data.federated import site_version
 from task.errors import CodeMismatchError, SiteError
 from task.fingerprint import code_directories, fingerprint_for
@@ -42,6 +42,16 @@ class Session(Generic[Asked]):
     started: float = field(default_factory=time.monotonic)
 
     @cached_property
+    def config(self) -> LocalConfig:
+        """The experiment's settings, which are read only if all their code may run here.
+
+        Raises:
+            SiteError: it has code of a package that the site does not list.
+        """
+        check_extensions(self.node_config, self.request.experiment)
+        return read_local_config(self.request.experiment)
+
+    @cached_property
     def site(self) -> Site | None:
         """The site that this node is; None for a simulated worker.
 
@@ -51,8 +61,7 @@ class Session(Generic[Asked]):
                 code of a package that the site does not list. Or it does not mask updates, and the
                 site requires it. Or its owner has not approved the experiment.
         """
-        check_extensions(self.node_config, self.request.experiment)
-        config = read_local_config(self.request.experiment)
+        config = self.config
         site = site_of(self.node_config, config.partitioner().sites)
         if site and site.require_secure and not config.secure.masked:
             raise SiteError(
@@ -100,8 +109,9 @@ class Session(Generic[Asked]):
 
         Raises:
             ProtocolError: the experiment has secure=masked.
+            SiteError: as for `config`.
         """
-        if read_local_config(self.request.experiment).secure.masked:
+        if self.config.secure.masked:
             raise ProtocolError(f"secure=masked: {what} of one client is not sent")
 
     def require_last_round(self, rule: str) -> None:

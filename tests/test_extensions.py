@@ -5,13 +5,16 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import univarfl.extend
+from client_app.masked.identity import Identity, identity_of
 from client_app.session import Session
+from client_app.work_unit import evaluate_clients, train_clients
 from server_app.config.composition import compose_experiment
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import other_code_message
@@ -105,6 +108,11 @@ def test_without_the_package_its_names_are_unknown() -> None:
         compose_experiment(["method=logit_decay"])
 
 
+def identity_of_one(session: Session[Any]) -> Identity:
+    """Return what a site's part of a masked round begins with."""
+    return identity_of(session, {})
+
+
 class TestSite:
     """A site that is asked to run the package."""
 
@@ -124,6 +132,14 @@ class TestSite:
             "site north does not run code of the package 'hospital-extras', which "
             "method=logit_decay needs; its owner can add it to extensions in site.toml"
         )
+        assert "hospital_extras.logit_decay" not in sys.modules
+
+    @pytest.mark.usefixtures("installed")
+    @pytest.mark.parametrize("work", [train_clients, evaluate_clients, identity_of_one])
+    def test_no_message_imports_such_a_package(self, work: Callable[[Any], object]) -> None:
+        """A coordinator may leave out the registration, where the site refuses it."""
+        with pytest.raises(SiteError, match="does not run code of the package"):
+            work(self.session())
         assert "hospital_extras.logit_decay" not in sys.modules
 
     @pytest.mark.usefixtures("installed")

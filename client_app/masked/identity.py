@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from client_app.node import signing_key
 from client_app.session import Session
-from task.config import LocalConfig, read_local_config
+from task.config import LocalConfig
 from task.errors import SiteError
 from task.protocol.errors import ProtocolError
 from task.secure.rules.ledger import Ledger, MemoryLedger
@@ -132,7 +132,7 @@ def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKe
         ProtocolError: the experiment has no masked rounds.
         SiteError: the site's roster cannot be used.
     """
-    config = read_local_config(session.request.experiment)
+    config = session.config
     if not config.secure.masked:
         raise ProtocolError("a stage of a masked round, and the experiment has secure=none")
     if session.site is None:
@@ -149,7 +149,7 @@ def check_identity(session: Session[Any]) -> None:
         SiteError: the roster cannot be used, lacks a site of the experiment, or asks for more
             participants than the experiment.
     """
-    config = read_local_config(session.request.experiment)
+    config = session.config
     if session.site is None or not config.secure.masked:
         return
     roster = identity_of(session, {}).roster

@@ -1,5 +1,6 @@
 """Sending requests over a Flower grid, and waiting for the replies."""
 
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,16 @@ from task.fingerprint import fingerprint_for
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 from task.protocol.messages import Kind, Request
-from task.protocol.packed import DATA, HEADER, JSON, Packed, pieces_of, place_of
+from task.protocol.packed import (
+    DATA,
+    HEADER,
+    JSON,
+    SALT,
+    SALT_BYTES,
+    Packed,
+    pieces_of,
+    place_of,
+)
 from task.protocol.signature import verify
 
 LIFETIME = 2.0  # of a message, in timeouts: a site that returns later finds no outdated work
@@ -61,11 +71,16 @@ class Letter(Generic[Asked]):
 class RecordWriter:
     """Writes requests as Flower's records. Equal arrays share records, which Flower sends once.
 
+    Flower names a record by its hash. A site that could compute a name, because it knows the
+    weights, could register it with other parts first, and the request could then not be sent.
+
     Attributes:
         records: the records of the arrays so far, by the identity of their bytes.
+        salt: random bytes in each record, so that nobody knows its name before it is sent.
     """
 
     records: dict[int, list[ConfigRecord]] = field(default_factory=dict)
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(SALT_BYTES))
 
     def message(self, kind: Kind[Any, Any], letter: Letter[Any]) -> Message:
         """Write one request."""
@@ -74,7 +89,7 @@ class RecordWriter:
         content = RecordDict({HEADER: ConfigRecord({JSON: packed.header})})
         for name, data in packed.arrays.items():
             if id(data) not in self.records:
-                pieces = [ConfigRecord({DATA: piece}) for piece in pieces_of(data)]
+                pieces = [ConfigRecord({DATA: piece, SALT: self.salt}) for piece in pieces_of(data)]
                 self.records[id(data)] = pieces
             for number, record in enumerate(self.records[id(data)]):
                 content[place_of(name, number)] = record

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # it imports PyTorch, and programs without it read messages, 
 
 HEADER, JSON, DATA = "header", "json", "data"  # the names of a message's records and their entries
 SIGNATURE = "signature"  # the entry beside `JSON` with a site's signature
+SALT, SALT_BYTES = "salt", 16  # the entry beside `DATA` that makes a request's records unique
 MAX_SIGNATURE_BYTES = 150
 PIECE_BYTES = 4 * 2**20  # Flower sends each record in one request
 

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from server_app.deploy.gate.announcements import require_reply
 from server_app.deploy.gate.authentication import Authentication, Caller
 from server_app.deploy.gate.holding import ClientGoneError, Messages
 from server_app.deploy.gate.limits import Limits, seconds_for
 from server_app.deploy.gate.log import log_refusal
 from server_app.deploy.gate.requests import (
     PULL_MESSAGES,
+    PUSH_MESSAGES,
     Head,
     RefusedError,
     asks_for_health,
@@ -88,6 +90,8 @@ class Gate:
 
     async def _forward(self, head: Head, body: bytes, caller: Caller, receive: Receive) -> Answer:
         self._messages.heard(caller, head.route)
+        if head.route == PUSH_MESSAGES:
+            require_reply(body)
         if head.route != PULL_MESSAGES:
             return await self._superlink.ask(head, body)
 

@@ -178,3 +178,14 @@ def test_the_requests_of_a_round_share_the_record_with_the_weights() -> None:
     )  # fmt: skip
     assert first.content["weights.0"] is second.content["weights.0"]
     assert first.content["header"] is not second.content["header"]
+
+
+def test_no_site_knows_the_name_of_a_record_before_it_is_sent() -> None:
+    """Flower names a record by its hash, and refuses one whose name came with other parts."""
+    request = TrainRequest(
+        run="run", experiment="{}", fingerprint=fingerprint(), clients=[1], accepted=[0],
+        shares=[], weights=PackedTensors(b"weights"),
+    )  # fmt: skip
+    first, second = (RecordWriter().message(TRAIN, Letter(1, request)) for _ in range(2))
+    assert first.content["weights.0"].object_id != second.content["weights.0"].object_id
+    assert Packed.of(first.content) == Packed.of(second.content)

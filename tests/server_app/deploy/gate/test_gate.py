@@ -9,10 +9,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.message_pb2 import Message, Metadata, ObjectTree
+from flwr.proto.node_pb2 import Node
 from flwr.supercore.error import FlowerError
 
 from server_app.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
@@ -45,6 +50,20 @@ from tests.server_app.deploy.gate.upstream import Upstream
 
 FLEET = "/v1/fleet/"
 PULL, PUSH = FLEET + PULL_MESSAGES, FLEET + "push-object"
+
+
+def announcement(**changed: Any) -> bytes:
+    """Return a body that announces a reply of node 5 to the SuperLink, with changed metadata."""
+    told: dict[str, Any] = {
+        "message_id": "own", "reply_to_message_id": "asked", "src_node_id": 5,
+        "dst_node_id": SUPERLINK_NODE_ID,
+    }  # fmt: skip
+    body: bytes = PushMessagesRequest(
+        node=Node(node_id=5),
+        messages_list=[Message(metadata=Metadata(**told | changed))],
+        message_object_trees=[ObjectTree(object_id="own")],
+    ).SerializeToString()
+    return body
 
 
 class Scene:
@@ -97,11 +116,12 @@ def test_a_sites_request_is_forwarded_with_the_headers_that_flower_needs(
     answer = (200, {b"content-type": b"application/protobuf", b"set-cookie": b"x"}, b"answer")
     upstream.answers[FLEET + route].append(answer)
     sent = scene.north(**{"x-forwarded-for": "1.2.3.4", "cookie": "x", "flwr-package-name": "flwr"})
-    reply = scene.client.send(FLEET + route, sent, b"body")
+    content = announcement() if route == PUSH_MESSAGES else b"body"
+    reply = scene.client.send(FLEET + route, sent, content)
     assert (reply.status, reply.body) == (200, b"answer")
     assert {name.lower() for name in reply.headers} == {"date", "content-length", "content-type"}
     ((path, headers, body),) = upstream.received
-    assert (path, body) == (FLEET + route, b"body")
+    assert (path, body) == (FLEET + route, content)
     assert {name.decode() for name in headers} == {
         "host", "connection", "accept", "accept-encoding", "user-agent", "content-type",
         "content-length", "flwr-public-key", "flwr-timestamp", "flwr-signature",
@@ -186,6 +206,30 @@ def test_a_message_without_its_arrays_is_short(scene: Scene, upstream: Upstream)
         {**scene.north(), "content-length": str(LARGEST_ANNOUNCEMENT + 1)},
     )
     assert scene.client.send_bytes(request)[0] == 413
+    assert upstream.paths() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"reply_to_message_id": ""}, 403),
+        ({"dst_node_id": 9}, 403),
+        ({"src_node_id": SUPERLINK_NODE_ID}, 403),
+        ({"message_id": "another"}, 400),
+    ],
+)
+def test_a_site_may_announce_replies_alone(
+    changed: dict[str, Any], status: int, scene: Scene, upstream: Upstream
+) -> None:
+    """Flower would deliver another message to any site as the coordinator's."""
+    body = announcement(**changed)
+    assert scene.client.send(FLEET + PUSH_MESSAGES, scene.north(), body).status == status
+    assert upstream.paths() == []
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"", announcement() * 2])
+def test_an_announcement_has_one_message(body: bytes, scene: Scene, upstream: Upstream) -> None:
+    assert scene.client.send(FLEET + PUSH_MESSAGES, scene.north(), body).status == 400
     assert upstream.paths() == []
 
 
