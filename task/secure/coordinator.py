@@ -1,23 +1,17 @@
 """The coordinator of a masked round: it collects what participants send, and unmasks the sum."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from itertools import chain, combinations, islice
+from collections.abc import Collection, Mapping
 
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.rows import Advert
-from task.secure.mask_secrets import commitment, place_of, remove_masks
+from task.secure.mask_secrets import commitment, remove_masks
 from task.secure.participant import Revealed
-from task.secure.primitives.key_agreement import KeyPair
+from task.secure.primitives.key_agreement import KeyPair, require_usable
 from task.secure.primitives.mask_stream import Vector
-from task.secure.primitives.shamir import combine
-from task.secure.primitives.share_decoding import decode
 from task.secure.primitives.signing import check_signature
+from task.secure.restoration import Restoration
 from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
-
-MOST_TRIES = 1_100  # sets of shares that are left out, one after the other, if some are wrong
-MOST_WORK = 10_000_000  # the squares of the numbers of shares in all tries: some 30 s
 
 
 class TooFewError(RuntimeError):
@@ -37,7 +31,7 @@ class Coordinator:
         keys: each site's public key in DER, by client; None in a simulation.
 
     Attributes:
-        liars: the participants whose shares were found to be wrong.
+        restoration: restores secrets, and knows which shares were wrong.
     """
 
     def __init__(
@@ -53,7 +47,7 @@ class Coordinator:
         self._scope, self._threshold, self._uniform = scope, threshold, uniform
         self._colluding = colluding
         self._counts, self._accepted, self._keys = counts, accepted, keys
-        self.liars: set[int] = set()
+        self.restoration = Restoration(threshold, colluding)
         self._claims: dict[int, tuple[int, ...]] = {}  # the set that a client says it has signed
         self._adverts: dict[int, Advert] = {}
         self._boxes: dict[int, Mapping[int, bytes]] = {}
@@ -68,7 +62,8 @@ class Coordinator:
             signed: the survivors that it has signed in an earlier attempt at the round.
 
         Raises:
-            ProtocolError: they are not signed, or it has another number of images.
+            ProtocolError: they are not signed or cannot be used, or it has another number of
+                images.
         """
         client = advert.client
         if advert.examples != self._counts[client]:
@@ -79,6 +74,8 @@ class Coordinator:
         taken = {key for each in adverts for key in (each.mask_key, each.sealing_key)}
         if {advert.mask_key, advert.sealing_key} & taken:
             raise ProtocolError("it uses the key of another participant")
+        for key in (advert.mask_key, advert.sealing_key):
+            require_usable(bytes.fromhex(key))
         self._check(advert, advert_statement(self._scope, advert), bytes.fromhex(advert.signature))
         self._adverts[client] = advert
         if len(signed) >= self._threshold and self._counts.keys() >= set(signed):
@@ -191,7 +188,9 @@ class Coordinator:
         """
         expected = self._adverts[client].commitment
         shares = {c: each.seeds[client] for c, each in self._revealed.items()}
-        return self._combined(shares, client, lambda seed: commitment(seed).hex() == expected)
+        return self.restoration.restore(
+            shares, client, lambda seed: commitment(seed).hex() == expected
+        )
 
     def _mask_key(self, client: int) -> KeyPair:
         """Return the mask keys of a member that did not survive.
@@ -202,40 +201,10 @@ class Coordinator:
         shares = {c: each.mask_keys[client] for c, each in self._revealed.items()}
         expected = self._adverts[client].mask_key
         return KeyPair(
-            self._combined(shares, client, lambda key: KeyPair(key).public.hex() == expected)
+            self.restoration.restore(
+                shares, client, lambda key: KeyPair(key).public.hex() == expected
+            )
         )
-
-    def _combined(
-        self, shares: Mapping[int, bytes], client: int, fits: Callable[[bytes], bool]
-    ) -> bytes:
-        """Return a secret from its shares, and note who gave wrong ones.
-
-        Half of the shares above the threshold may be wrong; among few participants, more.
-
-        Args:
-            shares: by giver.
-            client: whose secret it is.
-            fits: whether a secret is the one that its owner has announced.
-
-        Raises:
-            ProtocolError: no shares that were tried give it.
-        """
-        givers = [giver for giver in sorted(shares) if giver not in self.liars]
-        with suppress(ValueError):
-            secret = combine({place_of(c): shares[c] for c in givers[: self._threshold]})
-            if fits(secret):
-                return secret
-        spare = len(givers) - self._threshold
-        omissions = chain.from_iterable(combinations(givers, size) for size in range(spare + 1))
-        tries = min(MOST_TRIES, 1 + MOST_WORK // max(1, len(givers)) ** 2)
-        for left_out in islice(omissions, tries):
-            rest = {place_of(c): shares[c] for c in givers if c not in left_out}
-            with suppress(ValueError):
-                secret, wrong = decode(rest, self._threshold)
-                if fits(secret):
-                    self.liars |= {*left_out, *(c for c in givers if place_of(c) in wrong)}
-                    return secret
-        raise ProtocolError(f"the shares of participant {client}'s secret do not give it")
 
     def _check(self, advert: Advert, statement: bytes, signature: bytes) -> None:
         keys = self._keys

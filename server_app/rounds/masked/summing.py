@@ -151,8 +151,16 @@ class MaskedSumming:
         fields = {**self._purpose, **signed}
         self.stages.rows(UNMASK, signatures, lambda _: fields, UnmaskRow, take_shares)
         coordinator.unmask(view, survivors, self._total)
-        for client in sorted(coordinator.liars):
-            logger.warning("round %d: participant %d sent wrong shares", self._round, client)
+        restoration = coordinator.restoration
+        for giver, owners in sorted(restoration.wrong.items()):
+            if giver in restoration.liars:
+                logger.warning("round %d: participant %d sent wrong shares", self._round, giver)
+                continue
+            for owner in sorted(owners):
+                logger.warning(
+                    "round %d: participant %d's share of the secret of participant %d is wrong; "
+                    "one of the two has changed it", self._round, giver, owner,
+                )  # fmt: skip
         return self._total
 
 

@@ -49,6 +49,15 @@ class KeyPair:
         return derive(shared, salt, purpose)
 
 
+def require_usable(public: bytes) -> None:
+    """Refuse a public key with which nobody can agree on a secret.
+
+    Raises:
+        ProtocolError: it is one of the few points of X25519 whose secret is zero for everybody.
+    """
+    KeyPair().agree(public, b"", "")
+
+
 def derive(secret: bytes, salt: bytes, purpose: str) -> bytes:
     """Return a key derived from a secret by HKDF-SHA256.
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from task.errors import SiteError
+from task.errors import DataError, SiteError
 from task.protocol.base import directory_name
 from task.protocol.masking.rows import MAX_PARTICIPANTS
 from task.protocol.public_keys import PublicKeyError, read_key_file
@@ -25,8 +25,9 @@ def read_roster(site: Site, own: ec.EllipticCurvePrivateKey) -> dict[str, bytes]
         own: its private key.
 
     Raises:
-        SiteError: there is no directory, a file is not a key, or the site's own key is not among
-            them. The message contains no path.
+        SiteError: there is no directory, or the site's own key is not in it. The message contains
+            no path.
+        DataError: a file is not a key, or the key of another site. The message names it.
     """
     if site.roster is None:
         raise SiteError(
@@ -46,9 +47,9 @@ def read_roster(site: Site, own: ec.EllipticCurvePrivateKey) -> dict[str, bytes]
         try:
             key = in_der(read_key_file(file))
         except PublicKeyError as reason:
-            raise SiteError(f"site {site.name}: {file.name} of its roster {reason}") from None
+            raise DataError(f"site {site.name}: {file.name} of its roster {reason}") from None
         if key in keys.values():
-            raise SiteError(f"site {site.name}: {file.name} of its roster is a key of two sites")
+            raise DataError(f"site {site.name}: {file.name} of its roster is a key of two sites")
         keys[file.stem] = key
     if keys.get(site.name) != public_bytes(own):
         raise SiteError(

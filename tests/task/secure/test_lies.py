@@ -509,9 +509,48 @@ def test_wrong_shares_of_a_few_do_not_end_a_round(count: int, liars: list[int]) 
         trial.coordinator.add_revealed(trial.view, tuple(everyone), client, revealed)
     trial.coordinator.unmask(trial.view, tuple(everyone), total)
     assert np.array_equal(total, plain_sum(everyone))
-    assert trial.coordinator.liars <= set(liars)
+    assert trial.coordinator.restoration.liars <= set(liars)
     needed = range(trial.view.setup.threshold)
-    assert trial.coordinator.liars == set(liars) or not set(liars) & set(needed)
+    assert trial.coordinator.restoration.liars == set(liars) or not set(liars) & set(needed)
+
+
+@pytest.mark.parametrize("victim", [0, 9])
+def test_wrong_shares_of_its_own_secret_accuse_nobody_else(
+    victim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Participant 5 seals a wrong share for an honest one, which hands it on unchanged."""
+    original = MaskSecrets.split
+
+    def split(self: MaskSecrets, setup: Setup) -> dict[int, tuple[bytes, bytes]]:
+        found = original(self, setup)
+        if self is trial.sites[5].progress.secrets:
+            found[victim] = (bytes(66), found[victim][1])
+        return found
+
+    monkeypatch.setattr(MaskSecrets, "split", split)
+    everyone = range(10)
+    trial = Trial(10)
+    trial.keys()
+    trial.share()
+    total = trial.report()
+    signatures = trial.agree()
+    for client in everyone:
+        revealed = trial.sites[client].unmask(signatures)
+        trial.coordinator.add_revealed(trial.view, tuple(everyone), client, revealed)
+    trial.coordinator.unmask(trial.view, tuple(everyone), total)
+    assert np.array_equal(total, plain_sum(everyone))
+    assert trial.coordinator.restoration.liars == set()
+    needed = victim in range(trial.view.setup.threshold)
+    assert trial.coordinator.restoration.wrong == ({victim: {5}} if needed else {})
+
+
+@pytest.mark.parametrize("key", ["mask_key", "sealing_key"])
+def test_a_key_with_which_nobody_can_agree_is_refused(key: str) -> None:
+    """Otherwise every honest participant would fail, and the record would blame them."""
+    advert = Trial(4).sites[3].keys(SCOPE, 13)
+    for point in ("00" * 32, "01" + "00" * 31):
+        with pytest.raises(ProtocolError, match="a public key cannot be used"):
+            Trial(4).coordinator.add_advert(advert.model_copy(update={key: point}))
 
 
 def test_a_few_participants_do_not_choose_who_takes_part() -> None:
