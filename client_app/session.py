@@ -14,8 +14,10 @@ from client_app.node import check_extensions, site_of
 from task.approval.approvals import Approvals
 from task.config import LocalConfig, read_local_config
 from task.data.federated import site_version
+from task.data.image_store.store import store_root
 from task.errors import CodeMismatchError, SiteError
 from task.fingerprint import code_directories, fingerprint_for
+from task.machine.disk import require_space
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
 from task.protocol.tensors import PackedTensors, check_tensors
@@ -84,6 +86,7 @@ class Session(Generic[Asked]):
             CodeMismatchError: it would run other code than the server.
             SiteError: the experiment and this node disagree on whose data are trained on, or the
                 site's images changed since the run began.
+            SpaceError: the site's disk has less free than its owner keeps free.
         """
         request = self.request
         own = fingerprint_for(request.experiment)
@@ -95,6 +98,7 @@ class Session(Generic[Asked]):
         if self.site is None:
             worker = shared_worker(request.experiment)
         else:
+            require_space(store_root(), 0, self.site.keep_free_megabytes)
             worker = worker_for(request.experiment, self.site)
             version = worker.data.dataset.version
             if ClientState(request.run, site=self.site).first(DATA_VERSION, version) != version:

@@ -67,15 +67,20 @@ def check_allowed(session: Session[MomentsRequest]) -> None:
 
 
 def check_same_model(session: Session[MomentsRequest], weights: Tensors) -> None:
-    """Refuse to describe a second model in the same run; batch norm's statistics may differ.
+    """Refuse to describe a second model in the same run, or a layer twice with other statistics.
+
+    From layer to layer the statistics of the layers before it change. Many answers about one layer
+    could show single images, because its inputs depend on these statistics.
 
     Raises:
-        SiteError: a site has described another one.
+        SiteError: a site has described another model, or the layer with other statistics.
     """
-    site = session.site
+    site, layer = session.site, session.request.layer
     if site is None:
         return
+    state = ClientState(session.request.run, site=site)
     parameters = {name: weights[name] for name, _ in session.worker.model.named_parameters()}
-    model = hashlib.sha256(PackedTensors.of(parameters).data).hexdigest()
-    if ClientState(session.request.run, site=site).first(MOMENTS_OF, model) != model:
-        raise SiteError(f"site {site.name} has sent statistics of another model in this run")
+    for name, tensors in {MOMENTS_OF: parameters, f"{MOMENTS_OF}-{layer}": weights}.items():
+        model = hashlib.sha256(PackedTensors.of(tensors).data).hexdigest()
+        if state.first(name, model) != model:
+            raise SiteError(f"site {site.name} has sent statistics of another model in this run")

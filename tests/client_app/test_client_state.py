@@ -17,6 +17,7 @@ from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.messages import Exchange, Letter
 from task.errors import DataError
 from task.fingerprint import fingerprint
+from task.machine.disk import SpaceError
 from task.protocol.messages import (
     FORGET,
     ForgetReply,
@@ -180,7 +181,7 @@ class TestWorkUnit:
 def test_a_site_keeps_a_part_of_its_disk_free(
     root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """State is checked before training, and images before they are decoded."""
+    """At once, and before images are decoded."""
     images = making.tree(tmp_path_factory.mktemp("images"), ["east/cat", "east/dog"], 10) / "east"
     words = ["data=folder", "data.classes=[cat,dog]", "data.image_size=32", "partition=sites",
              "partition.names=[east,west]", "local_epochs=1"]  # fmt: skip
@@ -199,8 +200,10 @@ def test_a_site_keeps_a_part_of_its_disk_free(
     with pytest.raises(DataError, match="keep-free-megabytes"):
         reason("method=fedavg", **full)
     assert reason("method=fedavg") == ""
-    assert reason("method=moon", **full) == "site east failed; see the site's log for the reason"
-    assert not list(root.rglob("round-*"))
-    assert reason("method=fedavg", **full) == ""
-    assert reason("method=moon") == ""
-    assert [path.name for path in root.rglob("round-*")] == ["round-1.safetensors"]
+    with pytest.raises(SpaceError, match="keep-free-megabytes"):
+        reason("method=fedavg", **full)
+
+
+def test_a_state_that_does_not_fit_is_refused_before_training() -> None:
+    with pytest.raises(SpaceError, match="too little free space"):
+        state(10**15).require_space()

@@ -213,9 +213,13 @@ class TestSites:
         statistics = {name: value + 1 for name, value in weights.items() if "running" in name}
         other = {name: value + 1 for name, value in weights.items() if "weight" in name}
         moments.check_same_model(first, weights)
-        moments.check_same_model(first, {**weights, **statistics})
-        with pytest.raises(SiteError, match="has sent statistics of another model in this run"):
-            moments.check_same_model(first, {**weights, **other})
+        moments.check_same_model(first, weights)
+        next_layer = list(batch_norm_layers(first.worker.model))[1]
+        second = self.session(tmp_path, layer=next_layer)
+        for session, sent in ((second, {**weights, **other}), (first, {**weights, **statistics})):
+            with pytest.raises(SiteError, match="has sent statistics of another model in this run"):
+                moments.check_same_model(session, sent)
+        moments.check_same_model(second, {**weights, **statistics})
 
     def test_one_that_limits_its_privacy_loss_sends_none(self, tmp_path: Path) -> None:
         session = self.session(tmp_path)
