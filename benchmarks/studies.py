@@ -9,7 +9,7 @@ from statistics import mean
 import pandas as pd
 
 from benchmarks.time_to_accuracy import by_pace
-from server_app.config.composition import compose_experiment
+from server_app.config.composition import compose_experiment, compose_settings
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.config.published import Table, published_numbers
@@ -216,13 +216,19 @@ def four_readings(summary: Summary) -> list[pd.DataFrame]:
     return [table, summary.differences()]
 
 
-def beside_published(rounds: int, summary: Summary) -> list[pd.DataFrame]:
-    """Return `four_readings`, with the published accuracy after more rounds beside them."""
+def beside_published(experiment: str, summary: Summary) -> list[pd.DataFrame]:
+    """Return `four_readings`, with the published accuracy after more rounds beside them.
+
+    Args:
+        experiment: the file of ``conf/experiment`` with the published numbers and their rounds.
+        summary: the study's runs.
+    """
     table, differences = four_readings(summary)
+    settings = compose_settings([f"experiment={experiment}"])
+    rounds, published = settings["rounds"], [Table(**each) for each in settings["published"]]
     column = []
     for runs in summary.counted.values():
-        config = {**runs[0].config, "rounds": rounds}
-        found = published_numbers(config, [Table(**each) for each in config["published"]])
+        found = published_numbers({**runs[0].config, "rounds": rounds}, published)
         column.append(", ".join(cell.accuracy() for _, cell in found))
     table[f"published, {rounds} rounds"] = column
     return [table, differences]
@@ -409,14 +415,14 @@ STUDIES = {  # with the time of each on two cores
     "niid_bench": Study(
         tuple(f"{NIID} {split} seed={seed}" for seed in range(3) for split in (MIXED, LABELS)),
         needs="MNIST",
-        tables=partial(beside_published, 50),
+        tables=partial(beside_published, "niid_bench"),
         pictures=("accuracy",),
     ),
     # An hour.
     "fedvls-mnist": Study(
         tuple(f"{VACANT} {method} seed={seed}" for seed in range(3) for method in COMPARED),
         needs="MNIST",
-        tables=partial(beside_published, 100),
+        tables=partial(beside_published, "fedvls_mnist"),
         pictures=("accuracy",),
     ),
     # Ten minutes.

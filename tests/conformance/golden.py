@@ -114,7 +114,7 @@ def terms() -> Iterator[Golden]:
         [0.378671, -0.145244, -0.105093],
     )  # fmt: skip
     yield Golden(
-        "FedDecorr", "paper", "L_decorr, gradient at 0,0",
+        "FedDecorr", "equation", "L_decorr, gradient at 0,0",
         with_slope(decorrelation("paper"), FEATURES, (0, 0)), [0.445532, -0.043035],
     )  # fmt: skip
     for tau, release, expected in (
@@ -219,7 +219,7 @@ def terms_of_fedvls() -> Iterator[Golden]:
         [-0.002182, 0.000565],
     )  # fmt: skip
     yield Golden(
-        "FedVLS", "paper", "L_logit and gradient",
+        "FedVLS", "equation", "L_logit and gradient",
         with_slope(lambda logits: suppression(logits, LABELS, shares), LOGITS, (0, 1)),
         [-0.570496, 0.25],
     )  # fmt: skip
@@ -265,8 +265,9 @@ def perturbed_steps() -> Iterator[Golden]:
     assert model.bias.grad is not None
     found = [loss, slope[0, 0].item(), model.bias.grad[0].item()]
     yield Golden(
-        "FedLESAM", "paper", "loss and gradients at w + e", found, [0.781070, -0.038738, 0.240520]
-    )
+        "FedLESAM", "equation", "loss and gradients at w + e", found,
+        [0.781070, -0.038738, 0.240520],
+    )  # fmt: skip
     at = WEIGHT.clone().requires_grad_()
     value = divergence(F.linear(IMAGES, at) / 3, F.linear(IMAGES, TEACHER) / 3)
     (gradient,) = torch.autograd.grad(value, at)
