@@ -77,8 +77,8 @@ class ClientState:
         except FileNotFoundError:
             raise StateLostError(
                 f"this client's last accepted round is {server_round}, and {path} is missing; "
-                "$UNIVARFL_MEMORY must name a directory that is kept, and that every worker of the "
-                "client shares"
+                "$UNIVARFL_MEMORY must name a permanent directory that all workers of the client "
+                "share (at a site: memory-dir)"
             ) from None
         except (OSError, SafetensorError) as error:
             raise StateLostError(f"{path} cannot be read: {error}") from None

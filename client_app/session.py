@@ -92,8 +92,8 @@ class Session(Generic[Asked]):
         own = fingerprint_for(request.experiment)
         if own != request.fingerprint:
             raise CodeMismatchError(
-                f"this worker would train with {code_directories()['task'].parent} "
-                f"({own[:12]}), the server runs other code ({request.fingerprint[:12]})"
+                f"this worker has the code {own[:12]} in {code_directories()['task'].parent}, but "
+                f"the server runs other code ({request.fingerprint[:12]}); install the same version"
             )
         if self.site is None:
             worker = shared_worker(request.experiment)

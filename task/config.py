@@ -87,7 +87,7 @@ class LocalConfig(Strict):
                 )
                 raise ConfigError("runtime.compiled", True, allowed)
             if member.personalises and not self.source().validation_share:
-                allowed = "scores clients on images that they hold out: data.validation_share=0.1"
+                allowed = "needs validation images at the clients; add data.validation_share=0.1"
                 raise ConfigError("method", self.method["name"], allowed)
         if self.privacy.per_example:
             check_separable(self)

@@ -59,7 +59,9 @@ class TestOneSite:
 
     def test_an_unknown_site_is_refused(self, places: Path) -> None:
         config = compose_experiment([*EXPERIMENT, *SITES]).local()
-        with pytest.raises(SiteError, match=r"has the site name 'east', .* sites are north, south"):
+        with pytest.raises(
+            SiteError, match=r"'east' is not in partition.names, which lists north, south"
+        ):
             federate_site(config, Site(name="east", directory=str(places / "north")))
 
     def test_settings_that_its_owner_forbids_are_refused(self, places: Path) -> None:
@@ -255,7 +257,7 @@ class TestComposition:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["data=digits"], "data=digits: is a benchmark, which sites cannot bring"),
+            (["data=digits"], "data=digits: is a benchmark data set and cannot be read"),
             (["data.classes=null"], "data.classes=None: all sites need the same classes"),
             (["partition.names=[]"], "partition.names=.*: must list each site once"),
         ],

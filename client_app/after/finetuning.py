@@ -29,8 +29,8 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
         check_amount(session.site, request.epochs, request.batch_size)
         if session.site.require_approval:
             raise SiteError(
-                f"the owner of site {session.site.name} approves each experiment (its "
-                "require-approval), and settings of fine-tuning are not a part of it"
+                f"site {session.site.name} trains only what its owner has approved (its "
+                "require-approval), which cannot include fine-tuning; use after=none"
             )
     session.refuse_scores_with_noise()
     session.require_last_round("clients fine-tune")

@@ -52,7 +52,7 @@ class UpdateAccumulator:
         moved: by client, its weights minus `before`, float32, if the strategy needs each update.
             Differences keep the precision that the distance between two clients' weights needs.
         models: by client, its model as it was sent, if each is kept.
-        adds_up: whether the sum of the updates is enough, so that workers may add up their clients.
+        adds_up: whether the sum of the updates is enough, so that a worker may send a sum.
     """
 
     def __init__(

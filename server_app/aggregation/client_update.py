@@ -16,8 +16,8 @@ class ClientUpdate:
         examples: the number of images it was trained on.
         seconds: the duration of its training.
         losses: the mean of each loss term, unweighted.
-        given_up: whether it does not count because too few others did, and nothing was wrong here.
-        left_out: whether it was not trained, or came too late, as its simulated device has it.
+        given_up: whether it does not count only because too few other clients succeeded.
+        left_out: whether its simulated device made it miss the round, or its update was too old.
         staleness: server steps between the weights that it started from and those that it changed;
             None in a round that waits for its clients.
         simulated_seconds: the duration of its attempt on the virtual clock; None without one.

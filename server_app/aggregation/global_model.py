@@ -125,10 +125,11 @@ class GlobalModel:
         )
 
     def shares_of_any(self, updates: int) -> Callable[[int], float]:
-        """Return what gives each client's share in a mean of any `updates` clients.
+        """Return a function for each client's share in a mean of any `updates` clients.
 
-        The largest client has one part of `updates`, and others have in proportion. So the shares
-        of so many clients are at most 1 together. A larger site that comes later has no more.
+        The largest client has the share 1 / `updates`, and smaller ones less in proportion. So the
+        shares of any `updates` clients sum to at most 1. A larger site that joins later has
+        1 / `updates`, too.
         """
         most = max(map(self._weight, set(self._sizes))) or 1.0
         return lambda client: min(self._weight(self._sizes[client]), most) / (most * updates)

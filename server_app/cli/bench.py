@@ -91,4 +91,4 @@ def bench(
         return
     benchmark.write()
     if missing := benchmark.missing_text():
-        raise RunError(f"the benchmark is incomplete: {missing}; without --write they are made")
+        raise RunError(f"the benchmark is incomplete: {missing}; repeat without --write")

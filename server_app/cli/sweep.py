@@ -85,7 +85,7 @@ def sweep(
     try:
         Sweep(cells, jobs).run()
     except KeyboardInterrupt:
-        raise InterruptedRunError("; the same command goes on where it stopped") from None
+        raise InterruptedRunError("; run the same command again to continue") from None
 
 
 def show_cells(cells: "Sequence[Cell]") -> None:

@@ -56,7 +56,7 @@ def lines(place: SitePlace, site: Site) -> Iterator[str]:
     elif any(not each.approved for each in asked):
         yield f"approve one with: univarfl deploy approve {place.directory} HASH"
     if not site.require_approval:
-        yield f"every experiment may run: {place.settings} does not have require-approval = true"
+        yield f"approval is off: every experiment may run; see require-approval in {place.settings}"
 
 
 def described(asked: Asked) -> Iterator[str]:

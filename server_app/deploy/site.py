@@ -82,7 +82,7 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
         started = time.monotonic()
         end = run_to_end(place, site, address)
         if not end:
-            print("the SuperNode is started again, as its message's run has ended", flush=True)
+            print("restarting the SuperNode: the run of its last message has ended", flush=True)
             continue
         if not restarts.allow(progress=time.monotonic() - started > STEADY_SECONDS):
             raise RunError(f"site {site.name} has left the federation: its SuperNode {end}")

@@ -123,7 +123,8 @@ def cluster_at(address: str) -> Machines:
     cpus = sum(int(node.get("CPU", 0)) for node in resources)
     gpus = sum(int(node.get("GPU", 0)) for node in resources)
     if not cpus:
-        raise ConfigError(ADDRESS, address, "no machine of that cluster offers a CPU")
+        allowed = f"the cluster has no CPU; add a machine with CPUs to it, or unset {ADDRESS}"
+        raise ConfigError(ADDRESS, address, allowed)
     return Machines(cpus, gpus, running=True)
 
 

@@ -166,8 +166,8 @@ def local_users() -> Finding:
         return OK, "no other account here could run code as you through a SuperLink"
     named = ", ".join(others[:SHOWN_USERS]) + (", ..." if len(others) > SHOWN_USERS else "")
     return NOTE, (
-        f"these accounts could run code as you through a SuperLink that you start here: {named}; "
-        "the documentation's page Deploy says how to prevent it"
+        f"other users of this machine can run code as you through a SuperLink that you start: "
+        f"{named}; to prevent it, see the page Deploy of the documentation"
     )
 
 

@@ -94,8 +94,9 @@ class Approvals:
         """
         found = [each for each in self.asked() if digits and each.name.startswith(digits)]
         if len(found) != 1:
-            known = ", ".join(each.name[:DIGITS] for each in self.asked()) or "there are none"
-            raise ConfigError("HASH", digits, f"must be the beginning of one of: {known}")
+            known = ", ".join(each.name[:DIGITS] for each in self.asked()) or "none yet"
+            allowed = f"must be the first digits of exactly one of these hashes: {known}"
+            raise ConfigError("HASH", digits, allowed)
         return found[0]
 
     def approve(self, asked: Asked) -> None:

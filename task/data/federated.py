@@ -151,8 +151,8 @@ def site_source(config: LocalConfig, site: Site) -> Source:
     """
     sites = config.partitioner().sites
     if site.name not in sites:
-        known = f"the experiment's sites are {', '.join(sites)} (partition.names)"
-        raise SiteError(f"a SuperNode has the site name {site.name!r}, but {known}")
+        known = f"is not in partition.names, which lists {', '.join(sites)}"
+        raise SiteError(f"site {site.name!r} {known}; add it there, or correct site in site.toml")
     check_site_limits(config, site)
     return config.source().at_site(site.directory)
 

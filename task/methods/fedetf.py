@@ -3,8 +3,8 @@
 Loss: cross-entropy of s * z^T V + log n_c. z is the normalised projection of the features, V the
 frame, s a learnt number, n_c the client's images of class c (1 where it has none).
 Paper: Li et al., "No Fear of Classifier Biases: Neural Collapse Inspired Federated Learning with
-Synthetic and Fixed Classifier", ICCV 2023. It was not read: the equations are those of the authors'
-release, github.com/ZexiLee/ICCV-2023-FedETF.
+Synthetic and Fixed Classifier", ICCV 2023. We have not read it: the equations are from the
+authors' release, github.com/ZexiLee/ICCV-2023-FedETF.
 Hooks: ``build``, ``start``, ``logits``. Client state: none. Extra upload: the projection instead of
 the classifier. Extra compute: one linear layer.
 

@@ -3,8 +3,8 @@
 Loss: cross-entropy. The server's step is w + eta * D, where D is the mean of the updates D_i and
 eta = max(1, mean of ||D_i||^2 / (2 * (||D||^2 + epsilon))).
 Paper: Jhunjhunwala, Wang, Joshi, "FedExP: Speeding Up Federated Averaging via Extrapolation", ICLR
-2023. It was not read: the equation is as github.com/bytedance/FedDecorr (approach/fedexp.py) and
-the authors' release, github.com/Divyansh03/FedExP, have it.
+2023. We have not read it: the equation is from github.com/bytedance/FedDecorr (approach/fedexp.py)
+and the authors' release, github.com/Divyansh03/FedExP.
 Hooks: ``start``, ``finish``, ``server``. Client state: none.
 Broadcast and extra upload: one number.
 

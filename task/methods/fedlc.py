@@ -2,7 +2,7 @@
 
 Loss: cross-entropy of f_c - tau * n_c^(-1/4), where n_c counts the client's images of class c.
 Paper: Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration", ICML
-2022. It was not read: the equation is that of two later releases,
+2022. We have not read it: the equation is that of two later releases,
 github.com/bytedance/FedDecorr (approach/fedlogitcal.py) and github.com/KarhouTam/FL-bench.
 Hooks: ``start``, ``logits``. Client state: none. Extra upload: none. Extra compute: none.
 

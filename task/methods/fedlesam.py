@@ -3,7 +3,7 @@
 Loss: cross-entropy at w + e, with e = rho * (w_old - w_t) / ||w_old - w_t||; w_t is the global
 model of this round, w_old that of the client's last accepted update.
 Paper: Fan et al., "Locally Estimated Global Perturbations are Better than Local Perturbations for
-Federated Sharpness-aware Minimization", ICML 2024. It was not read: the equation is that of its
+Federated Sharpness-aware Minimization", ICML 2024. We have not read it: the equation is that of its
 abstract and of the authors' release, github.com/MediaBrain-SJTU/FedLESAM.
 Hooks: ``start``, ``batch``, ``gradients``, ``finish``. Client state: the last global weights, as
 large as the model. Extra upload: none. Extra compute: three passes over the parameters per step.

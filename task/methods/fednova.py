@@ -1,4 +1,4 @@
-"""FedNova: clients that take more steps do not pull the global model further.
+"""FedNova: updates are divided by the length of the local steps before they are averaged.
 
 Loss: cross-entropy. The server's step is w - t * sum_i p_i * d_i, with d_i = (w - w_i) / a_i and
 t = sum_i p_i * a_i. a_i is how far the client's optimizer moves along a constant gradient of 1 at

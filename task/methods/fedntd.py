@@ -3,7 +3,7 @@
 Loss: cross-entropy + beta * tau^2 * KL(p' || q') over D - 1 classes: p' and q' are the softmax of
 the global model's and the local model's logits / tau, each without the image's true class.
 Paper: Lee et al., "Preservation of the Global Knowledge by Not-True Distillation in Federated
-Learning", NeurIPS 2022. It was not read: the equation is that of the authors' release,
+Learning", NeurIPS 2022. We have not read it: the equation is that of the authors' release,
 github.com/Lee-Gihun/FedNTD (algorithms/fedntd/criterion.py).
 Hooks: ``build``, ``start``, ``loss``. Client state: none. Extra upload: none.
 Extra compute: one more forward pass per step. Extra memory: one more model.

@@ -1,8 +1,8 @@
 """FedRCL: contrast between classes at several depths, and a penalty on images that are too close.
 
 Loss: cross-entropy + lambda * L_scl + mu * L_pen, each term a mean over the network's levels.
-Paper: Seo et al., "Relaxed Contrastive Learning for Federated Learning", CVPR 2024. It was not
-read: the equations are those of the authors' release, github.com/skynbe/FedRCL (utils/loss.py).
+Paper: Seo et al., "Relaxed Contrastive Learning for Federated Learning", CVPR 2024. We have
+not read it: the equations are from the authors' release, github.com/skynbe/FedRCL (utils/loss.py).
 Hooks: ``build``, ``loss``. Client state: none. Extra upload: none.
 Extra compute: an n x n matrix of similarities for each level of a batch of n images.
 

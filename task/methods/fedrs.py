@@ -2,7 +2,7 @@
 
 Loss: cross-entropy of s_c * f_c, with s_c = 1 for the client's classes and alpha for the others.
 Paper: Li, Zhan, "FedRS: Federated Learning with Restricted Softmax for Label Distribution Non-IID
-Data", KDD 2021. It was not read: the equation is that of the authors' release,
+Data", KDD 2021. We have not read it: the equation is that of the authors' release,
 github.com/lxcnju/FedRepo (algorithms/fedrs.py), and of github.com/bytedance/FedDecorr.
 Hooks: ``start``, ``logits``. Client state: none. Extra upload: none. Extra compute: none.
 

@@ -3,7 +3,7 @@
 Loss: cross-entropy at w + e. P is KL(global || local) of the softmax at temperature T, g the
 gradient of P at w, and e = rho * g / ||g||. The adaptive form multiplies each entry of e by a.
 Paper: Lee et al., "FedSOL: Stabilized Orthogonal Learning with Proximal Restrictions in Federated
-Learning", CVPR 2024. It was not read: the equations are those of the authors' release,
+Learning", CVPR 2024. We have not read it: the equations are those of the authors' release,
 github.com/Lee-Gihun/FedSOL.
 Hooks: ``build``, ``start``, ``batch``, ``gradients``, ``clean``. Client state: none. Extra upload:
 none.

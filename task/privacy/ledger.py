@@ -30,8 +30,8 @@ DIRECTORY, LEDGER, LOCK, IMAGES = "privacy-ledger", "ledger.json", "lock", ".ima
 MOST_SETTINGS = 100  # each takes 30 ms in every later charge
 Stored = np.dtype("<u8")
 DAMAGED = (
-    "its privacy ledger cannot be read, so it answers nothing that would have to be charged; its "
-    "owner can restore the file"
+    "its privacy ledger cannot be read, so the site refuses all training that spends "
+    "epsilon; its owner can restore the file from a backup"
 )
 
 

@@ -25,8 +25,8 @@ def check_separable(config: "LocalConfig") -> None:
                 if registry.component_class("method", known, Method).separable
             ]
             allowed = (
-                "cannot be bounded by privacy.unit=example, because each image's loss depends on "
-                "other images: of its batch, or through the numbers per class; choose method="
+                "does not work with privacy.unit=example: an image's loss depends on other images, "
+                "in its batch or through the client's class counts; choose method="
                 f"{', '.join(fitting)}, or protect whole clients with privacy=client secure=masked"
             )
             raise ConfigError("method", name, allowed)

@@ -48,8 +48,8 @@ class Privacy(BaseModel):
     def _check_sampling(self) -> "Privacy":
         if self.per_client and self.sampling_rate != 1:
             allowed = (
-                "is for privacy.unit=example: who takes part in a round is not secret, so that "
-                "it lowers no client's epsilon; leave it out"
+                "must be 1 with privacy.unit=client: it is public who takes part in a round, so "
+                "sampling does not lower epsilon; leave it out"
             )
             raise ConfigError("privacy.sampling_rate", self.sampling_rate, allowed)
         return self

@@ -16,14 +16,14 @@ def check_whole_clients(config: "LocalConfig") -> None:
     """
     if not config.secure.masked:
         allowed = (
-            "each client adds a part of the noise, which is too small for its own update: the "
-            "coordinator may learn the sum only; add secure=masked, or choose strategy=dp_fixed"
+            "one client's part of the noise is too small to protect its update, so updates must be "
+            "masked; add secure=masked, or use noise at the server: privacy=none strategy=dp_fixed"
         )
         raise ConfigError("privacy.unit", "client", allowed)
     if config.personalised:
         allowed = (
-            "is scored at each client, and noise at the clients hides these scores; choose another "
-            "method"
+            "needs each client's score, but with privacy.unit=client no client sends one; choose "
+            "another method"
         )
         raise ConfigError("method", config.method["name"], allowed)
     if config.network().norm == "batch":

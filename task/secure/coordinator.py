@@ -101,8 +101,8 @@ class Coordinator:
             self._adverts = {c: self._adverts[c] for c in survivors if c in self._adverts}
             if len(self._adverts) < len(survivors):
                 raise TooFewError(
-                    "in an earlier attempt at this round, the sum of the participants "
-                    f"{', '.join(map(str, survivors))} was signed, and not all of them are here"
+                    f"participants {', '.join(map(str, survivors))} signed an earlier attempt at "
+                    "this round, so all of them must take part, and some are missing"
                 )
         absent = {c: n for c, n in self._counts.items() if c not in self._adverts}
         return Setup(

@@ -57,8 +57,8 @@ def return_freed_memory() -> None:
 def set_precision(precision: Precision, device: torch.device) -> None:
     """Set whether this process rounds the factors of convolutions and matrix products to TF32.
 
-    PyTorch allows it in convolutions unless told otherwise, so that float32 is not what its name
-    says on a GPU. A CPU has no TF32 and computes in float32 instead.
+    By default PyTorch uses TF32 in convolutions of float32 tensors on a GPU. A CPU has no TF32 and
+    computes in float32 instead.
     """
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = precision == "tf32"

@@ -1,4 +1,4 @@
-"""DP-SGD: local training whose result hides whether any one image was there.
+"""DP-SGD: local training with differential privacy for each training image.
 
 Source: Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, Algorithm 1, with Poisson
 batches. A step draws each image with the same probability, clips the gradient of each, adds them

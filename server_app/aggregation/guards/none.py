@@ -6,6 +6,6 @@ from server_app.aggregation.guards.base import Guard
 
 
 class NoGuard(Guard):
-    """Reads no update, so that workers may add up their clients."""
+    """Reads no update, so that a worker may send the sum of its clients' updates."""
 
     needs_each_update: ClassVar[bool] = False

@@ -24,7 +24,7 @@ class StrategySettings(ABC):
 
     Attributes:
         needs_each_update: whether it reads each client's update. If False, the weighted mean of
-            the clients' models is enough, and workers may add up their clients.
+            the clients' models is enough, and a worker may send the sum of its clients.
         moves_to_mean: whether it moves the global model to a mean of the clients' models, which
             methods with a server update need.
         state_attributes: the attributes of the Flower strategy that carry over to the next round.

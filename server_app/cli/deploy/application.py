@@ -73,7 +73,7 @@ def coordinator(
 ) -> None:
     """Run the SuperLink and its gate; sites whose public keys are in sites/ may join at any time.
 
-    The SuperLink listens on 127.0.0.1 only, and the gate lets nothing but the sites' requests in.
+    The SuperLink listens on 127.0.0.1 only. The gate forwards only the requests of these sites.
     """
     from server_app.deploy.coordinator import Coordinator  # noqa: PLC0415
     from server_app.deploy.systemd import unit  # noqa: PLC0415
@@ -95,7 +95,7 @@ def coordinator(
         print(f"code {hash_}; sites can compare theirs with: --expect {hash_}")
         with both:
             print(f"SuperLink ready behind the gate at {address_of(listen, port)}")
-            print(f"logs in {place.superlink_log} and, of refusals, {place.gate_log}")
+            print(f"logs: {place.superlink_log}; refused requests: {place.gate_log}")
             print(f"warning: every user of this machine can control port {internal} on 127.0.0.1")
             both.serve()
 

@@ -105,7 +105,7 @@ class Inspection:
         except ValueError:
             reason = f"{path} is not a site's key; delete it and {MAKE_KEYS}"
             raise CheckFailedError(reason) from None
-        return f"{path}; whether the coordinator knows it is checked when the site joins"
+        return f"{path}; the coordinator checks it when the site joins"
 
     def _files(self) -> str:
         if problem := rights_of_others(self.place, self.site):
@@ -120,7 +120,7 @@ class Inspection:
         try:
             key = read_private_key(self.place.key(site.name).read_bytes())
         except (OSError, ValueError):
-            raise CheckFailedError("needs this site's key") from None
+            raise CheckFailedError("not checked: first correct the key") from None
         roster = read_roster(site, key)
         try:
             needed = threshold_of(len(roster), site.colluding)
@@ -145,7 +145,7 @@ class Inspection:
             ) from None
         left = certificate.not_valid_after_utc - datetime.now(tz=UTC)
         if left < timedelta(0):
-            raise CheckFailedError(f"{authority} has expired; the coordinator must make new keys")
+            raise CheckFailedError(f"{authority} has expired; ask the coordinator for a new one")
         expires = f"; it expires in {left.days} days" if left < EXPIRES_SOON else ""
         if self.address is None:
             return f"not asked (add --coordinator HOST:PORT); {authority.name} is valid{expires}"

@@ -82,13 +82,16 @@ def explained(refused: Refusal, site: Site, place: SitePlace) -> Exception:
     """Return the error that says why a site is refused and what to do."""
     if refused.code == NOT_ACTIVATED:
         return NotYetError(
-            f"the coordinator does not know the key of site {site.name}, or still counts the site "
-            f"as connected: send them {place.public_key(site.name)}; they put it into sites/"
+            f"the coordinator does not know the key of site {site.name} (send them "
+            f"{place.public_key(site.name)} for their sites/), or still counts the site as "
+            "connected (this ends by itself)"
         )
     if refused.code == CLOCK_DIFFERS:
         return CheckFailedError(f"clock: {refused.reason}")
     if refused.code == KEY_REVOKED:
-        return KeyRevokedError(f"{refused.reason}; ask them, or make another key")
+        old, new = place.key(site.name), place.public_key(site.name)
+        cure = f"delete {old}, run 'univarfl deploy keys', and send them {new}"
+        return KeyRevokedError(f"{refused.reason}; ask them why, or {cure}")
     if refused.status in BUSY:
         return NotYetError(f"the coordinator is busy: {refused.reason}")
     if refused.status == UNAUTHENTICATED:

@@ -105,7 +105,8 @@ def connection_advice(reason: object) -> str:
             return (
                 f"{reason.verify_message}, and this machine's clock says "
                 f"{shown(datetime.now(tz=UTC))}; if that is wrong, install time synchronisation "
-                "(chrony or systemd-timesyncd), else the coordinator must make new keys"
+                "(chrony or systemd-timesyncd), else the coordinator must run 'univarfl deploy "
+                "keys DIR --host HOST'"
             )
         return (
             f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "
@@ -127,7 +128,7 @@ def clock_result(answer: Health) -> str:
         CheckFailedError: Flower would refuse the site's signatures.
     """
     if answer.time is None:
-        return "the coordinator does not tell its time; not compared"
+        return "not compared, because the coordinator sent no time"
     ahead = answer.received - answer.time
     if -MOST_BEHIND < ahead < MOST_AHEAD:
         return f"{abs(ahead.total_seconds()):.0f} s from the coordinator's"

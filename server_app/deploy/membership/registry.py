@@ -100,7 +100,7 @@ class Registry:
 def unusable(place: CoordinatorPlace, error: OSError) -> dict[Path, str]:
     """Return a line about a file that cannot be used, by the file."""
     path = Path(error.filename or place.directory)
-    return {path: f"{path} cannot be used: {system_reason(error)}; keys may not change"}
+    return {path: f"{path} cannot be used: {system_reason(error)}; key changes wait until it can"}
 
 
 def accepted(

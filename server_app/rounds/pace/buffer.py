@@ -62,7 +62,7 @@ class Buffer:
         return PackedTensors.of(self.start(server_round))
 
     def aged(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs, those that are too old as lost."""
+        """Return the jobs, with those that are too old marked as lost."""
         return [replace(job, lost=job.lost or self._too_old(job)) for job in jobs]
 
     def _too_old(self, job: Job) -> str:

@@ -152,8 +152,8 @@ class Source(ABC):
         """
         raise ConfigError(
             "data", self.name,
-            f"is a benchmark, which sites cannot bring (asked for {directory}); with "
-            "partition=sites use data=folder or table, with data.classes=[...]",
+            f"is a benchmark data set and cannot be read from {directory}; with partition=sites "
+            "use data=folder or data=table, with data.classes=[...]",
         )  # fmt: skip
 
     def at_coordinator(self) -> "Source":

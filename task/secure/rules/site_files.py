@@ -53,8 +53,8 @@ def read_roster(site: Site, own: ec.EllipticCurvePrivateKey) -> dict[str, bytes]
         keys[file.stem] = key
     if keys.get(site.name) != public_bytes(own):
         raise SiteError(
-            f"site {site.name}: its roster must hold its own {site.name}.pub, and that of the key "
-            "that it uses now"
+            f"site {site.name}: its roster must hold its own {site.name}.pub, with its present "
+            "key; copy this file into the roster again"
         )
     return keys
 

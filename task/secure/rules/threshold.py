@@ -38,8 +38,8 @@ def threshold_of(count: int, colluding: int | None) -> int:
     needed = (count + colluders) // 2 + 1
     if needed > count or needed - colluders < LEAST_HONEST:
         raise ValueError(
-            f"{count} participants of which {colluders} may collude are too few: a sum must hold "
-            f"at least {LEAST_HONEST} honest updates"
+            f"{count} participants of which {colluders} may collude are too few: each sum needs "
+            f"{LEAST_HONEST} honest updates; add participants, or lower colluding"
         )
     return needed
 
@@ -61,9 +61,9 @@ def shares_of(counts: Mapping[int, int], uniform: bool, max_share: float) -> dic
     largest = max(shares, key=shares.__getitem__)
     if not 0 < shares[largest] <= max_share:
         raise ProtocolError(
-            f"participant {largest} has {shares[largest]:.3g} of all weight, and at most "
-            f"{max_share:g} is accepted (secure.max_share, or max-share in a site's site.toml): "
-            "its update would show in the sum"
+            f"participant {largest} has {shares[largest]:.3g} of all weight; it must be over 0 and "
+            f"at most {max_share:g} (secure.max_share, or max-share in site.toml), or the sum "
+            "would reveal its update; add strategy.weighting=uniform, or raise the limit"
         )
     if not math.isclose(math.fsum(shares.values()), 1.0, rel_tol=1e-9):
         raise ProtocolError("the weights do not add up to 1")

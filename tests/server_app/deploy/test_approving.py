@@ -111,7 +111,9 @@ def test_experiments_that_wait_are_few(tmp_path: Path, monkeypatch: pytest.Monke
     kept.require("north", "one")
     assert kept.find(second.name[:DIGITS]) == second
     for digits in ("", "0" * 64):
-        with pytest.raises(ConfigError, match="must be the beginning of one of: "):
+        with pytest.raises(
+            ConfigError, match="must be the first digits of exactly one of these hashes: "
+        ):
             kept.find(digits)
 
 
@@ -125,5 +127,5 @@ def test_a_request_beyond_the_approved_rounds_is_refused(site: Site) -> None:
     later = ForgetRequest(run="run", experiment=experiment, round=2, fingerprint=fingerprint())
     with pytest.raises(ProtocolError, match="names round 2, and the experiment has 1"):
         _ = Session(later, node).site
-    with pytest.raises(RunFailedError, match="settings of fine-tuning are not a part of it"):
+    with pytest.raises(RunFailedError, match="which cannot include fine-tuning"):
         site.train("after=finetune")

@@ -205,10 +205,10 @@ def test_a_seed_does_not_remove_the_noise_of_the_clients(train: Train, tmp_path:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["method=univarfl", "model.norm=group"], "cannot be bounded by privacy.unit=example"),
+        (["method=univarfl", "model.norm=group"], "does not work with privacy.unit=example"),
         (["method=feduv", "model.norm=group"], "choose method=fedavg, feddyn, fedexp"),
         (["method=mixup", "model.norm=group"], "privacy=client"),
-        (["method=fedlc", "model.norm=group"], "each image's loss depends on other images"),
+        (["method=fedlc", "model.norm=group"], "an image's loss depends on other images"),
         (["method=fedprox+mixup", "model.norm=group"], "method=mixup"),
         (["method=fedavg"], r"model\.norm=batch.*add model\.norm=group"),
         (["method=fedavg", "model.norm=group", "runtime=compiled"], "add runtime=eager"),

@@ -100,7 +100,7 @@ def test_a_database_that_cannot_be_read_is_named_and_a_key_is_revoked_all_the_sa
     place.database.write_text("damaged" * 1000)
     keys = Registry(place)
     (line,) = keys.update()
-    assert re.search(r"state\.db cannot be used: .*keys may not change", line)
+    assert re.search(r"state\.db cannot be used: .*key changes wait until it can", line)
     assert keys.update() == []
     first, second = revoke_site(place, "east")
     assert first.startswith("site east may not join any more")
@@ -126,7 +126,7 @@ def test_a_database_that_is_locked_during_a_change_is_read_again(
 
     monkeypatch.setattr(registry_module, "registered_nodes", read_or_locked)
     (line,) = keys.update()
-    assert line.endswith("database is locked; keys may not change")
+    assert line.endswith("database is locked; key changes wait until it can")
     assert active(place) == []
     assert keys.update() == []
 
@@ -141,7 +141,9 @@ def test_a_disk_that_is_full_ends_nothing(
     put(place, "west", new_key())
     monkeypatch.setattr(registry_module, "accept_rotation", full)
     line, other = sorted(Registry(place).update())
-    assert line.endswith("east.pub cannot be used: no space left on device; keys may not change")
+    assert line.endswith(
+        "east.pub cannot be used: no space left on device; key changes wait until it can"
+    )
     assert other == "site west may join", "a rotation that fails holds nothing else up"
 
 
