@@ -25,7 +25,7 @@ def test_accounts_that_could_control_a_superlink_are_named(
     monkeypatch.setattr(pwd, "getpwall", lambda: [own, *services, *people])
     state, text = local_users()
     assert state == NOTE
-    assert "here: user0, user1, user2, ...; the documentation" in text
+    assert "start: user0, user1, user2, ...; to prevent it, see the page Deploy" in text
 
 
 def test_the_image_cache_is_where_images_are_stored(

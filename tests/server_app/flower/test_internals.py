@@ -26,6 +26,7 @@ ALLOWED = {  # and nowhere else
     "server_app/flower/fleet.py",
     "server_app/flower/internals.py",
     "client_app/resident/supernode/internals.py",  # a SuperNode's local API; imports no server
+    "server_app/deploy/gate/announcements.py",  # the form of a fleet request; imports no server
     "client_app/registration.py",  # the keys of the simulation's node config; imports no server
 }
 

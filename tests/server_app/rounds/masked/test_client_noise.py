@@ -260,7 +260,7 @@ def test_a_site_with_a_budget_wants_secret_noise(word: str) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["secure=none"], r"privacy\.unit=client.*add secure=masked, or choose strategy=dp_fixed"),
+        (["secure=none"], r"privacy\.unit=client.*add secure=masked, or use noise at the server"),
         (["model=cnn"], r"model\.norm=batch.*add model\.norm=group"),
         (["privacy.sampling_rate=0.5"], r"privacy\.sampling_rate=0\.5.*leave it out"),
         (["strategy=dp_fixed"], "choose one: strategy=fedavg"),
