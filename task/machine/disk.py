@@ -1,4 +1,4 @@
-"""The free space of a disk, of which a site's owner can keep a part free."""
+"""The free space of a disk. A site's owner can keep a part of it free."""
 
 import shutil
 from pathlib import Path

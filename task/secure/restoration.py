@@ -1,4 +1,4 @@
-"""Restoring the participants' secrets from their shares, of which some may be wrong."""
+"""Restoring the participants' secrets from their shares. Some shares may be wrong."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Restoration:
         colluding: how many participants may lie.
 
     Attributes:
-        wrong: by giver, the owners of the secrets of which it has given a wrong share.
+        wrong: by giver, the owners whose secrets it has given a wrong share of.
     """
 
     def __init__(self, threshold: int, colluding: int) -> None:

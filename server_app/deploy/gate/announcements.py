@@ -1,4 +1,4 @@
-"""Announcements of messages, of which a site may send replies to the SuperLink alone.
+"""Announcements of messages. A site may send only replies, and only to the SuperLink.
 
 Flower's route takes any message: also one to another site, which would look like the coordinator's,
 and one to the coordinator that answers nothing, whose missing parts hold up the answers of others.

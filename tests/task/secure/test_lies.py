@@ -1,6 +1,6 @@
 """A coordinator that lies: each lie is refused by the participants, or gives it noise."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -491,13 +491,9 @@ def test_wrong_shares_are_noticed_and_the_sum_is_not_used() -> None:
     assert np.array_equal(total, before)
 
 
-@pytest.mark.parametrize(
-    ("count", "liars"), [(10, [0]), (10, [9]), (10, [0, 5, 6]), (13, [5, 6, 7]), (13, [1, 2, 7, 8])]
-)
-def test_wrong_shares_of_a_few_do_not_end_a_round(count: int, liars: list[int]) -> None:
-    """Of ten participants three may lie and seven are needed; of thirteen, four and nine."""
-    everyone = range(count)
-    trial = Trial(count)
+def unmasked(trial: Trial, liars: Collection[int] = ()) -> Vector:
+    """Run a whole attempt, in which liars reveal wrong shares of all seeds; return the sum."""
+    everyone = tuple(range(trial.count))
     trial.keys()
     trial.share()
     total = trial.report()
@@ -506,9 +502,19 @@ def test_wrong_shares_of_a_few_do_not_end_a_round(count: int, liars: list[int]) 
         revealed = trial.sites[client].unmask(signatures)
         if client in liars:
             revealed = Revealed(dict.fromkeys(revealed.seeds, bytes(66)), revealed.mask_keys)
-        trial.coordinator.add_revealed(trial.view, tuple(everyone), client, revealed)
-    trial.coordinator.unmask(trial.view, tuple(everyone), total)
-    assert np.array_equal(total, plain_sum(everyone))
+        trial.coordinator.add_revealed(trial.view, everyone, client, revealed)
+    trial.coordinator.unmask(trial.view, everyone, total)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("count", "liars"), [(10, [0]), (10, [9]), (10, [0, 5, 6]), (13, [5, 6, 7]), (13, [1, 2, 7, 8])]
+)
+def test_wrong_shares_of_a_few_do_not_end_a_round(count: int, liars: list[int]) -> None:
+    """Of ten participants three may lie and seven are needed; of thirteen, four and nine."""
+    trial = Trial(count)
+    total = unmasked(trial, liars)
+    assert np.array_equal(total, plain_sum(range(count)))
     assert trial.coordinator.restoration.liars <= set(liars)
     needed = range(trial.view.setup.threshold)
     assert trial.coordinator.restoration.liars == set(liars) or not set(liars) & set(needed)
@@ -528,17 +534,9 @@ def test_wrong_shares_of_its_own_secret_accuse_nobody_else(
         return found
 
     monkeypatch.setattr(MaskSecrets, "split", split)
-    everyone = range(10)
     trial = Trial(10)
-    trial.keys()
-    trial.share()
-    total = trial.report()
-    signatures = trial.agree()
-    for client in everyone:
-        revealed = trial.sites[client].unmask(signatures)
-        trial.coordinator.add_revealed(trial.view, tuple(everyone), client, revealed)
-    trial.coordinator.unmask(trial.view, tuple(everyone), total)
-    assert np.array_equal(total, plain_sum(everyone))
+    total = unmasked(trial)
+    assert np.array_equal(total, plain_sum(range(10)))
     assert trial.coordinator.restoration.liars == set()
     needed = victim in range(trial.view.setup.threshold)
     assert trial.coordinator.restoration.wrong == ({victim: {5}} if needed else {})
