@@ -47,7 +47,7 @@ from server_app.runs.records.tables import CLIENTS
 from server_app.sweep.benchmark.run import records_in
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.schedule import Sweep
-from task.files import draft_of
+from task.machine.files import draft_of
 from tests.processes import UNIVARFL
 
 HERE = Path(__file__).parent

@@ -13,9 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
-from task.files import create_whole, from_home, write_whole
 from task.machine.directories import user_state_directory
 from task.machine.disk import require_space
+from task.machine.files import create_whole, from_home, write_whole
 from task.protocol.base import directory_name
 from task.site import Site
 

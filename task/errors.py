@@ -2,6 +2,8 @@
 
 from typing import Any, NoReturn
 
+DIVERGED = "training diverged"  # begins the reason if a number is not finite
+
 
 class ConfigError(ValueError):
     """A setting has a value that is not allowed.
@@ -49,6 +51,26 @@ class TrainingError(RuntimeError):
 
 class RunError(RuntimeError):
     """A run ended without a model; the message says why and where to look."""
+
+
+def diverged(problem: str) -> TrainingError:
+    """Return the error of a number that is not finite, or too large to be summed.
+
+    Args:
+        problem: which number it is.
+    """
+    return TrainingError(f"{DIVERGED}: {problem}; lower optim.lr or set optim.max_gradient_norm")
+
+
+def out_of_time(place: str) -> TrainingError:
+    """Return the error of a training that did not finish before the deadline of its round.
+
+    Args:
+        place: the epoch or step that it reached.
+    """
+    return TrainingError(
+        f"out of time in {place}; raise federation.round_timeout or lower local_epochs"
+    )
 
 
 def refuse(owner: object, field: str, allowed: str) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from task.errors import TrainingError
+from task.errors import TrainingError, diverged
 from task.methods.base import Tensors
 
 FRACTION_BITS, GROWTH_BITS = 46, 16
@@ -105,7 +105,7 @@ class ExactSum:
         limit = 2.0 ** (FRACTION_BITS + GROWTH_BITS)
         if not (-limit < float(least) and float(most) < limit):
             limit = 2.0 ** (power + GROWTH_BITS)
-            raise TrainingError(f"training diverged: {name} has numbers beyond {limit:,.0f}")
+            raise diverged(f"{name} has numbers beyond {limit:,.0f}")
         return units.mul_(share).round_().long()
 
 

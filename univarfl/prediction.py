@@ -19,8 +19,8 @@ from server_app.inference.model import trained_model
 from server_app.inference.predict import classify, probabilities
 from task.data.image_store.decoding import decode
 from task.errors import ConfigError, RunError
-from task.files import from_home
 from task.inference.classifier import Classifier
+from task.machine.files import from_home
 from task.training.evaluation import BATCH_PIXELS
 from univarfl.settings_kept import settings_kept
 

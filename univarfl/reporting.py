@@ -11,7 +11,7 @@ import univarfl.application  # noqa: F401
 
 from server_app.report.write import report
 from server_app.tracking.console import shown_by
-from task.files import from_home
+from task.machine.files import from_home
 
 
 def write_report(directory: Path, to: str | Path | None) -> Path:

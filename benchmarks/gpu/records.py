@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from task.files import write_whole
+from task.machine.files import write_whole
 
 Record = dict[str, Any]
 

@@ -16,12 +16,12 @@ from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
+from task.errors import DIVERGED
 from task.exact_sum import normalise_weights
 from task.methods.base import Tensors
 from task.methods.families.server_update import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
-from task.training.transfer import DIVERGED
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs

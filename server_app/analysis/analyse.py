@@ -31,7 +31,7 @@ from server_app.runs.records.tables import ANALYSIS, RecordError
 from server_app.tracking.steps import Begin, steps_on_terminal
 from task.error_messages import describe_error, is_gpu_shortage
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 
 MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), TrainingLoss(), Curvature(), ReleaseCurvature(),

@@ -24,7 +24,7 @@ from server_app.config.vocabulary.suggestions import improved, unknown_choice, u
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
 from task.extensions import PLUS
-from task.files import from_home
+from task.machine.files import from_home
 from task.registry import first_error
 
 PATHS = ("root", "repo")  # a hub data set's repo may be a local directory

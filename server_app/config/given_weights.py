@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server_app.config.file_hash import hash_of
-from task.files import from_home
+from task.machine.files import from_home
 
 WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
 KEY = f"model.{WEIGHTS}"

@@ -19,7 +19,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment, read_experiment
 from server_app.config.resuming import whole_words
 from task.errors import ConfigError, system_reason
-from task.files import write_secret
+from task.machine.files import write_secret
 
 OVERRIDES, SETTINGS, SETTINGS_FILE = "overrides", "settings", "settings-file"
 HOME = "FLWR_HOME"  # the environment variable with Flower's home directory

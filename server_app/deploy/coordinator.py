@@ -9,7 +9,7 @@ from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
 from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
 from server_app.flower.programs import write_connection
 from task.errors import ConfigError, system_reason
-from task.files import ONLY_OWNER
+from task.machine.files import ONLY_OWNER
 
 POLL_SECONDS = 1.0
 

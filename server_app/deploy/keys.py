@@ -27,7 +27,7 @@ from server_app.deploy.places import (
     refuse_unusable,
 )
 from task.errors import ConfigError, system_reason
-from task.files import from_home, make_private, write_secret
+from task.machine.files import from_home, make_private, write_secret
 from task.site import SITE_NAME, SITE_NAME_FORM
 
 DAYS = 825

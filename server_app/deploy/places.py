@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from task.errors import ConfigError, system_reason
-from task.files import make_private
+from task.machine.files import make_private
 
 DEFAULT_PORT = 8000
 PORTS = range(1, 65536)

@@ -16,7 +16,7 @@ from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
 from server_app.flower.programs import free_ports, start, stop
 from task.errors import RunError
-from task.files import write_secret
+from task.machine.files import write_secret
 from task.plain_text import MAX_MESSAGE, escaped
 from task.site import Site
 

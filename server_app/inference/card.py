@@ -15,7 +15,7 @@ from server_app.runs.records.client_counts import client_count, counts_in_words
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 

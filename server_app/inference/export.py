@@ -17,8 +17,8 @@ from server_app.inference.model import TrainedModel, trained_model
 from server_app.runs.output_directory import make_output_directory
 from server_app.tracking.steps import steps_on_terminal
 from task.errors import ConfigError, RunError, system_reason
-from task.files import write_whole
 from task.inference.classifier import Classifier
+from task.machine.files import write_whole
 from task.seeding import torch_generator
 
 INPUT, OUTPUT = "pixels", "probabilities"

@@ -19,8 +19,8 @@ from task.config import Device
 from task.data.image_store.decoding import decode, failure_reason, map_in_parts
 from task.data.sources.families.tree import readable
 from task.errors import ConfigError, RunError, system_reason
-from task.files import draft_of
 from task.inference.classifier import Classifier
+from task.machine.files import draft_of
 from task.training.evaluation import BATCH_PIXELS
 
 logger = logging.getLogger("univarfl")

@@ -23,7 +23,7 @@ from server_app.report.spent.targets import compared
 from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.trained import completed_run
-from task.files import draft_of
+from task.machine.files import draft_of
 
 SEED = "seed"
 Settings = dict[str, Any]

@@ -38,7 +38,7 @@ from server_app.runs.records.tables import ANALYSIS
 from server_app.sweep.ledger import SWEEPS, unmet_cells
 from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, RunError, system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 
 TITLE = "<title>univarfl report</title>"
 MOST_PRINTED = 30  # rows

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from server_app.aggregation.weights import Weights, as_bytes, from_file
 from task.errors import ConfigError
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.training.digest import DIGEST, digest
 
 DIRECTORY, KEPT = "checkpoints", 2

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from server_app.aggregation.weights import Readable, Weights, as_bytes, from_file
 from server_app.runs.checkpoint import DIRECTORY
 from task.errors import ConfigError
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.training.digest import DIGEST, digest
 
 FILE = "last-models.safetensors"  # beside the checkpoints, and deleted with them

@@ -7,7 +7,7 @@ from pathlib import Path
 from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
-from task.files import from_home
+from task.machine.files import from_home
 
 LATEST = "latest"
 

@@ -38,8 +38,8 @@ from server_app.runs.records.tables import (
     drop_later_rounds,
 )
 from task.error_messages import describe_error
-from task.files import write_whole
 from task.fingerprint import fingerprint_for
+from task.machine.files import write_whole
 from task.plain_text import PlainFormatter
 
 NOTHING = -1  # the last recorded round to keep if the run left no checkpoint

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Readable, as_bytes, read_array
 from task.errors import ConfigError, system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 
 DIRECTORY = "models"
 RECEIVED, AGGREGATED, CLIENT = "received", "aggregated", "client-"

@@ -14,7 +14,7 @@ from server_app.runs.records.csv_files import read_rows, rows_as_csv
 from server_app.runs.records.image_versions import ImageVersions, recorded_versions, versions_of
 from server_app.runs.records.record import RUN_JSON, read_record
 from server_app.sweep.cells import Cell
-from task.files import write_whole
+from task.machine.files import write_whole
 
 SWEEPS = "sweeps"
 COLUMNS = ("cell", "status", "reason", "run", "settings", "words")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from server_app.runs.records.tables import ROUNDS, RecordError, read_series
 from server_app.tracking.console import CURVES, NOT_LOSSES
 from task.error_messages import describe_error
-from task.files import draft_of
+from task.machine.files import draft_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

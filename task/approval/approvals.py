@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from task.errors import ConfigError, SiteError
-from task.files import create_whole, make_private
+from task.machine.files import create_whole, make_private
 from task.site import Site
 
 DIRECTORY = "approvals"

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from task.files import from_home
+from task.machine.files import from_home
 
 
 def user_state_directory() -> Path:

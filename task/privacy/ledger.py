@@ -22,7 +22,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from task.errors import SiteError
-from task.files import make_private, write_whole
+from task.machine.files import make_private, write_whole
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.images import Hashes, image_hashes
 

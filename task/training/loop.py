@@ -2,6 +2,7 @@
 
 import gc
 import math
+import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ from torch import Tensor, nn
 from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.error_messages import NO_ENGINE, is_gpu_shortage
-from task.errors import TrainingError
+from task.errors import TrainingError, diverged, out_of_time
 from task.methods.base import LocalRound, Method, Tensors
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
 from task.seeding import torch_generator
 from task.training.forward import Forward
 from task.training.losses import LossMeter, loss_terms, weighted_sum
-from task.training.transfer import DIVERGED, copy_to_cpu, to_device
+from task.training.transfer import copy_to_cpu, to_device
 
 
 @dataclass(frozen=True)
@@ -159,11 +160,11 @@ class LocalTrainer:
             with without_gradients(self._frozen):
                 for x, y in batches:
                     if time.monotonic() > deadline:
-                        raise TrainingError(f"out of time in epoch {epoch + 1} {of_all}")
+                        raise out_of_time(f"epoch {epoch + 1} {of_all}")
                     if shortage := self._step_or_shortage(x, y, meter):
                         raise TrainingError(self._advise_batch_size(x, y, shortage))
             if problem := meter.not_finite():
-                raise TrainingError(f"{DIVERGED}: {problem} in epoch {epoch + 1} {of_all}")
+                raise diverged(f"{problem} in epoch {epoch + 1} {of_all}")
 
     def told(self, examples: int, meter: LossMeter) -> tuple[int, dict[str, float]]:
         """Return what the server learns of a training: the number of images, and the losses."""
@@ -194,15 +195,15 @@ class LocalTrainer:
     def _step_or_shortage(self, x: Tensor, y: Tensor, meter: LossMeter) -> str:
         """Take one step; return why the GPU's memory is too small for it, or "" if it is not.
 
-        The text is returned instead of the exception, whose traceback would keep every tensor of
-        the failed step alive.
+        CUDA's text ends at the size that it asked for: the GPU's other processes stay at the site.
+        It is returned instead of the exception, whose traceback would keep all tensors alive.
         """
         try:
             self.step(x, y, meter)
         except RuntimeError as error:
             if not is_gpu_shortage(error):
                 raise
-            return str(error).split("\n")[0] or "CUDA out of memory"
+            return re.split(r"\n|\. GPU \d", str(error))[0] or "CUDA out of memory"
         return ""
 
     def _advise_batch_size(self, x: Tensor, y: Tensor, shortage: str) -> str:
@@ -214,7 +215,7 @@ class LocalTrainer:
         Args:
             x: the batch that failed, [n, C, H, W].
             y: its labels, [n].
-            shortage: the first line of CUDA's error.
+            shortage: the reason, of `_step_or_shortage`.
         """
         size = len(x) // 2
         while size >= 2:

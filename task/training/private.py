@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.batches import DeviceImages
-from task.errors import TrainingError
+from task.errors import out_of_time
 from task.methods.base import Method
 from task.optim.parameters import trained_parameters
 from task.privacy.noise import add_gaussian_noise
@@ -69,7 +69,7 @@ class PrivateTrainer(LocalTrainer):
         deviation = privacy.noise_multiplier * privacy.clipping_norm
         for step in range(steps):
             if time.monotonic() > deadline:
-                raise TrainingError(f"out of time in step {step + 1} of {steps}")
+                raise out_of_time(f"step {step + 1} of {steps}")
             rows = poisson_sample(positions, privacy.sampling_rate, random_bytes)
             changes = torch_generator(*key, "augmentation", step)
             sums = [torch.zeros_like(value, dtype=torch.float64) for value in self._parameters]

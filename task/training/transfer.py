@@ -7,10 +7,8 @@ they are joined in one block of pinned memory, which is copied at once.
 import torch
 from torch import Tensor
 
-from task.errors import TrainingError
+from task.errors import diverged
 from task.methods.base import Tensors
-
-DIVERGED = "training diverged"  # is part of the reason if a loss or weight is not finite
 
 
 def to_device(values: Tensors, device: torch.device) -> Tensors:
@@ -80,5 +78,5 @@ def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
         sums = torch.stack([value.sum(dtype=torch.float64) for value in values.values()])
         for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
             if not finite:
-                raise TrainingError(f"{DIVERGED}: {kind} {name} is no longer finite")
+                raise diverged(f"{kind} {name} is no longer finite")
     return to_cpu(values)

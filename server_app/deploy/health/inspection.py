@@ -22,7 +22,7 @@ from server_app.deploy.joining.reach import (
 from server_app.deploy.places import SitePlace
 from server_app.flower.programs import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
-from task.files import OTHERS, create_whole, make_private
+from task.machine.files import OTHERS, create_whole, make_private
 from task.protocol.signature import read_private_key
 from task.site import Site
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from server_app.deploy.places import SitePlace
-from task.files import OTHERS
+from task.machine.files import OTHERS
 from task.site import Site
 
 WRITE = 0o022  # the rights of other users to change a file

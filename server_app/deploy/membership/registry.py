@@ -11,7 +11,7 @@ from server_app.deploy.places import CoordinatorPlace
 from server_app.flower.database import RegisteredNode, registered_nodes
 from server_app.flower.programs import CONNECTION, run_to_end
 from task.errors import system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.protocol.public_keys import PublicKeyError
 from task.site import SITE_NAME, SITE_NAME_FORM
 

@@ -10,7 +10,7 @@ from server_app.deploy.membership.public_keys import key_hash, read_public_key, 
 from server_app.deploy.membership.rotation import RotationError, read_rotation, write_rotation
 from server_app.deploy.places import SitePlace, refuse_unusable
 from task.errors import ConfigError, system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.protocol.public_keys import PublicKeyError
 from task.protocol.signature import read_private_key
 from task.site import SITE_NAME, SITE_NAME_FORM

@@ -11,7 +11,7 @@ from typing import Self
 from server_app.deploy.places import SitePlace
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.programs import start, stop
-from task.files import write_secret
+from task.machine.files import write_secret
 
 MOST_RESTARTS = 5
 PAUSE_SECONDS = 1.0

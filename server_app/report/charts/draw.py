@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from server_app.report.charts.base import Bars, Cells, Chart, Plot, Series
 from server_app.report.charts.base import Figure as Numbers
-from task.files import draft_of
+from task.machine.files import draft_of
 
 # The colours of the pages' light theme. The numbers of colours, markers and dashes have no common
 # divisor, so many methods get different combinations.

@@ -18,7 +18,7 @@ from task.data.dataset import Positions
 from task.data.federated import FederatedData, federate
 from task.data.skew import Counts, counts, skew
 from task.errors import ConfigError, system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 
 MAX_CLIENTS = 30  # rows of the printed table
 UNLIMITED_WIDTH = 200  # columns of the printed table where the output is not a terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.tables import RecordError, parse_count, parse_number, rows_under
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.training.one_vs_rest import ClassMetrics, OneVsRest
 
 CLASS_METRICS, CONFUSION = "class_metrics.csv", "confusion.csv"

@@ -19,7 +19,7 @@ from server_app.runs.records.tables import (
     parse_number,
     rows_under,
 )
-from task.files import write_whole
+from task.machine.files import write_whole
 from task.training.evaluation import Score
 
 CLIENT_SCORES = "client_scores.csv"

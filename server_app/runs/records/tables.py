@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from server_app.runs.records.bounded import LARGEST_TABLE, read_bounded, read_end
 from server_app.runs.records.csv_files import read_frame, read_rows, rows_as_csv, write_rows
 from task.errors import system_reason
-from task.files import draft_of
+from task.machine.files import draft_of
 
 if TYPE_CHECKING:
     import pandas as pd

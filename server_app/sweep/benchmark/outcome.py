@@ -20,8 +20,7 @@ from server_app.runs.records.reader import Run, read_run_json
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from server_app.sweep.benchmark.plan import Entry, Plan, rows, trials, values_of
-from task.errors import ConfigError
-from task.training.transfer import DIVERGED
+from task.errors import DIVERGED, ConfigError
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
 from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, RunError, system_reason
-from task.files import write_whole
+from task.machine.files import write_whole
 
 ADDED = "methods.json"  # methods that a command added to the plan, with what is tuned
 REPORT = "report"

@@ -18,8 +18,8 @@ from task.config import LocalConfig
 from task.data.dataset import ImageDataset, Positions
 from task.data.image_store.archive import DAMAGED, map_archive
 from task.data.image_store.store import store_root
-from task.files import draft_of
 from task.fingerprint import fingerprint_for
+from task.machine.files import draft_of
 
 MOST_COMPUTED = 1000  # clients
 KEPT = 20  # files; older ones are deleted

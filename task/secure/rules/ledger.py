@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from task.files import create_whole, make_private
+from task.machine.files import create_whole, make_private
 from task.protocol.errors import ProtocolError
 from task.secure.transcript import Scope, View
 

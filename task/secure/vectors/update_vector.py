@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from task.errors import TrainingError
+from task.errors import diverged
 from task.exact_sum import ExactSum
 from task.methods.base import Tensors
 from task.secure.primitives.mask_stream import Vector
@@ -100,5 +100,5 @@ def in_units(loss: float, share: float) -> int:
         TrainingError: it is NaN.
     """
     if math.isnan(loss):
-        raise TrainingError("training diverged: a loss is NaN")
+        raise diverged("a loss is NaN")
     return round(max(-MAX_LOSS, min(MAX_LOSS, loss)) * share / LOSS_UNIT)

@@ -237,7 +237,11 @@ class TestFailures:
         ("fault", "reason"),
         [
             ("raise", "RuntimeError: scanner offline"),
-            ("nan", "training diverged: model encoder.0.weight is no longer finite"),
+            (
+                "nan",
+                "training diverged: model encoder.0.weight is no longer finite; "
+                "lower optim.lr or set optim.max_gradient_norm",
+            ),
         ],
     )
     def test_the_round_goes_on_without_the_client(

@@ -36,7 +36,7 @@ HARMLESS = {
     "task.error_messages": "words errors",
     "task.plain_text": "words errors",
     "task.errors": "words errors",
-    "task.files": "reads and writes whole files",
+    "task.machine.files": "reads and writes whole files",
     "task.fingerprint": "compares the code of server and clients",
     "task.machine": "measures memory, and names directories",
     "task.methods.families.conflicts": "refuses combinations of methods, and changes none",

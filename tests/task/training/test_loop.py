@@ -199,7 +199,7 @@ def test_too_few_images_are_an_error(images: int) -> None:
 
 def test_numbers_that_are_no_longer_finite_are_an_error() -> None:
     wild = Worker(config("method=fedavg", "optim.lr=1e30", "local_epochs=2"))
-    with pytest.raises(TrainingError, match=r"training diverged: ce is (nan|inf) in epoch \d of 2"):
+    with pytest.raises(TrainingError, match=r"ce is (nan|inf) in epoch \d of 2; lower optim"):
         wild.train(wild.initial_weights(), 1, 0)
 
 
@@ -226,7 +226,7 @@ def test_scores_are_those_of_each_set_alone() -> None:
 
 def test_a_client_whose_time_is_up_stops_between_batches() -> None:
     one = worker()
-    with pytest.raises(TrainingError, match=r"out of time in epoch 1 of \d"):
+    with pytest.raises(TrainingError, match=r"in epoch 1 of \d; raise federation\.round_timeout"):
         one.train(one.initial_weights(), 1, 0, deadline=0.0)
 
 
@@ -237,6 +237,12 @@ def test_a_failed_client_leaves_no_dropped_blocks_behind() -> None:
         one.train(one.initial_weights(), 1, 0)
     assert isinstance(one.model, ResidualNet)
     assert {block.branch for block in one.model.blocks()} == {1.0}
+
+
+PYTORCH_ERROR = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB of "
+    "which 12.25 MiB is free. Process 4711 has 80.00 GiB memory in use.\nSee the documentation."
+)
 
 
 @dataclass
@@ -282,7 +288,7 @@ class OutOfMemory(Method):
             self.of_failed_steps += self.made
             if self.text is not None:
                 raise RuntimeError(self.text)
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0")
+            raise torch.cuda.OutOfMemoryError(PYTORCH_ERROR)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +334,7 @@ def test_a_gpu_whose_memory_is_short_names_the_batch_that_fits(most: int, messag
             trainer.train(one.initial_weights(), one.images, positions, 1, 0, {}, {})
     finally:
         trainer.method = method
-    assert "Tried to allocate 2 GiB" in str(caught.value)
+    assert str(caught.value).endswith("(CUDA out of memory. Tried to allocate 2.00 GiB)")
     assert same(one.train(one.initial_weights(), 1, 0).weights, expected)
 
 

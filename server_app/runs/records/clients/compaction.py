@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from server_app.runs.records.clients.reading import PARQUET, type_of, with_numbers
 from server_app.runs.records.csv_files import restore
 from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENT_TEXT, CLIENTS
-from task.files import draft_of
+from task.machine.files import draft_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,7 @@ from server_app.sweep.benchmark.outcome import Outcome, diverged_settings
 from server_app.sweep.benchmark.plan import Entry, Plan, Tuning, rows, trials
 from server_app.sweep.benchmark.run import Benchmark, records_in
 from server_app.sweep.benchmark.tables import Tables
-from task.errors import ConfigError, RunError
-from task.training.transfer import DIVERGED
+from task.errors import DIVERGED, ConfigError, RunError
 from tests.server_app.runs.recorded import change, record
 
 PLAN = Plan(
