@@ -239,8 +239,10 @@ class TestFailures:
             ("raise", "RuntimeError: scanner offline"),
             (
                 "nan",
-                "training diverged: model encoder.0.weight is no longer finite; "
-                "lower optim.lr or set optim.max_gradient_norm",
+                (
+                    "training diverged: model encoder.0.weight is no longer finite; "
+                    "lower optim.lr or set optim.max_gradient_norm"
+                ),
             ),
         ],
     )
