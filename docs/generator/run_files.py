@@ -57,7 +57,7 @@ FILES = {
     "flower.log": "Flower's own output, if Flower itself ended the run.",
     "running_jobs/": "With `strategy=fedbuff`: the weights that running clients started from; "
     "deleted when the run is completed.",
-    "checkpoint/": "The last two rounds of an unfinished run; deleted when it is completed.",
+    "checkpoints/": "The last two rounds of an unfinished run; deleted when it is completed.",
 }
 COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ROUNDS: (
