@@ -4,6 +4,7 @@ A client that fails is reported in its own row; the other clients of the unit co
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
 from client_app.outbox import ModelSum, SeparateModels
 from client_app.session import Session
+from task.errors import diverged
 from task.methods.base import Tensors
 from task.protocol.messages import (
     EvaluateReply,
@@ -121,7 +123,7 @@ def train_client(
 
 
 def score_rows(session: Session[EvaluateRequest]) -> Iterator[EvaluateRow]:
-    """Yield the row of each client; a client without a score that can be sent has none."""
+    """Yield the row of each client, with the reason if it has no score that can be sent."""
     request, worker = session.request, session.worker
     weights = session.tensors(request.weights)
     # The clients of one global model are scored together, which is faster.
@@ -134,10 +136,11 @@ def score_rows(session: Session[EvaluateRequest]) -> Iterator[EvaluateRow]:
                 else score_client(session, client, request.accepted[place], weights)
             )
             row = score_row(client, score)
-        except Exception:
+        except Exception as error:
             logger.exception("client %d is not scored", client)
-        else:
-            yield row
+            reason = reason_for_server(error, session.node_config) or "no reason given"
+            row = EvaluateRow(client=client, reason=reason)
+        yield row
 
 
 def score_client(session: Session[Any], client: int, accepted: int, weights: Tensors) -> Score:
@@ -166,8 +169,10 @@ def score_row(client: int, score: Score) -> EvaluateRow:
     """Return a client's score in the form of a message.
 
     Raises:
-        ValidationError: the loss is not finite.
+        TrainingError: the loss is not finite.
     """
+    if not math.isfinite(score.loss):
+        raise diverged("the validation loss is not finite")
     return EvaluateRow(
         client=client, examples=score.examples, correct=score.correct, loss=score.loss
     )
@@ -186,5 +191,6 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
     rows = []
     for row in score_rows(session):
         rows.append(row.model_dump())
-        logger.info("round %d: validated on %d images", request.round, row.examples)
+        if not row.reason:
+            logger.info("round %d: validated on %d images", request.round, row.examples)
     return EvaluateReply.to(request, rows=rows)

@@ -70,7 +70,7 @@ class GlobalModel:
         self.last_accepted: Counter[int] = Counter()
         self._guard = experiment.update_guard()
         self._needs_each_update = strategy.needs_each_update
-        self._participants = experiment.participants
+        self._updates = strategy.updates_together(experiment.participants)
         self._earlier_weights = strategy.earlier_weights()
         needed_later = experiment.after_training().needs_models
         self._keeps_models = experiment.watch.models_every is not None or needed_later
@@ -142,7 +142,7 @@ class GlobalModel:
         per_update = MODELS_PER_HELD_UPDATE if holds else 0.0
         if self._needs_each_update:
             per_update = MODELS_PER_STRATEGY_UPDATE
-        others = self._earlier_weights + per_update * self._participants
+        others = self._earlier_weights + per_update * self._updates
         return int(model * (ROUND_MODELS + others))
 
     @property

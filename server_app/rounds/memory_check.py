@@ -2,6 +2,7 @@
 
 from server_app.rounds.errors import RunFailedError
 from task.machine.memory import available_bytes
+from task.training.device import return_freed_memory
 
 RESERVE = 200_000_000
 MEGABYTE = 1e6
@@ -18,6 +19,10 @@ def check_memory(server_round: int, needed: int) -> None:
         RunFailedError: there is less.
     """
     available = available_bytes()
+    if needed + RESERVE > available:
+        # This process keeps the memory of earlier rounds, which counts as used.
+        return_freed_memory()
+        available = available_bytes()
     if needed + RESERVE > available:
         raise RunFailedError(
             f"round {server_round}: memory is short: a round needs about "

@@ -4,8 +4,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from task.protocol.base import Count, Schema
+from task.protocol.base import Count, Line, Schema
 from task.protocol.envelope import Client, StatefulRequest, TableReply
+from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 
 MAX_SUMMED_LOSS = 1e51  # above float32's largest number for each of 10^12 images
@@ -28,15 +29,17 @@ class EvaluateRow(Schema):
 
     Attributes:
         client: its number.
+        reason: why it has no score; empty if it has.
         examples: the number of images.
         correct: how many of them are classified correctly.
         loss: the summed cross-entropy.
     """
 
     client: Client
-    examples: Count
-    correct: Count
-    loss: Annotated[float, Field(ge=0, le=MAX_SUMMED_LOSS)]
+    reason: Line = ""
+    examples: Count = 0
+    correct: Count = 0
+    loss: Annotated[float, Field(ge=0, le=MAX_SUMMED_LOSS)] = 0.0
 
     @model_validator(mode="after")
     def _correct_at_most_all(self) -> Self:
@@ -52,6 +55,9 @@ class EvaluateReply(TableReply):
         """Return a client's row.
 
         Raises:
-            ProtocolError: it is missing, or a field is out of bounds.
+            ProtocolError: the client failed, its row is missing, or a field is out of bounds.
         """
-        return EvaluateRow.checked(self.fields_of(client))
+        row = EvaluateRow.checked(self.fields_of(client))
+        if row.reason:
+            raise ProtocolError(row.reason)
+        return row

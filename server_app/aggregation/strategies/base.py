@@ -75,6 +75,14 @@ class StrategySettings(ABC):
         """Return how many copies of earlier rounds' weights a round may need."""
         return 0
 
+    def updates_together(self, participants: int) -> int:
+        """Return how many updates one server step uses at most.
+
+        Args:
+            participants: the number of clients that train in a round, or at a time.
+        """
+        return participants
+
     def client_clipping_norm(self) -> float:
         """Return the L2 norm that each client clips its own update to; 0 for no clipping."""
         return 0.0

@@ -56,10 +56,11 @@ def check_guard(experiment: "Experiment", least: int) -> None:
     Raises:
         ConfigError: fewer count together.
     """
-    together = experiment.strategy.get("buffer_size", experiment.participants)
+    strategy = experiment.aggregation()
+    together = strategy.updates_together(experiment.participants)
     if together < least:
         larger = "num_clients" if experiment.participants == experiment.num_clients else "rho"
-        if "buffer_size" in experiment.strategy:
+        if strategy.buffered:
             larger = "strategy.buffer_size"
         allowed = (
             f"needs at least {least} updates together, but there are {together}; "

@@ -1,6 +1,7 @@
 """Validation scores that clients report."""
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.evaluation import read_scores
 from task.protocol.messages import EvaluateReply
-from task.training.evaluation import Score
+from task.training.evaluation import Metrics, Score
 from task.training.worker import Worker
 from tests.conftest import Train, rows
 from tests.server_app.aggregation.updates import NODE
@@ -51,6 +52,13 @@ def test_a_worker_without_an_answer_is_named() -> None:
     assert failures == ["validation on supernode-0: no answer before the round's timeout"]
 
 
+def test_a_client_that_could_not_be_scored_says_why() -> None:
+    rows = [{"client": 0, "reason": "its state is lost"}]
+    found, failures = read_scores([WorkUnit(NODE, [0])], [reply(rows)], [0])
+    assert not found
+    assert failures == ["validation of client 0: its state is lost"]
+
+
 def test_a_client_without_a_finite_loss_costs_no_other_score(
     train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,4 +81,21 @@ def test_a_client_without_a_finite_loss_costs_no_other_score(
     assert [row["metric"] for row in scored] == [
         row["metric"] for row in whole if row["split"] == "validation"
     ]
-    assert "validation of client 1" in (directory / "run.log").read_text()
+    log = (directory / "run.log").read_text()
+    assert "validation of client 1: training diverged: the validation loss is not finite" in log
+
+
+def test_a_long_test_on_the_server_takes_no_time_from_the_clients(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test, clock, passed = Worker.test, time.monotonic, [0.0]
+
+    def slow(worker: Worker, weights: Mapping[str, Tensor], by_class: bool = False) -> Metrics:
+        passed[0] += 10_000 * by_class  # after the last round
+        return test(worker, weights, by_class=by_class)
+
+    monkeypatch.setattr(Worker, "test", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed[0])
+    directory = train("rounds=1")
+    assert "validation" in {row["split"] for row in rows(directory, "rounds.csv")}
+    assert "no answer before" not in (directory / "run.log").read_text()

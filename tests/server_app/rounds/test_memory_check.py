@@ -1,5 +1,7 @@
 """A run stops, with a clear word, before the system ends it for want of memory."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.conftest import Train, sha256
 
 
 def test_what_is_there_is_compared_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = iter([2 * 10**9, 10**9])
+    left = iter([2 * 10**9, 10**9, 10**9])
     monkeypatch.setattr(server_app.rounds.memory_check, "available_bytes", lambda: next(left))
     check_memory(3, 10**9)
     with pytest.raises(
@@ -25,10 +27,32 @@ def test_what_is_there_is_compared_with_what_is_needed(monkeypatch: pytest.Monke
 def test_the_run_stops_and_goes_on_when_there_is_more(
     train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = iter([10**10, 10**7])
+    left = iter([10**10, 10**7, 10**7])
     with monkeypatch.context() as patch:
         patch.setattr(server_app.rounds.memory_check, "available_bytes", lambda: next(left))
         with pytest.raises(RunError, match=r"round 2: memory is short.*univarfl train resume="):
             train("run_id=short")
     directory = train(*whole_words([f"resume={tmp_path / 'runs' / 'short'}"]))
     assert sha256(directory) == sha256(train())
+
+
+def test_memory_that_earlier_rounds_have_freed_is_returned_before_a_run_is_stopped() -> None:
+    """glibc keeps what a round frees, and the system counts it as used."""
+    script = """
+import psutil
+import torch
+from server_app.rounds.errors import RunFailedError
+from server_app.rounds.memory_check import check_memory
+from task.training.device import prepare_process
+
+prepare_process()
+held = [torch.ones(2**20) for _ in range(100)]  # 4 MiB each
+above = torch.ones(2**20)  # so that the heap cannot shrink by itself
+del held
+kept = psutil.Process().memory_info().rss
+try:
+    check_memory(2, 10**18)
+except RunFailedError:
+    assert kept - psutil.Process().memory_info().rss > 3 * 10**8
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -43,6 +43,9 @@ class BufferedSettings(WeightedSettings):
     def earlier_weights(self) -> int:
         return 2 * self.buffer_size  # those that each update started from, and as they are sent
 
+    def updates_together(self, participants: int) -> int:
+        return self.buffer_size
+
     def build(self, participants: int) -> Strategy:
         return FedAvg(**COMMON_ARGUMENTS)
 
