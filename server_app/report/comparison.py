@@ -21,8 +21,9 @@ from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.spent.amounts import has_simulated_time
 from server_app.report.spent.targets import compared
 from server_app.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
-from server_app.runs.records.reader import Run, read_runs
+from server_app.runs.records.reader import UNSCORED, Run, read_runs
 from server_app.runs.records.trained import completed_run
+from task.errors import ConfigError
 from task.machine.files import draft_of
 
 SEED = "seed"
@@ -136,12 +137,24 @@ def compare(first: Path, second: Path) -> Comparison:
     """Return the comparison of two runs.
 
     Raises:
-        ConfigError: one is no completed run.
+        ConfigError: one is no completed run, or has no accuracy.
     """
-    one, other = completed_run(first), completed_run(second)
+    one, other = scored_run(first), scored_run(second)
     if without_seed(one) == without_seed(other):  # the seeds themselves are compared
         return Comparison([one], [other])
     return Comparison(with_other_seeds(first), with_other_seeds(second))
+
+
+def scored_run(directory: Path) -> Run:
+    """Return a completed run whose accuracy is known.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    run = completed_run(directory)
+    if not run.scored:
+        raise ConfigError("run", directory, UNSCORED)
+    return run
 
 
 def with_other_seeds(directory: Path) -> list[Run]:
@@ -149,7 +162,7 @@ def with_other_seeds(directory: Path) -> list[Run]:
 
     Of several runs of a seed the latest counts, but the named run counts for its own.
     """
-    named = completed_run(directory)
+    named = scored_run(directory)
     own = without_seed(named)
     by_seed = {
         run.config[SEED]: run

@@ -25,6 +25,9 @@ from server_app.tracking.steps import bar_on_terminal
 from task.errors import ConfigError, system_reason
 
 READABLE = (1, FORMAT)
+UNSCORED = (
+    "has no accuracy after its last round: there were no test images, and no client validated it"
+)
 NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 
@@ -89,14 +92,23 @@ class Run:
         tested = self.series.get(("test", "accuracy"), {})
         return "test" if self.config["rounds"] in tested else "validation"
 
+    @property
+    def scored(self) -> bool:
+        """Whether the accuracy after the last round is known.
+
+        Without test images it is not, if no client validated the model. Clients with noise never
+        do, and others may not have answered.
+        """
+        return self.config["rounds"] in self.series.get((self.split, "accuracy"), {})
+
 
 @dataclass(frozen=True)
 class Collection:
     """The runs of a directory.
 
     Attributes:
-        runs: the completed runs, oldest first.
-        problems: one line for each record that cannot be used, with the reason.
+        runs: the completed runs whose accuracy is known, oldest first.
+        problems: one line for each other record, with the reason.
     """
 
     runs: list[Run]
@@ -128,7 +140,12 @@ def read_runs(directory: Path) -> Collection:
         except RecordError as error:
             problems.append(f"{place.name}: {error}")
         else:
-            (runs if run.record["status"] == "completed" else others).append(run)
+            if run.record["status"] != "completed":
+                others.append(run)
+            elif run.scored:
+                runs.append(run)
+            else:
+                problems.append(f"{place.name}: {UNSCORED}")
     runs.sort(key=lambda run: (run.record["started"], run.directory.name))
     done = {run.identity for run in runs}
     problems += [

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server_app.runs.records.bounded import LARGEST_TABLE, read_bounded, read_end
+from server_app.runs.records.bounded import LARGEST_TABLE, read_end
 from server_app.runs.records.csv_files import read_frame, read_rows, rows_as_csv, write_rows
 from task.errors import system_reason
 from task.machine.files import draft_of
@@ -148,7 +148,7 @@ def check_complete(series: Series, rounds: int) -> None:
     """Check that a completed run has all its rounds.
 
     Raises:
-        RecordError: a round is missing, or the accuracy of the last one.
+        RecordError: a round is missing.
     """
     seconds = series.get(("train", "seconds"), {})
     beyond = max((at for points in series.values() for at in points), default=0)
@@ -157,35 +157,45 @@ def check_complete(series: Series, rounds: int) -> None:
     missing = next((at for at in range(1, rounds + 1) if at not in seconds), None)
     if missing:
         raise RecordError(f"rounds.csv lacks round {missing} of {rounds}")
-    if not any(rounds in series.get((split, "accuracy"), {}) for split in ("test", "validation")):
-        raise RecordError("rounds.csv lacks the last round's accuracy")
 
 
 def read_recall(path: Path) -> dict[int, tuple[int, float]]:
     """Return the last round of ``classes.csv``: images and recall by class number.
 
+    Of a very long file only the end is read.
+
     Raises:
         RecordError: the file is missing, or a line is wrong.
     """
     by_round: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
-    for line, (number, label, examples, recall) in read_lines(path, CLASS_COLUMNS):
+    for line, (number, label, examples, recall) in read_lines(path, CLASS_COLUMNS, ending=True):
         counted = parse_count(examples, line), parse_number(recall, "recall", line)
         by_round[parse_count(number, line)][parse_count(label, line)] = counted
     return by_round[max(by_round)] if by_round else {}
 
 
-def read_lines(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
+def read_lines(
+    path: Path, columns: tuple[str, ...], ending: bool = False
+) -> Iterator[tuple[Line, list[str]]]:
     """Yield the rows of a table of numbers, each with its place for error messages.
 
+    Args:
+        path: the file.
+        columns: the names in its first line.
+        ending: whether the last `LARGEST_TABLE` bytes are enough. Lines are then counted from
+            there, if the file is larger.
+
     Raises:
-        RecordError: the file is missing, has other columns, or a row is cut short.
+        RecordError: the file is missing, too large, has other columns, or a row is cut short.
     """
     try:
-        text = read_bounded(path, LARGEST_TABLE)
+        text, cut = read_end(path, LARGEST_TABLE)
     except OSError as error:
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
+    if cut and not ending:
+        raise RecordError(f"{path.name} has more than {LARGEST_TABLE >> 20} MiB")
     header, *lines = text.splitlines() or [""]
-    if tuple(header.split(",")) != columns:
+    if not cut and tuple(header.split(",")) != columns:
         raise RecordError(f"{path.name} does not have the columns {', '.join(columns)}")
     for number, content in enumerate(lines, 2):
         if content:

@@ -15,6 +15,7 @@ from sklearn.metrics import (
 )
 
 from server_app.cli.main import BAD_INPUT, FAILED
+from server_app.inference.card import write_card
 from server_app.inference.model import trained_model
 from server_app.runs.records.record import read_record, write_record
 from task.data.image_store.decoding import decode
@@ -194,6 +195,28 @@ def test_no_image_at_all_is_a_failure(univarfl: Command, run: Path, tmp_path: Pa
     assert done.code == FAILED
     assert "none of 1 images could be read" in done.said
     assert not list(tmp_path.glob("x.csv*"))
+
+
+def test_a_model_that_was_not_scored_can_be_used_and_not_compared(
+    univarfl: Command, run: Path, digits: Path, tmp_path: Path
+) -> None:
+    """So ends a run with ``privacy=example`` whose coordinator has no test images."""
+    unscored = tmp_path / "unscored"
+    shutil.copytree(run, unscored)
+    write_record(unscored, read_record(run) | {"results": {}})
+    table = unscored / "rounds.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(line for line in lines if ",accuracy," not in line))
+    (unscored / "classes.csv").write_text("round,class,examples,recall\n")
+    for name in ("class_metrics.csv", "confusion.csv"):
+        (unscored / name).unlink()
+    image = next(digits.glob("*/*.png"))
+    assert len(predicted(univarfl, unscored, image, to=tmp_path / "one.csv")) == 1
+    write_card(trained_model(unscored), tmp_path, {})
+    assert "The final model was not scored" in (tmp_path / "model_card.md").read_text()
+    done = univarfl("compare", run, unscored)
+    assert done.code == BAD_INPUT
+    assert f"run={unscored}: has no accuracy after its last round" in done.said
 
 
 def test_a_run_without_a_model_is_refused(

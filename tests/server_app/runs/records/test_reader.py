@@ -9,6 +9,7 @@ import pytest
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
+from server_app.runs.records import tables
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import FORMAT, read_record, write_record
 from server_app.tracking import steps
@@ -90,7 +91,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "too many classes": (entry("data", {"classes": ["one"]}), "has more classes than run.json"),
     "no accuracy": (
         edit(TABLE, lambda t: "".join(x for x in t.splitlines(True) if ",accuracy" not in x)),
-        "lacks the last round's accuracy",
+        "has no accuracy after its last round",
     ),
     "no config": (entry("config", 3), "has no valid config"),
     "cut in a line": (edit(TABLE, lambda t: t[:-1]), "rounds.csv is cut short"),
@@ -140,6 +141,21 @@ def test_a_broken_record_is_named_and_the_rest_is_read(tmp_path: Path, damage: s
     (problem,) = found.problems
     assert problem.startswith("bad: ")
     assert message in problem
+
+
+def test_of_very_long_tables_the_end_is_enough_for_the_last_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = record(tmp_path, "run", *GOOD)
+    (whole,) = read_runs(tmp_path).runs
+    lines = (run / "classes.csv").read_text().splitlines(keepends=True)
+    many = "".join(lines[1:11]) * 1000
+    (run / "classes.csv").write_text(lines[0] + many + "".join(lines[11:]))
+    monkeypatch.setattr(tables, "LARGEST_TABLE", 10_000)
+    (found,) = read_runs(tmp_path).runs
+    assert found.recall == whole.recall
+    (run / "rounds.csv").write_text((run / "rounds.csv").read_text() + "\n" * 10_000)
+    assert read_runs(tmp_path).problems == ["run: rounds.csv has more than 0 MiB"]
 
 
 def test_a_record_of_the_version_before_is_read(tmp_path: Path) -> None:
