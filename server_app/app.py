@@ -5,7 +5,9 @@ import logging
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from server_app.config.differences import HOW_IT_RUNS
 from server_app.config.experiment import Experiment
+from server_app.config.override_text import as_typed, flat
 from server_app.config.resuming import recorded_words
 from server_app.config.run_config import from_run_config
 from server_app.engines.local.local_grid import LocalGrid
@@ -53,9 +55,23 @@ def main(grid: Grid, context: Context) -> None:
         raise
     name = "inprocess" if isinstance(grid, LocalGrid) else "flower"
     recorder.update(engine={"name": name, "run_id": str(context.run_id)})
-    if not experiment.resume:
-        recorder.update(overrides=recorded_words(words, experiment))
+    recorder.update(overrides=recorded_words(words, experiment))
+    if experiment.resume:
+        record_changes(recorder, experiment, checkpoint.round if checkpoint else 0)
     run_federation(grid, experiment, recorder, checkpoint, LeaseWatch(lease))
+
+
+def record_changes(recorder: Recorder, experiment: Experiment, server_round: int) -> None:
+    """Record the settings that a resumed run has changed, after which round."""
+    earlier = recorder.summary["config"]
+    now = experiment.model_dump(include=set(HOW_IT_RUNS))
+    before = flat({key: earlier[key] for key in now})
+    changed = [
+        f"{key}={as_typed(value)}" for key, value in flat(now).items() if before.get(key) != value
+    ]
+    if changed:
+        recorder.event(server_round, "", f"from here on {', '.join(changed)}")
+        recorder.update(config={**earlier, **now})
 
 
 def run_federation(

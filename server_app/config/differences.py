@@ -17,6 +17,7 @@ UNDECIDING_SETTINGS = (
     "equations",
     "federation",
 )
+HOW_IT_RUNS = frozenset(("federation", "watch", "engine"))  # a resumed run can change these
 FIRST = (
     "data.name", "partition.name", "alpha", "rho", "method.name", "model.name", "strategy.name",
     "clock.name", "participation.name", "seed",

@@ -18,8 +18,10 @@ OUTPUT = "output_dir="
 def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     """Return words that compose the experiment again, in whatever directory they are used.
 
+    Of two words with the same key the later one counts, and ``resume`` is left out.
+
     Args:
-        words: the words that were typed.
+        words: the words that were typed; those of a resumed run begin with its recorded words.
         experiment: the experiment, with its run directory.
     """
     assert experiment.output_dir
@@ -34,7 +36,9 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     given = given_weights(experiment.model)
     weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
     data = [f"data.{key}={quoted(path)}" for key, path in paths]
-    return [*words, *place, *data, *files, *weights]
+    every = [*words, *place, *data, *files, *weights]
+    by_key = {word.partition("=")[0]: word for word in every if not word.startswith(RESUME)}
+    return list(by_key.values())
 
 
 def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:

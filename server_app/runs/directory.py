@@ -7,6 +7,7 @@ from pathlib import Path
 
 from server_app.config.differences import deciding
 from server_app.config.experiment import Experiment
+from server_app.config.override_text import as_typed
 from server_app.runs.identity import code_of, identity_of, recorded_code
 from server_app.runs.lock import hold
 from server_app.runs.lookup import runs_parent
@@ -81,6 +82,10 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
             f"{', '.join(other)} differs; leave it out"
         )
         raise ConfigError("resume", directory, allowed)
+    first_every, every = record["config"]["watch"]["models_every"], config["watch"]["models_every"]
+    if known and first_every != every:
+        allowed = "decides of which rounds a run keeps models, so it cannot change; leave it out"
+        raise ConfigError("watch.models_every", as_typed(every), allowed)
     if not known or recorded_code(record) != code:
         allowed = "that run was made by another version of the code; resume it with that version"
         raise ConfigError("resume", directory, allowed)

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from server_app.config.composition import compose_experiment
+from server_app.config.differences import HOW_IT_RUNS
 from server_app.config.experiment import Experiment
 from server_app.config.override_text import flat
 from server_app.runs.directory import runs_directory
 from server_app.runs.identity import code_of, identity_of
 from server_app.sweep.combinations import combinations, labels
 from task.errors import ConfigError
-
-RUNNING = {"watch", "engine", "federation"}  # how a run is done; `watch` also what it keeps
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def check_same(first: Cell, second: Cell) -> None:
     if first.experiment is None or second.experiment is None:
         return
     experiments = (first.experiment, second.experiment)
-    one, other = (flat(each.model_dump(include=RUNNING)) for each in experiments)
+    one, other = (flat(each.model_dump(include=set(HOW_IT_RUNS))) for each in experiments)
     for key, value in other.items():
         if one[key] != value:
             allowed = "decides no result, so a sweep cannot vary it; give one value"

@@ -72,6 +72,28 @@ def test_it_ends_as_if_nothing_had_been(train: Train, interrupted: Train, words:
     assert not (ended / "checkpoints").exists()
 
 
+def test_what_a_resumed_run_changes_is_recorded_and_stays(train: Train, interrupted: Train) -> None:
+    ended = interrupted("federation.quorum=0.9")
+    first = read_record(ended)["overrides"]
+    with ended_in(3), pytest.raises(KeyboardInterrupt):
+        train(*whole_words([f"resume={ended}", "federation.quorum=0.3", "federation.attempts=2"]))
+    assert read_record(ended)["config"]["federation"]["quorum"] == 0.3
+    train(*whole_words([f"resume={ended}"]))
+    record = read_record(ended)
+    assert record["config"]["federation"]["quorum"] == 0.3
+    assert record["config"]["resume"] is None
+    assert len(record["overrides"]) == len(first) + 1
+    assert "from here on federation.quorum=0.3, federation.attempts=2" in [
+        row["event"] for row in rows(ended, "events.csv")
+    ]
+
+
+def test_which_models_are_kept_cannot_change(train: Train, interrupted: Train) -> None:
+    ended = interrupted("watch.models_every=1")
+    with pytest.raises(ConfigError, match=r"watch.models_every=null: decides of which rounds"):
+        train(*whole_words([f"resume={ended}", "watch.models_every=null"]))
+
+
 def test_a_repeated_round_is_charged_again(train: Train, interrupted: Train) -> None:
     private = ("privacy=example", "method=fedavg", "model=linear", "local_epochs=1")
     ended = interrupted(*private)
