@@ -162,7 +162,7 @@ class NodeManager:
             if node_id in self._online and (rival is None or rival in self._online)
         }
         self._note_changes()
-        waiting = {question.identity.node_id for question in self._asked.values()}
+        waiting = {each.identity.node_id for each in self._asked.values() if not each.may_be_lost}
         known = self._nodes.keys() | self._refused.keys() | waiting
         for node_id in sorted(connected.keys() - known):
             self._ask(connected[node_id])
@@ -173,7 +173,10 @@ class NodeManager:
         expected = {name: each.letter.request.reply_limits() for name, each in self._asked.items()}
         replies = sorted(collect(self._grid, expected, REPLY_SECONDS))
         for message_id, reply in replies:
-            self._register(self._asked.pop(message_id), reply)
+            if question := self._asked.pop(message_id, None):
+                node = question.identity.node_id  # that of all questions to it counts
+                self._asked = {k: q for k, q in self._asked.items() if q.identity.node_id != node}
+                self._register(question, reply)
         return bool(replies)
 
     def _ask(self, identity: Identity) -> None:
@@ -188,7 +191,7 @@ class NodeManager:
             )
             letter = Letter(identity.node_id, request, identity.public_key)
             for message_id in self._grid.push_messages([RecordWriter().message(REGISTER, letter)]):
-                self._asked[message_id] = Question(identity, letter)
+                self._asked[message_id] = Question(identity, letter, time.monotonic())
 
     def _note_changes(self) -> None:
         """Note the sites that left or came back since the last poll."""

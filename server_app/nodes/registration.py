@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -17,12 +18,30 @@ from task.fingerprint import code_directories
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 
+ASK_AGAIN_SECONDS = 300.0  # a site may prepare its images for longer, and answers both then
+
 
 class Question(NamedTuple):
-    """A registration request on its way."""
+    """A registration request on its way.
+
+    Attributes:
+        identity: of the SuperNode.
+        letter: the request.
+        asked: when it was sent, in seconds of `time.monotonic`.
+    """
 
     identity: Identity
     letter: Letter[RegistrationRequest]
+    asked: float
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether a site is asked again.
+
+        A SuperNode that is started again does not get the messages that it has taken before, and
+        Flower notices only those that are away for longer.
+        """
+        return bool(self.identity.site) and time.monotonic() - self.asked >= ASK_AGAIN_SECONDS
 
 
 class RegistrationError(RuntimeError):

@@ -1,13 +1,17 @@
 """Sites that are absent, leave, come back, are late or too few: the real apps, in this process."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Message
 
 from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
+from server_app.nodes import registration
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
+from task.protocol.messages import REGISTER
 from tests import absent_sites
 from tests.absent_sites import NAMES, Absent, Run, Sites
 from tests.conftest import rows, sha256
@@ -112,6 +116,37 @@ def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run_at_
     assert [event for _, _, event in events(ended)] == ["left", "below the quorum", "the run ended"]
     assert run_at_sites(f"resume={ended}") == ended
     assert sha256(ended) == sha256(run_at_sites())
+
+
+@pytest.mark.parametrize("lost_for_good", [True, False])
+def test_one_whose_question_was_lost_is_asked_again_and_joins_once(
+    run_at_sites: Run, monkeypatch: pytest.MonkeyPatch, lost_for_good: bool
+) -> None:
+    """Its SuperNode was started again while the site got ready; or it only took long."""
+    questions: list[str] = []
+
+    class Losing(Sites):
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            messages = list(messages)
+            ids = list(super().push_messages(messages))
+            questions.extend(
+                message_id
+                for message_id, message in zip(ids, messages, strict=True)
+                if message.metadata.message_type == REGISTER.message_type
+                and self.name_of[message.metadata.dst_node_id] == "north"
+            )
+            return ids
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            lost = questions[:1] if lost_for_good or len(questions) == 1 else []
+            return super().pull_messages(one for one in message_ids if one not in lost)
+
+    monkeypatch.setattr(absent_sites, "Sites", Losing)
+    monkeypatch.setattr(registration, "ASK_AGAIN_SECONDS", 0.5)
+    directory = run_at_sites("rounds=1")
+    assert len(questions) == 2
+    assert events(directory) == []
+    assert failures(directory) == []
 
 
 def test_one_that_is_not_listed_is_ignored(run_at_sites: Run) -> None:
