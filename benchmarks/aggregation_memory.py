@@ -118,7 +118,7 @@ def context_of(experiment: Experiment) -> tuple[RoundContext, Arrived]:
     return RoundContext(
         grid, run, experiment, worker, GlobalModel(experiment, worker, sizes.train),
         NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore),
-        PrivacyAccount(experiment, {}, lambda **_: None), ignore,
+        PrivacyAccount(experiment, {}, lambda **_: None), ignore, Path(),
     ), grid  # fmt: skip
 
 

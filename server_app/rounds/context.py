@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flwr.serverapp import Grid
@@ -42,6 +43,7 @@ class RoundContext:
         late_replies: names replies that come after their deadline.
         privacy: what the run has spent.
         note: records an event; takes a site's name, empty for the run itself, and what happened.
+        directory: the run's, for what must outlast this process.
         seconds_before: the duration of the rounds before this process started.
         started: when this process started its first round.
     """
@@ -56,6 +58,7 @@ class RoundContext:
     late_replies: LateReplies
     privacy: PrivacyAccount
     note: Note
+    directory: Path
     seconds_before: float = 0.0
     started: float = field(default_factory=time.perf_counter)
 

@@ -103,9 +103,10 @@ class Federation:
         seconds_before = self.checkpoint.seconds if self.checkpoint else 0.0
         context = RoundContext(
             self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
-            LateReplies(self.grid, self._note), privacy, self._note, seconds_before,
+            LateReplies(self.grid, self._note), privacy, self._note, self.recorder.directory,
+            seconds_before,
         )  # fmt: skip
-        pace = pace_of(context, self.recorder.directory)
+        pace = pace_of(context, context.directory)
         last_models = LastModels(self.recorder.directory)
         callbacks: list[Callback] = [
             RecordRounds(self.recorder),

@@ -19,6 +19,8 @@ Our choices:
   by their number), while PyTorch's running variance is unbiased.
 * A client counts by its number of training images, whatever ``strategy.weighting`` is.
 * A client that fails is left out of this layer and of all later ones; events.csv names it.
+* A run that is resumed keeps the layers that it has measured, because a site describes a layer
+  under one set of statistics only. A client that failed before may answer for the others.
 """
 
 from collections.abc import Mapping
@@ -55,11 +57,6 @@ class BatchNorm(AfterTraining):
     def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
         from server_app.rounds.after.normalisation.measuring import Measuring  # noqa: PLC0415
 
-        found = Measuring(context)
-        weights = found.measure()
-        facts = {
-            "clients": len(found.clients),
-            "missing": {str(client): reason for client, reason in sorted(found.missing.items())},
-            "layers": len(found.layers),
-        }
-        return Outcome(weights, facts)
+        measuring = Measuring(context)
+        weights = measuring.measure()
+        return Outcome(weights, measuring.facts())

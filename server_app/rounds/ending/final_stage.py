@@ -60,7 +60,7 @@ def run_stage(
     """Change the global model, score it, and replace the model and results of the record.
 
     No checkpoint is written. A run that ends during the stage is resumed after its last round, and
-    repeats the stage on the model of that round.
+    repeats the stage on the model of that round; a stage may keep parts of its work.
 
     Args:
         context: the run, after its last round.

@@ -1,10 +1,13 @@
 """Asking every client for the moments of one layer's inputs after another."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
+from server_app.aggregation.weights import from_tensors, to_tensors
 from server_app.nodes.failure import ABSENT, Failure, usable
+from server_app.rounds.after.normalisation.measured_layers import MeasuredLayers
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients, clients_with_images
 from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
@@ -25,7 +28,8 @@ class Measuring:
 
     Attributes:
         layers: the names of the layers, in the order of the forward pass.
-        clients: the clients that have answered for every layer so far, ascending.
+        clients: those that have answered for every layer since the stage began or was resumed,
+            ascending.
         missing: by client, why it has not.
     """
 
@@ -40,21 +44,35 @@ class Measuring:
         sizes = context.sizes.train
         self.clients = [client for client in self._wanted if sizes[client]]
         self.missing: dict[int, str] = {}
+        self._done = MeasuredLayers(context.directory, context.model.weights)
         self._leave_out({client: ABSENT for client in self._wanted if not sizes[client]})
 
     def measure(self) -> Tensors:
-        """Return the global weights with the new statistics.
+        """Return the global weights with the new statistics; a resumed stage keeps what it has.
 
         Raises:
             RunFailedError: fewer clients than the quorum have answered for every layer.
         """
-        weights = dict(self._context.model.weights)
+        weights = dict(self._context.model.weights) | to_tensors(self._done.statistics)
         for layer in self.layers:
             mean, variance = f"{layer}.running_mean", f"{layer}.running_var"
+            if mean in self._done.statistics:
+                continue
             pooled = self._pooled(layer, weights, weights[mean].numel())
             weights[mean] = pooled.mean.to(weights[mean].dtype)
             weights[variance] = pooled.variance.to(weights[variance].dtype)
+            new = {name: weights[name] for name in (mean, variance)}
+            self._done.keep(from_tensors(new), self.missing)
         return weights
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the record says: how many clients answered for every layer, and who not."""
+        missing = sorted((self._done.missing | self.missing).items())
+        return {
+            "clients": len(self._wanted) - len(missing),
+            "missing": {str(client): reason for client, reason in missing},
+            "layers": len(self.layers),
+        }
 
     def _pooled(self, layer: str, weights: Tensors, channels: int) -> PooledMoments:
         """Return the moments of a layer's inputs over the images of all clients."""

@@ -14,10 +14,14 @@ from torch import Tensor, nn
 from client_app.after import moments
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
+from server_app.rounds.after.normalisation.measured_layers import MeasuredLayers
+from server_app.rounds.after.normalisation.measuring import Measuring
+from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.data.batches import DeviceImages
 from task.errors import ConfigError, RunError, SiteError
 from task.fingerprint import fingerprint_for
+from task.methods.base import Tensors
 from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.protocol.after.moments import (
     LARGEST_MEAN,
@@ -31,6 +35,7 @@ from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
 from task.training.after.moments import PooledMoments, input_moments
 from task.training.worker import Worker
+from tests.absent_sites import Run
 from tests.conftest import SMALL, SMALL_RESNET, Train, rows
 
 STAGE = ("after=batch_norm", "rounds=1")
@@ -300,3 +305,48 @@ def test_if_nobody_answers_the_run_fails(train: Train) -> None:
         ),
     ):
         train(*STAGE)
+
+
+def test_a_stage_that_was_ended_goes_on_with_other_sites(run_at_sites: Run) -> None:
+    """A site describes a layer once, so the layers that were measured are kept."""
+    pooled = Measuring._pooled
+    layers: list[str] = []
+
+    def ended_in_the_third(
+        measuring: Measuring, layer: str, weights: Tensors, channels: int
+    ) -> PooledMoments:
+        if len(layers) == 2:
+            raise RunFailedError("the coordinator is gone")
+        layers.append(layer)
+        return pooled(measuring, layer, weights, channels)
+
+    with (
+        patch.object(Measuring, "_pooled", ended_in_the_third),
+        pytest.raises(RunFailedError, match="the coordinator is gone"),
+    ):
+        run_at_sites(*STAGE, "run_id=ended", away=lambda name, at: name == "north" and at > 1)
+    ended = run_at_sites.place / "ended"
+    assert run_at_sites(f"resume={ended}") == ended
+    record = read_record(ended)
+    assert record["status"] == "completed"
+    assert (record["after"]["clients"], list(record["after"]["missing"])) == (2, ["1"])
+    assert record["after"]["layers"] > 2
+    assert not (ended / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "other model"])
+def test_layers_of_another_model_or_of_a_damaged_file_are_measured_again(
+    tmp_path: Path, damage: str
+) -> None:
+    model = {"a.running_mean": torch.ones(2)}
+    statistics = {"a.running_mean": torch.zeros(2).numpy()}
+    MeasuredLayers(tmp_path, model).keep(statistics, {3: "offline"})
+    found = MeasuredLayers(tmp_path, model)
+    assert list(found.statistics) == ["a.running_mean"]
+    assert found.missing == {3: "offline"}
+    (file,) = (tmp_path / "checkpoints").iterdir()
+    if damage == "cut":
+        file.write_bytes(file.read_bytes()[:-1])
+    else:
+        model["a.running_mean"] += 1
+    assert MeasuredLayers(tmp_path, model).statistics == {}

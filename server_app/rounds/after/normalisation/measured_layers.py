@@ -1,0 +1,71 @@
+"""The layers that a stage has measured so far, in a file, from which a resumed run goes on."""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from server_app.aggregation.weights import Weights, as_bytes, from_file, from_tensors
+from server_app.runs.checkpoint import DIRECTORY
+from task.machine.files import write_whole
+from task.methods.base import Tensors
+from task.training.digest import DIGEST, digest
+
+FILE, FACTS = "batch_norm.safetensors", "facts"
+
+logger = logging.getLogger("univarfl")
+
+
+class MeasuredLayers:
+    """The new statistics of the layers that were measured, of one model.
+
+    A site describes a layer only under one set of statistics of the layers before it. So a resumed
+    stage must send those that it sent before, also if other sites answer now.
+
+    Args:
+        directory: the run's; the file is deleted with the checkpoints.
+        model: the weights after the last round, on the CPU.
+
+    Attributes:
+        statistics: the running mean and variance of each measured layer, by the model's names.
+        missing: by client, why it has not answered for one of these layers.
+    """
+
+    def __init__(self, directory: Path, model: Tensors) -> None:
+        self._path = directory / DIRECTORY / FILE
+        self._model = digest("", from_tensors(model))
+        self.statistics: Weights = {}
+        self.missing: dict[int, str] = {}
+        try:
+            self._read()
+        except FileNotFoundError:
+            pass
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            logger.warning("%s is damaged, and all layers are measured: %s", self._path, error)
+
+    def keep(self, statistics: Weights, missing: Mapping[int, str]) -> None:
+        """Add the statistics of a layer.
+
+        Args:
+            statistics: by the model's names.
+            missing: by client, why it has not answered.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        self.statistics |= statistics
+        self.missing |= missing
+        facts = json.dumps({"model": self._model, "missing": sorted(self.missing.items())})
+        metadata = {FACTS: facts, DIGEST: digest(facts, self.statistics)}
+        self._path.parent.mkdir(exist_ok=True)
+        write_whole(self._path, as_bytes(self.statistics, metadata))
+
+    def _read(self) -> None:
+        arrays, metadata = from_file(self._path)
+        if metadata[DIGEST] != digest(metadata[FACTS], arrays):
+            raise ValueError("its checksum is wrong")
+        facts = json.loads(metadata[FACTS])
+        if facts["model"] == self._model:
+            self.statistics, self.missing = arrays, dict(facts["missing"])
