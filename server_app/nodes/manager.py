@@ -174,7 +174,7 @@ class NodeManager:
         replies = sorted(collect(self._grid, expected, REPLY_SECONDS))
         for message_id, reply in replies:
             if question := self._asked.pop(message_id, None):
-                node = question.identity.node_id  # that of all questions to it counts
+                node = question.identity.node_id  # one answer of a site counts
                 self._asked = {k: q for k, q in self._asked.items() if q.identity.node_id != node}
                 self._register(question, reply)
         return bool(replies)
