@@ -72,9 +72,9 @@ class Table(Strict):
     Attributes:
         name: the name, as it is cited.
         at: the settings that all cells share.
-        any_value: keys of settings in which the release differs from the paper, or of which the
-            source reports the best value without naming it. The numbers are shown beside runs with
-            any value, since it is not known which gave them.
+        any_value: keys of settings whose value is not known: the release differs from the paper, or
+            the source reports the best of several values without naming it. The numbers are shown
+            beside runs with any value.
         cells: the numbers.
     """
 

@@ -84,7 +84,7 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
         raise ConfigError("resume", directory, allowed)
     first_every, every = record["config"]["watch"]["models_every"], config["watch"]["models_every"]
     if known and first_every != every:
-        allowed = "decides of which rounds a run keeps models, so it cannot change; leave it out"
+        allowed = "selects the rounds whose models a run keeps, so it cannot change; leave it out"
         raise ConfigError("watch.models_every", as_typed(every), allowed)
     if not known or recorded_code(record) != code:
         allowed = "that run was made by another version of the code; resume it with that version"

@@ -90,7 +90,7 @@ def test_what_a_resumed_run_changes_is_recorded_and_stays(train: Train, interrup
 
 def test_which_models_are_kept_cannot_change(train: Train, interrupted: Train) -> None:
     ended = interrupted("watch.models_every=1")
-    with pytest.raises(ConfigError, match=r"watch.models_every=null: decides of which rounds"):
+    with pytest.raises(ConfigError, match=r"watch.models_every=null: selects the rounds"):
         train(*whole_words([f"resume={ended}", "watch.models_every=null"]))
 
 
