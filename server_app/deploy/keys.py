@@ -1,69 +1,39 @@
 """Certificates for the coordinator, and a key for each site."""
 
 import ipaddress
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
-    PublicFormat,
     load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from server_app.deploy.places import (
     CoordinatorPlace,
-    SitePlace,
     is_host,
     is_ip,
     refuse_unusable,
 )
 from task.errors import ConfigError, system_reason
-from task.machine.files import from_home, make_private, write_secret
-from task.site import SITE_NAME, SITE_NAME_FORM
+from task.machine.files import write_secret
 
 DAYS = 825
-
-SETTINGS = """\
-# This site's name and limits. Nothing that a coordinator sends can change them.
-site = {name}
-data-dir = {data}
-memory-dir = {memory}
-models-dir = {models}
-
-# device = "cuda"      # cpu, cuda, or auto: a GPU where there is one
-# max-norm = 10.0      # clip the update that is sent to this Euclidean norm
-# max-epochs = 10      # refuse experiments with more local epochs a round
-# max-seconds = 3600   # end the work on a message that takes longer
-# max-batch-size = 256 # refuse experiments with larger batches
-# max-model-megabytes = 500  # refuse experiments with a larger model
-# keep-free-megabytes = 5000  # write no images, client state or models if less would stay free
-# tell-labels = true   # send the number of images of each class
-# tell-statistics = true  # send means and covariances of features, which can resemble images
-# max-epsilon = 8.0    # train only with the site's own noise, up to this epsilon over all runs
-# delta = 1e-6         # the delta of max-epsilon; far below 1 / (number of images)
-# require-approval = true  # train only what you have approved: univarfl deploy approve
-# require-secure = true  # take part in masked rounds only
-# roster = "/DIRECTORY"  # with NAME.pub of every site; masked rounds need it
-# colluding = 1        # how many of these sites may work together with the coordinator
-# max-share = 0.75     # the largest weight of one update in a masked sum
-# extensions = ["NAME"]  # installed packages whose methods and data sources may run here
-"""
 
 
 def make_coordinator(place: CoordinatorPlace, hosts: Sequence[str]) -> None:
     """Make an authority and a certificate for the SuperLink at these names and addresses.
 
     An existing authority is kept, so that sites need no new file. It signs a certificate for these
-    names, which replaces the old one.
+    names and for those of its last certificate, which it replaces.
 
     Raises:
         ConfigError: a host is not a name or an address, the existing authority cannot be used, or
@@ -76,11 +46,23 @@ def make_coordinator(place: CoordinatorPlace, hosts: Sequence[str]) -> None:
         place.sites.mkdir(parents=True, exist_ok=True)
         authority_key, authority = read_authority(place) or make_authority(place)
         key = new_key()
-        everywhere = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
+        everywhere = dict.fromkeys([*hosts, *certified(place, authority), "localhost", "127.0.0.1"])
         signed = certificate("univarfl SuperLink", key, authority_key, authority, list(everywhere))
         place.key.unlink(missing_ok=True)
         write_key(place.key, key, PrivateFormat.PKCS8)
         place.certificate.write_bytes(signed.public_bytes(Encoding.PEM))
+
+
+def certified(place: CoordinatorPlace, authority: x509.Certificate) -> list[str]:
+    """Return the names and addresses of the last certificate that an authority signed."""
+    try:
+        last = x509.load_pem_x509_certificate(place.certificate.read_bytes())
+        last.verify_directly_issued_by(authority)
+        found = last.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return []  # there is none, or it is of another authority
+    addresses = map(str, found.get_values_for_type(x509.IPAddress))
+    return [*found.get_values_for_type(x509.DNSName), *addresses]
 
 
 def read_authority(
@@ -128,33 +110,6 @@ def make_authority(
     write_key(place.authority_key, key, PrivateFormat.PKCS8)
     place.authority.write_bytes(authority.public_bytes(Encoding.PEM))
     return key, authority
-
-
-def make_site(place: SitePlace, name: str, data: Path) -> None:
-    """Make a site's key pair, and its settings unless they exist.
-
-    Raises:
-        ConfigError: the key exists already, the name or the data directory cannot be used, or a
-            file cannot be written.
-    """
-    if not SITE_NAME.fullmatch(name):
-        raise ConfigError("--site", name, f"must be {SITE_NAME_FORM}")
-    with refuse_unusable(data):
-        if not from_home(data).is_dir():
-            raise ConfigError("--data", data, "must be a directory with the site's images")
-    own = {kind: str(place.directory / kind) for kind in ("memory", "models")}
-    values = {"name": name, "data": str(from_home(data).absolute()), **own}
-    quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-    key = new_key()
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    with refuse_unusable(place.directory):
-        refuse_to_overwrite(place.key(name))
-        make_private(place.directory)
-        write_key(place.key(name), key, PrivateFormat.OpenSSH)
-        place.public_key(name).write_bytes(public + f" {name}\n".encode())
-        if not place.settings.exists():  # a site that makes another key keeps its settings
-            place.settings.write_text(SETTINGS.format(**quoted))
-            place.settings.chmod(0o644)  # whatever rights this user's new files have
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
@@ -213,15 +168,3 @@ def usage(signs: bool) -> x509.KeyUsage:
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey, form: PrivateFormat) -> None:
     """Write a private key to a new file that only its owner can read."""
     write_secret(path, key.private_bytes(Encoding.PEM, form, NoEncryption()))
-
-
-def refuse_to_overwrite(*paths: Path) -> None:
-    """Refuse to replace files that exist.
-
-    Raises:
-        ConfigError: one of them exists.
-    """
-    allowed = "exists already; to change the key: univarfl deploy keys DIR --site NAME --rotate"
-    for path in paths:
-        if path.exists():
-            raise ConfigError("keys", path, allowed)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from server_app.deploy.places import CoordinatorPlace, address_of
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
+from server_app.flower.health import is_healthy
 from server_app.flower.programs import (
     FlowerError,
-    is_healthy,
     last_line,
     start,
     stop,
@@ -100,7 +100,7 @@ class Program:
 
     def _is_ready(self) -> bool:
         try:
-            return is_healthy(self.address, self._place.authority)
+            return is_healthy(self.address, self._place.authority, own=True)
         except urllib.error.URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 raise FlowerError(f"its own certificate is refused: {error.reason}") from None

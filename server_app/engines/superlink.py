@@ -21,9 +21,9 @@ import psutil
 
 from server_app.engines import ray_host
 from server_app.engines.cluster import ADDRESS
+from server_app.flower.health import is_healthy
 from server_app.flower.programs import (
     free_ports,
-    is_healthy,
     start,
     stop,
     wait_until_ready,

@@ -6,20 +6,16 @@ import os
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, NamedTuple
+from typing import IO
 
 from server_app.flower import supervisor
+from server_app.flower.health import LOOPBACK_NAMES
 from task.errors import RunError
 
 # Containers often set it. Each message to a site starts a process, and without compiled files
@@ -28,8 +24,6 @@ NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 CONNECTION = "univarfl"  # Flower's name for the connection to our SuperLink
 START_SECONDS = 60.0
 STOP_SECONDS = 2 * (supervisor.POLITE_SECONDS + supervisor.FORCE_SECONDS)
-HEALTH_SECONDS = 5.0
-HEALTH_BYTES = 10_000
 
 
 class FlowerError(RunError):
@@ -50,10 +44,17 @@ def installed_program(name: str) -> str:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment for Flower's programs, with `home` as their ``FLWR_HOME``."""
+    """Return the environment for Flower's programs, with `home` as their ``FLWR_HOME``.
+
+    A proxy is not used for connections within this machine.
+    """
     kept = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    no_proxy = ",".join(filter(None, [direct, *LOOPBACK_NAMES]))
     return {
         **kept,
+        "no_proxy": no_proxy,
+        "NO_PROXY": no_proxy,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "FLWR_HOME": str(home),
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -164,65 +165,6 @@ def wait_until_ready(
                 return
         time.sleep(0.1)
     raise FlowerError(f"{name} was not ready within {START_SECONDS:g} s")
-
-
-class Health(NamedTuple):
-    """What a SuperLink or its gate answers.
-
-    Attributes:
-        ready: whether it is ready.
-        time: its time; None if it does not tell it.
-        received: this machine's time when it answered.
-    """
-
-    ready: bool
-    time: datetime | None
-    received: datetime
-
-
-class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: whoever answers must not choose where this machine connects to."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Return no request, so that the redirect is an error."""
-
-
-def is_healthy(address: str, authority: Path | None = None) -> bool:
-    """Whether a SuperLink answers at an address; arguments and errors are those of `health`."""
-    return health(address, authority).ready
-
-
-def health(address: str, authority: Path | None = None) -> Health:
-    """Ask a SuperLink or its gate, through TLS if an authority is given, whether it is ready.
-
-    Args:
-        address: HOST:PORT.
-        authority: the certificate that must have signed the SuperLink's own.
-
-    Raises:
-        OSError: the SuperLink cannot be reached, or the authority did not sign its certificate.
-    """
-    context = ssl.create_default_context(cafile=str(authority)) if authority else None
-    url = f"{'https' if authority else 'http'}://{address}/health"
-    try:
-        opener = urllib.request.build_opener(
-            NoRedirects, urllib.request.HTTPSHandler(context=context)
-        )
-        with opener.open(url, timeout=HEALTH_SECONDS) as answer:
-            received = datetime.now(tz=UTC)
-            told = told_time(answer.read(HEALTH_BYTES), answer.headers.get("Date"))
-            return Health(answer.status == 200, told, received)
-    except HTTPException as error:
-        raise ConnectionError(f"the answer is not HTTP ({type(error).__name__})") from None
-
-
-def told_time(body: bytes, date: str | None) -> datetime | None:
-    """Return the time in the gate's answer, or else in the ``Date`` header; None for neither."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        return datetime.fromisoformat(json.loads(body)["time"]).astimezone(UTC)
-    with contextlib.suppress(ValueError, TypeError):
-        return parsedate_to_datetime(str(date)).astimezone(UTC)
-    return None
 
 
 def free_ports(count: int) -> list[int]:

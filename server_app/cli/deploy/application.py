@@ -193,7 +193,9 @@ def site(
         named = ["site", str(place.directory), "--coordinator", address]
         named += ["--expect", expect] if expect else []
         named += words or []
-        written = [Path(kept) for kept in (own.memory, own.models) if kept]
+        # systemd refuses a directory that does not exist; those below the first are writable.
+        kept = [Path(each) for each in (own.memory, own.models) if each]
+        written = [each for each in kept if not each.is_relative_to(place.directory)]
         print(unit(own.name, named, [place.directory, *written], [Path(own.directory)]))
     else:
         require_passed_checks(directory, address, expect, words or [], patient=True)

@@ -24,11 +24,12 @@ def keys(
     ] = None,
 ) -> None:
     """Make the coordinator's certificates, or a site's key and settings, or change its key."""
-    from server_app.deploy.keys import make_coordinator, make_site  # noqa: PLC0415
+    from server_app.deploy.keys import make_coordinator  # noqa: PLC0415
     from server_app.deploy.membership.successor import (  # noqa: PLC0415
         rotate_key,
         verified_rotation,
     )
+    from server_app.deploy.site_keys import make_site  # noqa: PLC0415
 
     if verify and not (host or site or data or rotate):
         print(verified_rotation(directory, verify))
@@ -47,7 +48,7 @@ def keys(
             f"send to every site   {place.authority}\n"
             f"put their keys into  {place.sites}/NAME.pub\n"
             f"keep secret          {place.authority_key.name} and {place.key.name}\n"
-            f"then run             univarfl deploy coordinator {directory}"
+            f"then run, or restart univarfl deploy coordinator {directory}"
         )
     elif site and data is not None and not (host or rotate or verify):
         own = SitePlace(directory)

@@ -20,7 +20,7 @@ from server_app.deploy.joining.reach import (
     wait_for_coordinator,
 )
 from server_app.deploy.places import SitePlace
-from server_app.flower.programs import Health
+from server_app.flower.health import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
 from task.machine.files import OTHERS, create_whole, make_private
 from task.protocol.signature import read_private_key

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from server_app.deploy.gate.authentication import AHEAD, BEHIND
-from server_app.flower.programs import Health, health
+from server_app.flower.health import Health, health
 from task.errors import system_reason
 
 # One second less than Flower allows, as a Date header is exact to one second.
@@ -19,10 +19,11 @@ OTHER_NAMES = (62, 64)  # for another host name and another IP address
 RETRY_SECONDS = 3.0
 BUSY = (502, 503, 504)
 MEANINGS: dict[type[OSError], str] = {
+    ssl.SSLEOFError: "it closed the connection; it may be starting, or be another program",
     ssl.SSLError: "it does not use TLS; it is another program, or a SuperLink without TLS",
     TimeoutError: "no answer; a firewall may block this port",
 }
-PASSING = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+PASSING = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class CheckFailedError(Exception):
@@ -86,7 +87,9 @@ def passes(reason: object) -> bool:
     """Whether the reason of a failed connection may pass by itself."""
     if isinstance(reason, socket.gaierror):
         return reason.errno == socket.EAI_AGAIN
-    return isinstance(reason, TimeoutError) or (
+    if isinstance(reason, (TimeoutError, ConnectionError, ssl.SSLEOFError)):
+        return True
+    return (
         isinstance(reason, OSError)
         and not isinstance(reason, ssl.SSLCertVerificationError)
         and reason.errno in PASSING
@@ -99,14 +102,15 @@ def connection_advice(reason: object) -> str:
         if reason.verify_code in OTHER_NAMES:
             return (
                 "its certificate is for other names; the coordinator can add this one with "
-                "'univarfl deploy keys DIR --host ...'"
+                "'univarfl deploy keys DIR --host ...', and must then be started again"
             )
         if reason.verify_code in WRONG_TIME:
             return (
                 f"{reason.verify_message}, and this machine's clock says "
                 f"{shown(datetime.now(tz=UTC))}; if that is wrong, install time synchronisation "
-                "(chrony or systemd-timesyncd), else the coordinator must run 'univarfl deploy "
-                "keys DIR --host HOST'"
+                "(chrony or systemd-timesyncd), else the coordinator must delete ca.key and "
+                "ca.crt, run 'univarfl deploy keys DIR --host HOST' and start again, and all sites "
+                "need the new ca.crt"
             )
         return (
             f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "

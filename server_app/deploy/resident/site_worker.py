@@ -10,7 +10,8 @@ from typing import Self
 
 from server_app.deploy.places import SitePlace
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
-from server_app.flower.programs import start, stop
+from server_app.flower.programs import FlowerError, start, stop
+from task.error_messages import describe_error
 from task.machine.files import write_secret
 
 MOST_RESTARTS = 5
@@ -74,7 +75,11 @@ class SiteWorker:
                     self._supernode.terminate()
                     return
                 print(f"the site's worker ended with code {code} and is started again", flush=True)
-                self._process, started = self._start(), time.monotonic()
+                started = time.monotonic()
+                try:
+                    self._process = self._start()
+                except (OSError, FlowerError) as error:  # the next pass tries again
+                    print(f"it could not be started: {describe_error(error)}", flush=True)
 
 
 def renew_secret(path: Path) -> None:

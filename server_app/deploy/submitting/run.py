@@ -2,6 +2,7 @@
 
 import difflib
 import signal
+import ssl
 import time
 import tomllib
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from server_app.config.resuming import whole_words
 from server_app.deploy.places import CoordinatorPlace
 from server_app.deploy.submitting.submission import Submission, has_record
 from server_app.engines.restarts import Restarts
-from server_app.flower.programs import CONNECTION, is_healthy
+from server_app.flower.health import is_healthy
+from server_app.flower.programs import CONNECTION
 from server_app.flower.run_log import first_exception
 from server_app.rounds.errors import InterruptedRunError
 from server_app.runs.checkpoint import last_round
@@ -139,12 +141,19 @@ def require_coordinator(place: CoordinatorPlace) -> None:
 
     Raises:
         ConfigError: no coordinator was ever started with this directory.
-        RunError: its SuperLink does not answer.
+        RunError: its SuperLink does not answer, or its certificate is refused.
     """
     address = coordinator_address(place)
     try:
         is_healthy(address, place.authority)
-    except OSError:
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise RunError(
+                f"the certificate of the coordinator at {address} is refused: "
+                f"{reason.verify_message}; start 'univarfl deploy coordinator' again if its keys "
+                "are new, and make new ones if they have expired"
+            ) from None
         raise RunError(f"no coordinator answers at {address}; {start_advice(place)}") from None
 
 

@@ -13,8 +13,8 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.cli.main import application
 from server_app.config.composition import compose_experiment
-from server_app.deploy.keys import make_site
 from server_app.deploy.places import SitePlace
+from server_app.deploy.site_keys import make_site
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record

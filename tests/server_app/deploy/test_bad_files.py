@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from server_app.cli.main import main
-from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.keys import make_coordinator
 from server_app.deploy.places import CoordinatorPlace, SitePlace
+from server_app.deploy.site_keys import make_site
 
 
 @pytest.fixture

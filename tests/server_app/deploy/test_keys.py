@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from server_app.deploy import keys
-from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.keys import make_coordinator
 from server_app.deploy.places import CoordinatorPlace, SitePlace, host_and_port
+from server_app.deploy.site_keys import make_site
 from task.errors import ConfigError, SiteError
 from task.site import Site
 
@@ -63,6 +64,29 @@ def test_a_sites_key_is_never_overwritten(tmp_path: Path) -> None:
         make_site(site, "a", tmp_path)
 
 
+def test_another_key_is_for_the_site_and_the_images_of_the_settings(tmp_path: Path) -> None:
+    site = SitePlace(tmp_path / "s")
+    make_site(site, "clinic", tmp_path)
+    site.key("clinic").unlink()
+    with pytest.raises(ConfigError, match=r"--site=klinik: .*site.toml names the site clinic"):
+        make_site(site, "klinik", tmp_path)
+    with pytest.raises(ConfigError, match=r"--data=.*site.toml has .*; change it there first"):
+        make_site(site, "clinic", tmp_path / "s")
+    settings = site.settings.read_bytes()
+    make_site(site, "clinic", tmp_path)
+    assert site.settings.read_bytes() == settings
+    assert site.key("clinic").exists()
+
+
+def test_a_directory_whose_name_no_settings_can_hold_is_refused(tmp_path: Path) -> None:
+    images = tmp_path / "bilder\udcfc"  # a byte that is not UTF-8
+    images.mkdir()
+    site = SitePlace(tmp_path / "s")
+    with pytest.raises(ConfigError, match="must have a name in UTF-8"):
+        make_site(site, "clinic", images)
+    assert not site.directory.exists()
+
+
 def test_a_site_without_a_data_directory_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
@@ -75,12 +99,14 @@ def test_a_host_can_be_added_without_new_files_at_the_sites(tmp_path: Path) -> N
     place = CoordinatorPlace(tmp_path / "f")
     make_coordinator(place, ["old.example.org"])
     given = place.authority.read_bytes()
-    make_coordinator(place, ["old.example.org", "new.example.org"])
+    make_coordinator(place, ["new.example.org", "10.0.0.5"])
     assert place.authority.read_bytes() == given
     signed = x509.load_pem_x509_certificate(place.certificate.read_bytes())
     signed.verify_directly_issued_by(x509.load_pem_x509_certificate(given))
     names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert "new.example.org" in names.get_values_for_type(x509.DNSName)
+    added = ["new.example.org", "old.example.org", "localhost"]
+    assert names.get_values_for_type(x509.DNSName) == added
+    assert list(map(str, names.get_values_for_type(x509.IPAddress))) == ["10.0.0.5", "127.0.0.1"]
     assert place.key.stat().st_mode & 0o777 == 0o600
 
 

@@ -31,8 +31,9 @@ from server_app.deploy.gate.requests import (
     PUSH_MESSAGES,
     ROUTES,
 )
-from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.keys import make_coordinator
 from server_app.deploy.places import CoordinatorPlace, SitePlace
+from server_app.deploy.site_keys import make_site
 from server_app.flower.programs import free_ports
 from tests.machines import until
 from tests.processes import UNIVARFL, end

@@ -4,6 +4,7 @@ import http.server
 import json
 import re
 import shutil
+import socket
 import ssl
 import threading
 import time
@@ -15,8 +16,12 @@ from pathlib import Path
 import pytest
 
 from server_app.deploy.health.inspection import Inspection
-from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.joining.reach import UnreachableError, require_coordinator
+from server_app.deploy.keys import make_coordinator
 from server_app.deploy.places import CoordinatorPlace, SitePlace
+from server_app.deploy.site_keys import make_site
+from server_app.flower.health import health
+from server_app.flower.programs import environment
 from task.fingerprint import fingerprint
 from tests.task.data import making
 
@@ -43,15 +48,15 @@ class Healthy(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def serving(place: CoordinatorPlace | None) -> Iterator[str]:
+def serving(place: CoordinatorPlace | None, host: str = "127.0.0.1") -> Iterator[str]:
     """Serve with a coordinator's certificate, or without TLS; yield the address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Healthy)
+    server = http.server.ThreadingHTTPServer((host, 0), Healthy)
     if place:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(place.certificate, place.key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}"
+    yield f"{host}:{server.server_address[1]}"
     server.shutdown()
 
 
@@ -144,15 +149,56 @@ def test_another_authority(site: SitePlace, address: str, tmp_path: Path) -> Non
     assert "ca.crt does not confirm its certificate" in findings(site, address)["coordinator"]
 
 
-def test_an_address_missing_from_the_certificate(site: SitePlace, address: str) -> None:
-    elsewhere = address.replace("127.0.0.1", "127.0.0.2")
-    found = findings(site, elsewhere)
-    assert found.keys() == {"coordinator"}
+def test_an_address_missing_from_the_certificate(
+    site: SitePlace, coordinator: CoordinatorPlace
+) -> None:
+    for elsewhere in serving(coordinator, "127.0.0.2"):
+        found = findings(site, elsewhere)
+        assert "its certificate is for other names" in found["coordinator"]
+        assert health(elsewhere, site.authority, own=True).ready
 
 
 def test_a_server_without_tls(site: SitePlace) -> None:
     for address in serving(None):
         assert "it does not use TLS" in findings(site, address)["coordinator"]
+
+
+def test_a_proxy_is_not_used_within_a_machine(
+    site: SitePlace, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "hospital.example")
+    assert health(address, site.authority).ready
+    direct = "hospital.example,127.0.0.1,localhost,::1"
+    own = environment(Path())
+    assert (own["no_proxy"], own["NO_PROXY"], own["http_proxy"]) == (
+        direct, direct, "http://127.0.0.1:9",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("after_tls", [False, True])
+def test_a_coordinator_that_closes_the_connection_is_waited_for(
+    site: SitePlace, coordinator: CoordinatorPlace, after_tls: bool
+) -> None:
+    """As a proxy does whose coordinator is down, and the gate if there are too many."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(coordinator.certificate, coordinator.key)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def close_one() -> None:
+            connection, _ = server.accept()
+            connection.settimeout(10)
+            if after_tls:
+                connection = context.wrap_socket(connection, server_side=True)
+            connection.recv(10_000)
+            connection.close()
+
+        closing = threading.Thread(target=close_one)
+        closing.start()
+        with pytest.raises(UnreachableError):
+            require_coordinator(f"127.0.0.1:{server.getsockname()[1]}", site.authority)
+        closing.join()
 
 
 def test_an_address_where_no_program_listens(site: SitePlace) -> None:

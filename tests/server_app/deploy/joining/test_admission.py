@@ -29,9 +29,10 @@ from server_app.deploy.joining.reach import (
     UnreachableError,
     wait_for_coordinator,
 )
-from server_app.deploy.keys import make_coordinator, make_site
+from server_app.deploy.keys import make_coordinator
 from server_app.deploy.membership.successor import adopt_next_key, rotate_key
 from server_app.deploy.places import CoordinatorPlace, SitePlace
+from server_app.deploy.site_keys import make_site
 from task.errors import RunError
 from task.site import Site
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.deploy.keys import make_site, new_key
+from server_app.deploy.keys import new_key
 from server_app.deploy.membership.public_keys import read_public_key, ssh_text
 from server_app.deploy.membership.rotation import (
     RotationError,
@@ -14,6 +14,7 @@ from server_app.deploy.membership.rotation import (
 )
 from server_app.deploy.membership.successor import adopt_next_key, rotate_key, verified_rotation
 from server_app.deploy.places import SitePlace
+from server_app.deploy.site_keys import make_site
 from task.errors import ConfigError
 from task.protocol.public_keys import LONGEST_FILE
 from task.protocol.signature import read_private_key
