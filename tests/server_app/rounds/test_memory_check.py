@@ -1,5 +1,6 @@
 """A run stops, with a clear word, before the system ends it for want of memory."""
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,7 @@ def test_the_run_stops_and_goes_on_when_there_is_more(
     assert sha256(directory) == sha256(train())
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps it")
 def test_memory_that_earlier_rounds_have_freed_is_returned_before_a_run_is_stopped() -> None:
     """glibc keeps what a round frees, and the system counts it as used."""
     script = """
@@ -53,6 +55,8 @@ kept = psutil.Process().memory_info().rss
 try:
     check_memory(2, 10**18)
 except RunFailedError:
-    assert kept - psutil.Process().memory_info().rss > 3 * 10**8
+    print(kept - psutil.Process().memory_info().rss)
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout) > 300_000_000

@@ -38,10 +38,10 @@ class MeasuredLayers:
         self._model = digest("", from_tensors(model))
         self.statistics: Weights = {}
         self.missing: dict[int, str] = {}
+        if not self._path.exists():
+            return
         try:
             self._read()
-        except FileNotFoundError:
-            pass
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             logger.warning("%s is damaged, and all layers are measured: %s", self._path, error)
 
