@@ -20,7 +20,7 @@ from task.data.sources.families.given_splits import (
 )
 from task.data.sources.families.held_out import sample_test, share_of_group
 from task.data.sources.families.own_images import OwnImages
-from task.data.sources.families.tree import Tree, index_of_files, readable, walk
+from task.data.sources.families.tree import Tree, composed, index_of_files, readable, walk
 from task.errors import ConfigError, DataError
 
 LAYOUTS = "<class>/*, <split>/<class>/* or <domain>/<class>/*"
@@ -43,7 +43,7 @@ class Folder(OwnImages):
         parents = splits_or_domains(tree)
         splits = [name.lower() if name.lower() in SPLITS else "" for name in parents]
         domains = ["" if split else name for name, split in zip(parents, splits, strict=True)]
-        names = [readable(file.parts[-2]) for file in tree.files]
+        names = [composed(readable(file.parts[-2])) for file in tree.files]
         classes = self._classes(tree, domains, names)
         test = split_test(splits)
         if not test.any():
@@ -79,7 +79,7 @@ class Folder(OwnImages):
                 )
             found = sorted(set(names))
             for parts in directories:
-                if readable(parts[-1]) not in found:
+                if composed(readable(parts[-1])) not in found:
                     raise DataError(
                         f"{tree.root.joinpath(*parts)}: has no images; remove it or, if it is a "
                         "class, list the classes in data.classes"
@@ -88,7 +88,7 @@ class Folder(OwnImages):
                 raise DataError(f"{tree.root}: only one class, {found[0]}; expected {LAYOUTS}")
             return found
         for parts in directories:
-            if readable(parts[-1]) not in self.classes:
+            if composed(readable(parts[-1])) not in self.classes:
                 known = f"is not one of the experiment's classes, {', '.join(self.classes)}"
                 known += " (data.classes); remove the directory, or list its name"
                 where = tree.root.joinpath(*parts)
@@ -117,7 +117,9 @@ def splits_or_domains(tree: Tree) -> list[str]:
         if len(file.parts) != depth(tree):
             first = tree.root.joinpath(*tree.files[0].parts)
             raise DataError(f"{where}: has another depth than {first}; expected {LAYOUTS}")
-    parents = [readable(file.parts[0]) if len(file.parts) == 3 else "" for file in tree.files]
+    parents = [
+        composed(readable(file.parts[0])) if len(file.parts) == 3 else "" for file in tree.files
+    ]
     others = sorted(name for name in set(parents) if name.lower() not in SPLITS)
     if others and len(others) < len(set(parents)):
         cure = "call it train, val or test, or move it elsewhere"

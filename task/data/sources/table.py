@@ -31,7 +31,13 @@ from task.data.sources.families.given_splits import (
 from task.data.sources.families.held_out import sample_test_subjects
 from task.data.sources.families.own_images import OwnImages
 from task.data.sources.families.rows import read_rows
-from task.data.sources.families.tree import IMG_EXTENSIONS, MAX_DEPTH, index_of_files, walk
+from task.data.sources.families.tree import (
+    IMG_EXTENSIONS,
+    MAX_DEPTH,
+    composed,
+    index_of_files,
+    walk,
+)
 from task.errors import DataError
 
 TABLE = "images.csv"
@@ -121,6 +127,7 @@ def checked_row(table: Path, line: int, values: dict[str, str]) -> Row:
             raise DataError(f"{where}: no {name}; every row needs one, or remove the column")
         if not value.isprintable():
             raise DataError(f"{where}: the {name} has characters that cannot be printed")
+    values |= {name: composed(values[name]) for name in ("label", "domain") if name in values}
     if "split" in values:
         values["split"] = values["split"].lower()
         if values["split"] not in SPLITS:
@@ -139,9 +146,11 @@ def image_paths(table: Path, rows: Sequence[Row], found: Set[tuple[str, ...]]) -
     Raises:
         DataError: a file is not there, cannot be an image, or is in two rows.
     """
+    by_name = {tuple(map(composed, parts)): parts for parts in sorted(found)}
     lines: dict[tuple[str, ...], int] = {}
     for row in rows:
-        parts = PurePosixPath(row.image).parts
+        typed = PurePosixPath(row.image).parts
+        parts = typed if typed in found else by_name.get(tuple(map(composed, typed)), typed)
         where = f"{table}, line {row.line}: {row.image}"
         if not row.image.lower().endswith(IMG_EXTENSIONS):
             raise DataError(f"{where} is not an image file ({', '.join(IMG_EXTENSIONS)})")

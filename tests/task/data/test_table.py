@@ -1,6 +1,8 @@
 """Images as the rows of a table, with subjects that are never on two sides."""
 
 from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from task.site import Site
 from tests.task.data import making
 
 PATIENTS = 24
+Form = Literal["NFC", "NFD"]
 
 
 def patients(root: Path, columns: str = "image,label,domain,subject") -> Path:
@@ -119,6 +122,28 @@ def test_spreadsheets_of_other_countries_are_read(tmp_path: Path, separator: str
     text = table.read_text().replace(",", separator).replace("\n", "\r\n")
     table.write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert len(opened(tmp_path).labels) == 3 * PATIENTS
+
+
+@pytest.mark.parametrize(("stored", "typed"), [("NFD", "NFC"), ("NFC", "NFD")])
+def test_accents_may_be_composed_in_one_place_and_apart_in_another(
+    tmp_path: Path, stored: Form, typed: Form
+) -> None:
+    """Directories from a Mac, and names that a person types elsewhere."""
+    labels = [normalize(stored, label) for label in ("gutartig_ü", "bösartig")]
+    making.tree(tmp_path, labels, 12)
+    rows = [
+        normalize(typed, f"{label}/{path.name},{label}")
+        for label in labels
+        for path in sorted((tmp_path / label).iterdir())
+    ]
+    (tmp_path / "images.csv").write_text("\n".join(["image,label", *rows]) + "\n")
+    classes = f"data.classes=[{','.join(normalize(typed, label) for label in labels)}]"
+    expected = tuple(normalize("NFC", label) for label in labels)
+    for kind in ("table", "folder"):
+        source = [f"data={kind}", f"data.root={tmp_path}", "data.image_size=32", classes]
+        data = open_dataset(compose_experiment(source).local().source())
+        assert data.classes == expected
+        assert len(data.labels) == 24
 
 
 def test_images_that_are_not_listed_are_not_used(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 from task.data.sources.base import Source
 from task.data.sources.families.directory_source import DirectorySource
 from task.data.sources.families.no_images import NoImages
+from task.data.sources.families.tree import composed
 from task.errors import ConfigError, refuse
 from task.registry import Names
 
@@ -31,7 +32,10 @@ class OwnImages(DirectorySource):
         super().__post_init__()
         if not 0 <= self.test_share <= 1:
             refuse(self, "test_share", "must be from 0 to 1")
-        if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
+        if self.classes is None:
+            return
+        self.classes = classes = list(map(composed, self.classes))
+        if len(set(classes)) < max(2, len(classes)):
             refuse(self, "classes", "must be at least two different names")
 
     def at_site(self, directory: str) -> Self:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,14 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...]) -> None:
 def readable(name: str) -> str:
     """Return a file name as printable text, even if it is not valid UTF-8."""
     return os.fsencode(name).decode(errors="replace")
+
+
+def composed(name: str) -> str:
+    """Return a name with composed accents (Unicode NFC), so that equal names compare equal.
+
+    Directories that were made on a Mac have letters and accents apart; people type them composed.
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def index_of_files(
