@@ -17,7 +17,7 @@ OF_SOME_RECORDS = {
     "after", "client_parts", "personal", "privacy", "resumed", "resumed_from", "restartable",
 }  # fmt: skip
 OF_SOME_RUNS = {
-    "analysis/", "checkpoint/", "clients/", "clients.parquet", "flower.log", "models/",
+    "analysis/", "checkpoints/", "clients/", "clients.parquet", "flower.log", "models/",
     "running_jobs/", "tensorboard/",
 }  # fmt: skip
 
