@@ -58,7 +58,6 @@ NIID_FEW = (
     "experiment=niid_bench seed=0 partition=pathological partition.deal=random "
     "partition.classes_per_client"
 )
-MU = "method.proximal_weight"
 VACANT = "experiment=fedvls_mnist alpha=0.05 rounds=20"
 COMPARED = (
     "method=fedavg",
@@ -427,8 +426,7 @@ STUDIES = {  # with the time of each on two cores
     "niid_bench-causes": Study(
         (
             f"{NIID_FEW}=2 method=fedavg rounds=50",
-            f"{NIID_FEW}=1 method=fedprox rounds=20 {MU}=1",
-            f"{NIID_FEW}=2 method=fedprox rounds=20 {MU}=0.001",
+            f"{NIID_FEW}=1 method=fedprox rounds=20 method.proximal_weight=1",
         ),
         needs="MNIST",
         tables=partial(beside_published, "niid_bench"),
