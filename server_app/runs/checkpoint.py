@@ -78,9 +78,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
     )
     place = directory / DIRECTORY
     place.mkdir(exist_ok=True)
-    metadata = {FACTS: facts, DIGEST: digest(facts, checkpoint.model.arrays)}
-    content = as_bytes(checkpoint.model.arrays, metadata)
-    write_whole(place / f"round-{checkpoint.round:06}.safetensors", content)
+    write_hashed(place / f"round-{checkpoint.round:06}.safetensors", facts, checkpoint.model.arrays)
     for old in checkpoints(directory)[KEPT:]:
         old.unlink(missing_ok=True)
 
@@ -109,14 +107,33 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises:
         OSError, SafetensorError, KeyError, TypeError, ValueError: it is damaged.
     """
-    arrays, metadata = from_file(path)
-    if metadata[DIGEST] != digest(metadata[FACTS], arrays):
-        raise ValueError("its checksum is wrong")
-    facts = json.loads(metadata[FACTS])
+    arrays, text = read_hashed(path)
+    facts = json.loads(text)
     last_accepted, site_sizes = dict(facts["last_accepted"]), dict(facts["site_sizes"])
     model = ModelState(arrays, last_accepted, site_sizes, facts["known"])
     policy, pace = facts["failure_policy"], facts["pace"]
     return Checkpoint(facts["round"], facts["seconds"], model, policy, pace)
+
+
+def write_hashed(path: Path, facts: str, arrays: Weights) -> None:
+    """Write facts and arrays, with a hash of both, as a whole file.
+
+    Raises:
+        OSError: they cannot be written; the file is unchanged.
+    """
+    write_whole(path, as_bytes(arrays, {FACTS: facts, DIGEST: digest(facts, arrays)}))
+
+
+def read_hashed(path: Path) -> tuple[Weights, str]:
+    """Return the arrays and the facts that `write_hashed` wrote.
+
+    Raises:
+        OSError, SafetensorError, KeyError, ValueError: the file is damaged.
+    """
+    arrays, metadata = from_file(path)
+    if metadata[DIGEST] != digest(metadata[FACTS], arrays):
+        raise ValueError("its checksum is wrong")
+    return arrays, metadata[FACTS]
 
 
 def checkpoints(directory: Path) -> list[Path]:

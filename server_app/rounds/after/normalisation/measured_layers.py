@@ -7,13 +7,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from server_app.aggregation.weights import Weights, as_bytes, from_file, from_tensors
-from server_app.runs.checkpoint import DIRECTORY
-from task.machine.files import write_whole
+from server_app.aggregation.weights import Weights, from_tensors
+from server_app.runs.checkpoint import DIRECTORY, read_hashed, write_hashed
 from task.methods.base import Tensors
-from task.training.digest import DIGEST, digest
+from task.training.digest import digest
 
-FILE, FACTS = "batch_norm.safetensors", "facts"
+FILE = "batch_norm.safetensors"
 
 logger = logging.getLogger("univarfl")
 
@@ -58,14 +57,11 @@ class MeasuredLayers:
         self.statistics |= statistics
         self.missing |= missing
         facts = json.dumps({"model": self._model, "missing": sorted(self.missing.items())})
-        metadata = {FACTS: facts, DIGEST: digest(facts, self.statistics)}
         self._path.parent.mkdir(exist_ok=True)
-        write_whole(self._path, as_bytes(self.statistics, metadata))
+        write_hashed(self._path, facts, self.statistics)
 
     def _read(self) -> None:
-        arrays, metadata = from_file(self._path)
-        if metadata[DIGEST] != digest(metadata[FACTS], arrays):
-            raise ValueError("its checksum is wrong")
-        facts = json.loads(metadata[FACTS])
+        arrays, text = read_hashed(self._path)
+        facts = json.loads(text)
         if facts["model"] == self._model:
             self.statistics, self.missing = arrays, dict(facts["missing"])
