@@ -1,5 +1,6 @@
 """Who may read the dashboard: the Host header, the token, and headers that bind the browser."""
 
+import hashlib
 import ipaddress
 import secrets
 import socket
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server_app.deploy.places import is_ip
 
-TOKEN, COOKIE = "token", "univarfl_dashboard"
+TOKEN = "token"  # noqa: S105 - the name of a parameter
 LOCAL = "localhost"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -61,12 +62,14 @@ class Access:
         """Return the answer to a request that must not reach the application."""
         if not self._is_own(request.headers.get("host", "")):
             return PlainTextResponse("this host name is not served here\n", 421)
-        if self._token is None or is_token(request.cookies.get(COOKIE, ""), self._token):
+        if self._token is None or is_token(
+            request.cookies.get(cookie_of(self._token), ""), self._token
+        ):
             return None
         if not is_token(request.query_params.get(TOKEN, ""), self._token):
             return PlainTextResponse("open the address that 'univarfl dashboard' printed\n", 401)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+        answer.set_cookie(cookie_of(self._token), self._token, httponly=True, samesite="strict")
         return answer
 
     def _is_own(self, host: str) -> bool:
@@ -78,6 +81,14 @@ class Access:
         return name in self._names or (self._token is None and is_loopback(name)) or (
             self._token is not None and is_ip(name)
         )  # fmt: skip
+
+
+def cookie_of(token: str) -> str:
+    """Return the name of the cookie with a dashboard's token.
+
+    A browser sends a cookie to every port of a host, so each dashboard has a name of its own.
+    """
+    return f"univarfl_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def is_token(given: str, token: str) -> bool:

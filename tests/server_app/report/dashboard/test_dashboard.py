@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from server_app.report.dashboard import overview
-from server_app.report.dashboard.access import HEADERS
+from server_app.report.dashboard.access import HEADERS, cookie_of
 from server_app.report.dashboard.app import application
 from server_app.runs.lock import hold
 from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, EVENTS, ROUNDS
@@ -217,7 +217,7 @@ def test_a_request_for_another_host_is_refused(
     runs: Path, listens: str, host: str, code: int
 ) -> None:
     token = None if listens == "127.0.0.1" else TOKEN
-    cookie = {"Cookie": f"univarfl_dashboard={TOKEN}"}
+    cookie = {"Cookie": f"{cookie_of(TOKEN)}={TOKEN}"}
     for path in ("/", "/api/runs", "/web/tables.js"):
         answer = browser(runs, listens, token).get(path, headers={"Host": host, **cookie})
         assert answer.status_code == code
@@ -227,13 +227,23 @@ def test_without_the_token_nothing_is_answered(runs: Path) -> None:
     page = browser(runs, "192.168.1.7", TOKEN)
     for address in ("/", "/api/runs", "/api/runs/one", "/web/tables.js", "/?token=", "/?token=é"):
         assert page.get(address).status_code == 401, address
-        assert page.get(address, headers={"Cookie": "univarfl_dashboard=x"}).status_code == 401
+        assert page.get(address, headers={"Cookie": f"{cookie_of(TOKEN)}=x"}).status_code == 401
     first = page.get(f"/?token={TOKEN}", follow_redirects=False)
     assert (first.status_code, first.headers["location"]) == (303, "/")
     cookie = first.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert page.get("/api/runs").status_code == 200  # the browser has kept the cookie
+
+
+def test_a_second_dashboard_of_the_host_leaves_the_first_ones_cookie(runs: Path) -> None:
+    first, second = (browser(runs, "192.168.1.7", token) for token in (TOKEN, "another token"))
+    first.get(f"/?token={TOKEN}")
+    second.cookies = first.cookies  # a browser has one set for all ports of a host
+    assert second.get("/api/runs").status_code == 401
+    second.get("/?token=another token")
+    assert second.get("/api/runs").status_code == 200
+    assert first.get("/api/runs").status_code == 200
 
 
 def test_a_browser_is_told_to_run_nothing_of_a_record(runs: Path) -> None:
