@@ -77,7 +77,7 @@ def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
     clients, clock, scope = range(count), Clock(), Scope("run", 1, 1, "{}")
     images, rounds = dict.fromkeys(clients, 100), dict.fromkeys(clients, 0)
     threshold, colluding = threshold_of(count, None), default_colluding(count)
-    coordinator = Coordinator(scope, threshold, colluding, True, images, rounds, {})
+    coordinator = Coordinator(scope, threshold, colluding, True, images, rounds, None)
     sites = [Participant(c, SimulatedRoster(None), 1.0, new_signing_key()) for c in clients]
     for client, site in enumerate(sites):
         with clock.of(client):

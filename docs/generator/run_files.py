@@ -157,7 +157,8 @@ RECORD = {
     "overrides": "The words that were typed.",
     "workers": "Number and kinds of the workers.",
     "data": "Images, classes and clients: counts, names and what was left out.",
-    "reply_bytes": "Bytes that one client returns in a round, which is as much as it receives.",
+    "request_bytes": "Bytes of the numbers that one client receives in a round.",
+    "reply_bytes": "Bytes of the numbers that it returns: as many, or twice as many if masked.",
     "results": "Losses and scores of the final model, which is the one after the last round, or "
     "after the stage that `after` names.",
     "client_scores": "Mean, worst tenth and standard deviation of the accuracy over the clients "

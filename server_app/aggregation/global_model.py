@@ -22,6 +22,7 @@ from task.methods.base import Tensors
 from task.methods.families.server_update import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
+from task.secure.vectors.update_vector import VECTOR_ITEM_BYTES, UpdateVector
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
@@ -64,6 +65,7 @@ class GlobalModel:
             given_weights(experiment.model), worker.initial_weights()
         )
         self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
+        self._masked = experiment.secure.masked
         self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)
@@ -146,10 +148,17 @@ class GlobalModel:
         return int(model * (ROUND_MODELS + others))
 
     @property
-    def reply_bytes(self) -> int:
-        """The size of one client's reply: a model, and an answer as large as the broadcast."""
+    def request_bytes(self) -> int:
+        """The size of what one client receives in a round: the model and the broadcast."""
         sent = [*self.weights.values(), *self.broadcast.values()]
         return sum(value.nbytes for value in sent)
+
+    @property
+    def reply_bytes(self) -> int:
+        """The size of one client's reply: as large as the request, or a masked vector."""
+        if self._masked:
+            return VECTOR_ITEM_BYTES * UpdateVector(self.weights, self._terms).length
+        return self.request_bytes
 
     def state(self) -> ModelState:
         """Return all that the next round needs, for a checkpoint."""

@@ -20,6 +20,7 @@ ALL = "all runs"  # the heading if there is one setting
 IMAGES = "images"  # the version of the data set's images
 JUDGED_BY = "judged by"  # the split on which accuracy is measured
 VERSION_LENGTH = 8
+ABSENT = math.nan  # the value of a setting that a run does not have; one that is null has None
 
 Setting = tuple[tuple[str, Any], ...]
 
@@ -48,7 +49,10 @@ def varied_settings(runs: Sequence[Run], tuned: Sequence[str] = ()) -> list[Sett
     ]
     others = {key for values in flats for key in values} - {*NAME_FIRST, IMAGES}
     kept = varied_keys(flats, (*NAME_FIRST, *sorted(others)))
-    return [tuple((short(key), labelled(key, values.get(key))) for key in kept) for values in flats]
+    return [
+        tuple((short(key), labelled(key, values.get(key, ABSENT))) for key in kept)
+        for values in flats
+    ]
 
 
 def with_alpha_of_split(config: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +76,9 @@ def is_folder(run: Run) -> bool:
 
 def labelled(key: str, value: Any) -> Any:
     """Return a setting's value; a component's label for its name."""
-    return label_of(short(key), value) if key.endswith(".name") and value else value
+    return (
+        label_of(short(key), value) if key.endswith(".name") and isinstance(value, str) else value
+    )
 
 
 def short(key: str) -> str:
@@ -137,13 +143,19 @@ def tuned_values(run: Run, tuned: Sequence[str]) -> str:
 
 
 def heading_of(setting: Setting) -> str:
-    """Return a setting as a heading, such as "alpha 0.1, rho 0.5"."""
-    return ", ".join(f"{key} {format_value(value)}" for key, value in setting) or ALL
+    """Return a setting as a heading, such as "alpha 0.1, rho 0.5", without absent values."""
+    given = [(key, value) for key, value in setting if not is_absent(value)]
+    return ", ".join(f"{key} {format_value(value)}" for key, value in given) or ALL
+
+
+def is_absent(value: Any) -> bool:
+    """Return whether a value says that the run does not have the setting."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def format_value(value: Any) -> str:
-    """Return a setting's value as short text without loss; "" for NaN: a run does not have it."""
-    if isinstance(value, float) and math.isnan(value):
+    """Return a setting's value as short text without loss; "" if a run does not have it."""
+    if is_absent(value):
         return ""
     brief = f"{value:g}" if isinstance(value, float) else str(value)
     return brief if not isinstance(value, float) or float(brief) == value else repr(value)

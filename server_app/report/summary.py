@@ -61,6 +61,9 @@ class Summary:
                 }
             )  # fmt: skip
         frame = pd.DataFrame(rows)
+        for place, key in enumerate(self.keys):  # as objects: null stays apart from absent
+            values = [setting[place][1] for setting in self._settings]
+            frame[key] = pd.Series(values, dtype=object)
         kept = frame.drop_duplicates(["setting", "method", "seed"], keep="last")
         return kept.sort_values([*self.keys, "method", "seed"], kind="stable")
 

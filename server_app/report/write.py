@@ -139,7 +139,7 @@ def content_of(
         logger.warning("left out: %s", problem)
     warnings = [*comparability(summary), *studies_without_protection(summary)]
     tables = tables_of(summary, targets, baseline, taking_part)
-    if len(at_clients := by_client.table()):
+    if len(at_clients := by_client.table(baseline)):
         tables[AT_CLIENTS] = at_clients
     tables |= by_class.tables() | analysed.tables
     every_problem = [*problems, *left_out]
@@ -226,7 +226,12 @@ def write_tables(place: Path, tables: Mapping[str, pd.DataFrame]) -> None:
 
 def markdown(table: pd.DataFrame) -> str:
     """Return a table as Markdown; text that looks like a number is not reformatted."""
-    shown = table.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
+
+    def cell(value: object) -> object:
+        shown = f"{value:.4f}" if isinstance(value, float) else value
+        return shown.replace("|", r"\|") if isinstance(shown, str) else shown
+
+    shown = table.map(cell).rename(columns=cell)
     return str(shown.to_markdown(index=False, disable_numparse=True))
 
 

@@ -91,7 +91,7 @@ class Federation:
         self._register_nodes()
         self._describe_data()
         model = GlobalModel(self.experiment, self._worker, self._sizes.train)
-        self.recorder.update(reply_bytes=model.reply_bytes)
+        self.recorder.update(request_bytes=model.request_bytes, reply_bytes=model.reply_bytes)
         if kept := self._worker.personal.names:
             self.recorder.update(personal=kept)
         if self.experiment.secure.masked:

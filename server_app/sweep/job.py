@@ -78,6 +78,7 @@ class Job:
         self.process.join(GRACE_SECONDS)
         if self.process.is_alive():
             self.process.kill()
+            self.process.join()
 
     def reason(self) -> str:
         """Wait for the process, and return why the run failed; empty if it is completed."""

@@ -41,16 +41,19 @@ class ByClient:
             words = [f"{name} {head[name]}" for name in summary.keys if name != JUDGED_BY]
             self._settings.setdefault(", ".join(words) or ALL, {})[key[1]] = key
 
-    def table(self) -> pd.DataFrame:
+    def table(self, baseline: str | None = None) -> pd.DataFrame:
         """Return a row for each setting and method: accuracy in %, mean ± deviation over seeds.
 
-        Differences from FedAvg are in percentage points, paired by seed, with their interval.
+        Differences are in percentage points, paired by seed, with their interval.
+
+        Args:
+            baseline: the label of the method to subtract; by default FedAvg, or else the first
+                method of a setting.
         """
         rows = []
         for methods in self._settings.values():
-            base = (
-                spreads(self._summary.counted[methods[BASELINE]]) if BASELINE in methods else None
-            )
+            name = baseline or (BASELINE if BASELINE in methods else next(iter(methods)))
+            base = spreads(self._summary.counted[methods[name]]) if name in methods else None
             for method, key in methods.items():
                 found = spreads(self._summary.counted[key])
                 if not len(found):
@@ -58,10 +61,10 @@ class ByClient:
                 head = {k: v for k, v in self._summary.heads[key].items() if k != JUDGED_BY}
                 row = {**head, "clients": span(found["clients"])}
                 row |= {title: mean_and_sd(100 * found[of]) for of, title in NAMES.items()}
-                if base is not None and method != BASELINE:
+                if base is not None and method != name:
                     for of in COMPARED:
                         pairs = 100 * (found[of] - base[of]) if len(base) else found[of][:0]
-                        row[f"{NAMES[of]} minus {BASELINE}"] = difference(pairs.dropna(), "+.1f")
+                        row[f"{NAMES[of]} minus {name}"] = difference(pairs.dropna(), "+.1f")
                 rows.append(row)
         return pd.DataFrame(rows).fillna("")
 

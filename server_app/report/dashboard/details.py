@@ -5,6 +5,7 @@ import json
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def details_of(directory: Path, status: str) -> dict[str, Any]:
             }
             for (split, metric), points in series.items()
         },
-        "elapsed": elapsed(series, reply_bytes(record, directory)),
+        "elapsed": elapsed(series, *bytes_of(record, directory)),
         **participants_of(clients),
         "events": [[cell[:LONGEST] for cell in row[: len(EVENT_COLUMNS)]] for row in events],
         "problems": problems,
@@ -169,34 +170,46 @@ def clients_of(directory: Path, problems: list[str]) -> Sequence[Sequence[str]]:
 
 
 def finite(value: float) -> float | None:
-    """Return a number that JSON can hold; None for a loss that diverged."""
+    """Return a number that JSON can hold; None for one that diverged or is too large."""
     return value if math.isfinite(value) else None
 
 
-def elapsed(series: Series, size: int | None) -> list[tuple[int, float, float | None]]:
+def elapsed(
+    series: Series, request: int | None, reply: int | None
+) -> list[tuple[int, float | None, float | None]]:
     """Return each round with the seconds and the megabytes since the start of the run.
 
     Args:
         series: the values of ``rounds.csv``.
-        size: bytes of a client's reply, which is as large as what it receives; None if unknown.
+        request: bytes that a participant receives; None if unknown.
+        reply: bytes that it returns.
     """
     train = {metric: points for (split, metric), points in series.items() if split == "train"}
     seconds, megabytes = 0.0, 0.0
-    found: list[tuple[int, float, float | None]] = [(0, 0.0, 0.0 if size else None)]
+    known = request is not None and reply is not None
+    found: list[tuple[int, float | None, float | None]] = [(0, 0.0, 0.0 if known else None)]
     for at, spent in train.get("seconds", {}).items():
         returned, failed = (train.get(name, {}).get(at, 0.0) for name in ("clients", "failed"))
         seconds += spent
-        megabytes += (2 * returned + failed) * (size or 0) / MEGABYTE
-        found.append((at, round(seconds, 3), round(megabytes, 3) if size else None))
+        asked = (returned + failed) * (request or 0)
+        megabytes += (asked + returned * (reply or 0)) / MEGABYTE
+        sent = finite(round(megabytes, 3)) if known else None
+        found.append((at, finite(round(seconds, 3)), sent))
     return found
 
 
-def reply_bytes(record: Mapping[str, Any], directory: Path) -> int | None:
-    """Return the size of a client's reply, else of the final model; None if unknown."""
-    recorded = record.get("reply_bytes")
-    if isinstance(recorded, int) and 0 < recorded < 1 << 50:
-        return recorded
-    try:
-        return (directory / MODEL).lstat().st_size or None
-    except OSError:
-        return None
+def bytes_of(record: Mapping[str, Any], directory: Path) -> tuple[int | None, int | None]:
+    """Return the sizes of a participant's request and reply; None if unknown.
+
+    A record of an older version has the reply's size, or none, and the final model's counts.
+    """
+    reply = size_of(record.get("reply_bytes"))
+    if reply is None:
+        with suppress(OSError):
+            reply = (directory / MODEL).lstat().st_size or None
+    return size_of(record.get("request_bytes")) or reply, reply
+
+
+def size_of(value: object) -> int | None:
+    """Return a recorded size in bytes; None if it is none."""
+    return value if isinstance(value, int) and 0 < value < 1 << 50 else None

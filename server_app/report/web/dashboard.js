@@ -162,7 +162,7 @@
     const notes = [];
     if (!chosen.length) notes.push("No run is chosen.");
     if (missing.length) notes.push(`Without these values: ${missing.join(", ")}.`);
-    if (axis === "megabytes") notes.push("Megabytes are computed from the size of a reply: each participant receives as much as it returns. Records of older versions do not have this size. In simulation nothing is sent over a network.");
+    if (axis === "megabytes") notes.push("Megabytes are computed from the sizes of a request and a reply. A record of an older version has the reply's size alone, or none. In simulation nothing is sent over a network.");
     if (axis === "seconds") notes.push("Runs that shared a machine took longer.");
     get("curve-note").textContent = notes.join(" ");
   }

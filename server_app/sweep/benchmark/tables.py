@@ -30,7 +30,8 @@ NOTES = {
     "instead of tuned values.",
     MINUS: "Accuracy after the last round minus FedAvg's of the same cell and seed, both tuned, in "
     "percentage points: mean and Student's 95 % interval over the seeds. Wins, losses and ties "
-    "count the runs of all cells. A run that diverged is a loss, and not in the mean.",
+    "count the runs of all cells. A run that diverged loses to one that did not, two that diverged "
+    "are a tie, and neither is in the mean.",
     MINUS_OWN: "The same, minus FedAvg with the learning rate of conf/. A rate that is chosen on "
     "one cell can be a bad one on another cell.",
     TARGET: "The first round at or above FedAvg's mean accuracy after the last round of the cell, "
@@ -163,10 +164,11 @@ class Tables:
         for method in part["method"].unique() if len(base) else ():
             if (method, base_kind) == (BASE, TUNED):
                 continue
-            pairs = (scores[method] - base).dropna()
+            both = pd.DataFrame({"own": scores[method], "base": base}).dropna()
+            pairs = both["own"] - both["base"]  # not a number where both diverged
             row = {"method": method}
             row["wins"], row["losses"] = str((pairs > 0).sum()), str((pairs < 0).sum())
-            row["ties"] = str((pairs == 0).sum())
+            row["ties"] = str((both["own"] == both["base"]).sum())
             for cell in self.outcome.plan.cells:
                 of_cell = pairs[pairs.index.get_level_values("cell") == cell]
                 row[cell] = (difference(finite(of_cell), "+.1f") + self._of_seeds(of_cell)).strip()

@@ -12,6 +12,7 @@ from functools import lru_cache
 PRIME = 2**521 - 1
 SHARE_BYTES = 66
 SECRET_BYTES = 32
+MOST_SETS = 1_000  # of places whose weights are kept: one for each giver that is checked
 
 
 def split(secret: bytes, places: Iterable[int], threshold: int) -> dict[int, bytes]:
@@ -66,7 +67,7 @@ def combine(shares: Mapping[int, bytes]) -> bytes:
         raise ValueError("the shares do not belong to one secret, or are too few") from None
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=MOST_SETS)
 def weights_at(places: tuple[int, ...]) -> tuple[int, ...]:
     """Return the weight of each place's value in the value at 0 of a polynomial (Lagrange)."""
     weights = []

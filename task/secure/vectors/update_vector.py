@@ -13,6 +13,7 @@ from task.methods.base import Tensors
 from task.secure.primitives.mask_stream import Vector
 
 LOSS_UNIT = 2.0**-32
+VECTOR_ITEM_BYTES = 8
 MAX_LOSS = 2.0**16  # larger mean losses count as this
 
 

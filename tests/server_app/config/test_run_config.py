@@ -46,7 +46,7 @@ def test_the_server_reads_the_experiment_and_composes_nothing(
 
 
 def test_the_run_config_which_sites_read_has_no_settings(tmp_path: Path) -> None:
-    words = ["watch.mlflow=https://fl:SECRET@host", "data=folder", "data.root=/private"]
+    words = ["watch.mlflow=https://tracker.example", "data=folder", "data.root=/private"]
     submitted = Submitted(compose_experiment(words).placed(tmp_path / "run"), words, "a lease")
     document = to_toml(to_settings_file(submitted, tmp_path, tmp_path / "settings.json"))
     assert document == 'settings-file = "settings.json"\n'

@@ -11,6 +11,7 @@ import pytest
 from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.runs.records.record import read_record
 from server_app.tracking.loggers import MetricLogger, Scores
@@ -175,6 +176,26 @@ def test_a_logger_that_blocks_is_given_up_at_the_end(
     run = record(tmp_path, "run", [], [0.1, 0.5, 0.6])
     assert read_record(run)["status"] == "completed"
     assert (run / "run.log").read_text().count("fake receives no more metrics: TimeoutError") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("https://fl:SECRET@host", True),
+        ("https://SECRET@host", True),  # a token
+        ("postgresql://fl:SECRET@host/runs", True),
+        ("http://[fl:SECRET@host", True),
+        ("https://host/mlflow", False),
+        ("postgresql://fl@host/runs", False),
+    ],
+)
+def test_an_address_with_a_password_is_refused_and_not_shown(address: str, refused: bool) -> None:
+    if refused:
+        with pytest.raises(ConfigError, match="MLFLOW_TRACKING_PASSWORD") as caught:
+            compose_experiment([f"watch.mlflow='{address}'"])
+        assert "SECRET" not in str(caught.value)
+    else:
+        assert compose_experiment([f"watch.mlflow={address}"]).watch.mlflow == address
 
 
 def test_without_its_library_it_is_refused_with_the_cure(

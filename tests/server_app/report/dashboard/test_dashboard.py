@@ -84,6 +84,12 @@ def test_a_run_has_its_curves_over_rounds_seconds_and_megabytes(runs: Path) -> N
     }
     assert found["elapsed"] == [[0, 0, 0], [1, 1.0, 24.0], [2, 2.0, 48.0]]
     assert found["settings"]["method.name"] == "fedavg"
+    reopen(runs / "one", request_bytes=1_000_000)  # a masked reply is larger than a request
+    with (runs / "one" / ROUNDS).open("a") as file:
+        file.write("3,train,seconds,1e308\r\n4,train,seconds,1e308\r\n")
+    elapsed = browser(runs).get("/api/runs/one").json()["elapsed"]
+    assert elapsed[:3] == [[0, 0, 0], [1, 1.0, 16.0], [2, 2.0, 32.0]]
+    assert elapsed[-1] == [4, None, 32.0]
     unknown = browser(runs).get("/api/runs/two").json()["elapsed"]
     assert [row[2] for row in unknown] == [None] * 3
 
