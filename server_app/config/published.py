@@ -8,13 +8,13 @@ from pydantic import Field, model_validator
 
 from server_app.config.choices import names_in
 from server_app.config.override_text import flat
-from server_app.config.vocabulary.keys import settings_in_conf
+from server_app.config.vocabulary.keys import listed_choices, settings_in_conf
 from task.config import Strict
 
-# The groups that decide a result. A table need not name their usual values.
+# The groups that decide a result. A table need not name their usual choices and values.
 GROUPS = (
     "method", "model", "partition", "augmentation", "strategy", "guard", "after", "clock",
-    "participation", "optim",
+    "participation", "optim", "privacy", "secure",
 )  # fmt: skip
 
 Settings = Mapping[str, str | int | float | bool | None]
@@ -98,7 +98,7 @@ def published_numbers(config: Mapping[str, Any], tables: list[Table]) -> list[tu
     """Return the published numbers for the settings of `config`, each with its table's name.
 
     Settings that a table names neither in ``at`` nor in ``any_value`` must have their usual values
-    in ``conf/``.
+    in ``conf/``, and groups their choices in ``conf/config.yaml``.
     """
     matching = [
         (table.name, cell, {*settings, *table.any_value})
@@ -112,17 +112,21 @@ def published_numbers(config: Mapping[str, Any], tables: list[Table]) -> list[tu
 
 
 def changes(config: Mapping[str, Any], group: str) -> set[str]:
-    """Return the dotted keys of a group whose values differ from the chosen file of ``conf/``."""
-    own, names = config.get(group), names_in(group)
+    """Return the dotted keys of a group whose values differ from the chosen file of ``conf/``.
+
+    The group itself is among them if another file than the usual one is chosen.
+    """
+    own, usual_choice = config.get(group), listed_choices()[group]
     if not isinstance(own, Mapping):
         return set()
-    name = own.get("name", names[0])
-    usual = settings_in_conf(group, name) if name in names else {}
-    return {
+    name = own.get("name", usual_choice)
+    usual = settings_in_conf(group, name) if name in names_in(group) else {}
+    found = {
         f"{group}.{key}"
         for key, value in flat(own).items()
         if key in usual and value != resolved(usual[key], config)
     }
+    return found if name == usual_choice else {group, *found}
 
 
 def resolved(value: Any, config: Mapping[str, Any]) -> Any:

@@ -146,13 +146,15 @@ def test_published_numbers_stand_beside_their_very_settings_only(tmp_path: Path)
     record(tmp_path, "c", [paper, "method=univarfl"], [0.1, 0.5])
     unsaid = (
         "model.norm=group", "partition.balanced=false", "optim.nesterov=true",
-        "partition.alpha=0.1",
+        "partition.alpha=0.1", "guard=clip", "after=ccvr", "strategy=fedavgm", "secure=masked",
+        "clock=virtual", "model=linear", "privacy=example",
     )  # fmt: skip
-    for name, word in zip("defg", unsaid, strict=True):
-        record(tmp_path, name, [paper, "method=fedavg", word], [0.1, 0.5])
+    for name, word in zip("defghijklmn", unsaid, strict=True):
+        private = ["model.norm=group"] if word.startswith("privacy") else []
+        record(tmp_path, name, [paper, "method=fedavg", word, *private], [0.1, 0.5])
     table = summary(tmp_path).accuracies()
     beside = table[table["published"] != ""]
-    assert len(table) == 7
+    assert len(table) == 14
     assert beside[["method", "rho", "model.norm", "published"]].to_numpy().tolist() == [
         ["FedAvg", "1", "batch", "28.1 ± 1.3 (T1)"]
     ]
