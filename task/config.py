@@ -73,8 +73,11 @@ class LocalConfig(Strict):
         from task.privacy.whole_clients import check_whole_clients  # noqa: PLC0415
 
         source = self.source()
-        if self.partitioner().sites:
+        if sites := self.partitioner().sites:
             source.at_site("a site's own directory")
+            if self.num_clients != len(sites):
+                allowed = f"must be {len(sites)}, the number of sites in partition.names"
+                raise ConfigError("num_clients", self.num_clients, f"{allowed}; leave it out")
         self.augmenter()
         network, method = self.network(), self.local_method()
         for name, member in zip(self.methods(), method.members(), strict=True):

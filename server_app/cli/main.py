@@ -102,7 +102,8 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.default_int_handler)  # the terminal was closed
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
-        if call_application() == INTERRUPTED:  # typer returns it after Ctrl-C
+        code = call_application()
+        if code == INTERRUPTED:  # typer returns it after Ctrl-C
             raise InterruptedRunError
         print(end="", flush=True)
     except click.NoSuchOption as error:
@@ -126,6 +127,8 @@ def main() -> None:
             end_if_output_closed()
         print_plain(f"univarfl: {unexpected(error)}", sys.stderr)
         sys.exit(FAILED)
+    if isinstance(code, int):  # of typer.Exit
+        sys.exit(code)
 
 
 def call_application() -> object:

@@ -8,9 +8,6 @@ from task.errors import ConfigError
 from task.privacy.accounting import SampledGaussian
 
 LEAST_NOISE = 0.01
-WITHOUT_NOISE = {
-    "noise_multiplier": 1.0, "clipping_norm": 1.0, "sampling_rate": 0.1, "delta": 1e-5,
-}  # fmt: skip
 UNTOLD_IMAGES = 2  # reported in place of a client's number of images, which depends on its data
 
 
@@ -49,22 +46,9 @@ class Privacy(BaseModel):
         if self.per_client and self.sampling_rate != 1:
             allowed = (
                 "must be 1 with privacy.unit=client: it is public who takes part in a round, so "
-                "sampling does not lower epsilon; leave it out"
+                "sampling does not lower epsilon; leave it out, and write privacy=client"
             )
             raise ConfigError("privacy.sampling_rate", self.sampling_rate, allowed)
-        return self
-
-    @model_validator(mode="after")
-    def _check_use(self) -> "Privacy":
-        if self.private:
-            return self
-        for key, unused in WITHOUT_NOISE.items():
-            if (value := getattr(self, key)) != unused:
-                allowed = (
-                    "has no effect without noise; add privacy=example or privacy=client; noise at "
-                    "the server has its settings under strategy"
-                )
-                raise ConfigError(f"privacy.{key}", value, allowed)
         return self
 
     @property

@@ -26,6 +26,9 @@ def check_whole_clients(config: "LocalConfig") -> None:
             "another method"
         )
         raise ConfigError("method", config.method["name"], allowed)
+    if config.privacy.delta >= 1 / config.num_clients:
+        allowed = f"must be below 1 / num_clients, here 1 / {config.num_clients}"
+        raise ConfigError("privacy.delta", config.privacy.delta, allowed)
     if config.network().norm == "batch":
         allowed = (
             "the statistics of batch norm reveal the data; with privacy.unit=client add "

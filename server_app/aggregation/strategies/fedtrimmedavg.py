@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
 
 import numpy as np
 from flwr.serverapp.strategy import FedTrimmedAvg, Strategy
@@ -29,14 +28,13 @@ class BlockwiseTrimmedMean(BlockwiseStrategy, FedTrimmedAvg):
 class FedTrimmedAvgSettings(StrategySettings):
     """Settings of FedTrimmedAvg; all clients have equal weight.
 
-    A method's server update (SCAFFOLD, FedDyn) still uses the untrimmed mean.
+    Methods with a server update (SCAFFOLD, FedDyn) are refused: it would use the untrimmed mean,
+    which one hostile client can move anywhere.
 
     Attributes:
         trimmed: the share of clients removed at each end, in [0, 0.5); their number is rounded
             down.
     """
-
-    moves_to_mean: ClassVar = True
 
     trimmed: float
 

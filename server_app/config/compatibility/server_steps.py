@@ -23,7 +23,7 @@ def check_server_steps(experiment: "Experiment") -> None:
         if member.server_update and not strategy.moves_to_mean:
             allowed = (
                 f"method={method} needs the exact mean of the clients' models, which this strategy "
-                "does not compute; choose strategy=fedavg or another mean"
+                "does not compute; choose strategy=fedavg"
             )
             raise ConfigError("strategy", name, allowed)
         if member.scales_step and strategy.state_attributes:

@@ -37,6 +37,27 @@ UNUSED = (
         "with privacy, where clients hold no images out; leave it out",
     ),
     Unused(
+        ("privacy.noise_multiplier", "privacy.clipping_norm", "privacy.sampling_rate",
+         "privacy.delta"),
+        lambda of: of["privacy"]["unit"] is None,
+        "without noise; add privacy=example or privacy=client; noise at the server has its "
+        "settings under strategy",
+    ),
+    Unused(
+        ("method.energy_weight", "method.energy_eps", "method.uniformity_weight"),
+        lambda of: of["model"]["name"] == "linear",
+        "with model=linear, which has no layers before the classifier; leave it out, or add "
+        "another model",
+    ),
+    Unused(
+        ("federation.attempts",), lambda of: of["strategy"]["name"] == "fedbuff",
+        "with strategy=fedbuff, which repeats no round; leave it out",
+    ),
+    Unused(
+        ("run_id",), lambda of: of["resume"] is not None,
+        "with resume, because that run has its name; leave it out",
+    ),
+    Unused(
         ("data.test_share",), lambda of: bool(of["data"].get("test_split")),
         "with data.test_split, which names the test images; leave one of them out",
     ),

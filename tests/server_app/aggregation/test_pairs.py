@@ -17,12 +17,12 @@ PAIRS = [
     ("freeze", "dp_adaptive"),
     ("mixup", "krum"),
     ("moon", "fedadam"),
-    ("scaffold", "fedtrimmedavg"),
+    ("scaffold", "fedyogi"),
     ("feddyn", "fedavgm"),
     ("univarfl", "dp_fixed"),
     ("moon", "dp_client_fixed"),
 ]
-SLOW_PAIRS = [("fedalign", "bulyan"), ("gradaug", "fedyogi"), ("stochdepth", "fedmedian")]
+SLOW_PAIRS = [("fedalign", "bulyan"), ("gradaug", "fedtrimmedavg"), ("stochdepth", "fedmedian")]
 
 
 NAMED = {strategy for _, strategy in PAIRS + SLOW_PAIRS}

@@ -354,7 +354,7 @@ SERVER_UPDATES = {"feddyn", "fedexp", "fednova", "scaffold"}
 SCALE_THE_STEP = {"fedexp", "fednova"}
 KEEP_STEPS = {"fedadagrad", "fedadam", "fedavgm", "fedyogi"}
 BUFFERED = {"fedbuff"}
-NOT_MEANS = {"fedmedian", "krum", "multikrum", "bulyan", *PRIVATE}
+NOT_MEANS = {"fedmedian", "fedtrimmedavg", "krum", "multikrum", "bulyan", *PRIVATE}
 
 
 @cache

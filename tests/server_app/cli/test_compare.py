@@ -80,6 +80,13 @@ def test_the_doctor_finds_nothing_that_fails_here(
         assert word in shown
 
 
+def test_the_doctor_exits_with_1_if_something_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "doctor", str(tmp_path)) == 1  # a directory without a site.toml
+    assert "FAIL  settings" in capsys.readouterr().out
+
+
 def test_the_doctor_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.1")
     monkeypatch.setattr(doctor, "PROGRAMS", ("no-such-program",))

@@ -30,10 +30,17 @@ NEEDS = {
     ("words", "said"),
     [
         (["privacy.noise_multiplier=4"], "has no effect without noise; add privacy=example"),
+        (["privacy.noise_multiplier=1"], "has no effect without noise; add privacy=example"),
+        (["model=linear", "method.energy_weight=5"], "has no layers before the classifier"),
+        (
+            ["strategy=fedbuff", "clock=virtual", "federation.attempts=3"],
+            "which repeats no round",
+        ),
+        (["run_id=a", "resume=b"], "because that run has its name"),
         (["privacy.clipping_norm=0.5"], "has no effect without noise; add privacy=example"),
         (
             ["strategy=dp_fixed", "model.norm=group", "privacy.delta=1e-7"],
-            "privacy.delta=1e-07: .* noise at the server has its settings under strategy",
+            "privacy.delta=1e-7: .* noise at the server has its settings under strategy",
         ),
         (["partition=iid", "alpha=0.1"], "alpha=0.1: has no effect without partition=dirichlet"),
         (["alpha=0.1", "partition.alpha=1"], "alpha=0.1: has no effect with partition.alpha"),
