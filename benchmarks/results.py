@@ -2,7 +2,7 @@
 
     uv run python -m benchmarks.results                  (from the saved records, in seconds)
     uv run python -m benchmarks.results write NAME...    (the same for some studies)
-    uv run python -m benchmarks.results run NAME...      (run a study again: hours, see `studies`)
+    uv run python -m benchmarks.results run NAME...      (run a study again, see `studies`)
     uv run python -m benchmarks.results complete NAME... (run what the saved records lack)
 
 ``univarfl sweep`` writes a study's runs to runs/results/NAME, so an interrupted study continues
@@ -11,7 +11,7 @@ and saves what is finished when it is interrupted. A long study is run in parts 
 records, without models, are saved in benchmarks/records/NAME.tar.xz. The study's tables are on a
 page of docs/results between ``<!-- NAME -->`` and ``<!-- end -->``, its pictures in
 docs/results/pictures. Environment variables name the directories of data sets that are not in this
-project (PACS=DIRECTORY).
+project (PACS=DIRECTORY, MNIST=DIRECTORY, TIN10=DIRECTORY).
 """
 
 import io
@@ -118,8 +118,14 @@ def missing_cells(name: str, kept: Iterable[Run]) -> list[Cell]:
 
 
 def overrides_of(name: str, words: str) -> list[str]:
-    """Return the words of a study's sweep, with its places on this machine."""
+    """Return the words of a study's sweep, with its places on this machine.
+
+    Raises:
+        SystemExit: the environment variable with the data set's directory is not set.
+    """
     needs = STUDIES[name].needs
+    if needs and not os.environ.get(needs):
+        raise SystemExit(f"{name} needs {needs}=DIRECTORY")
     root = [f"data.root={os.environ[needs]}"] if needs else []
     return [*words.split(), LEAN, f"output_dir={RUNS / name}", *root]
 

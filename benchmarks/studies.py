@@ -435,7 +435,7 @@ STUDIES = {  # with the time of each on two cores
         needs="MNIST",
         tables=partial(beside_published, "niid_bench"),
     ),
-    # An hour.
+    # Three hours.
     "fedvls-mnist": Study(
         tuple(f"{VACANT} {method} seed={seed}" for seed in range(3) for method in COMPARED),
         needs="MNIST",
@@ -491,7 +491,7 @@ STUDIES = {  # with the time of each on two cores
         (f"{WEIGHED} method=fedavg", f"{WEIGHED} {WEIGHTS}"),
         tables=by_weight,
     ),
-    # Five minutes.
+    # A quarter of an hour.
     "group": Study(
         (
             f"{GROUP_NORM} {SMALL_DIGITS} {OTHER_SEEDS} method=fedavg",
@@ -501,7 +501,7 @@ STUDIES = {  # with the time of each on two cores
         ),
         tables=by_validation,
     ),
-    # Five minutes.
+    # Ten minutes.
     "privacy": Study(
         (f"{GROUP_NORM} {MANY} method=fedavg,univarfl {NOISE} seed=0,1,2",),
         tables=by_noise,

@@ -200,7 +200,8 @@ def report(results: dict[str, Result]) -> str:
     alone = results.get("rounds-processes-1", {}).get("seconds")
     rows = [
         {
-            "way": one["way"], "at once": one["count"], "s a round": f"{one['seconds']:.2f}",
+            "parallel clients": one["way"], "at once": one["count"],
+            "s a round": f"{one['seconds']:.2f}",
             "speed-up": f"{alone / one['seconds']:.2f}" if alone else "",
             "GiB in use": f"{one['in_use']:.2f}" if "in_use" in one else "",
             "GiB, peak of a process": f"{one['peak_of_process']:.2f}"
