@@ -1,10 +1,8 @@
 """The configuration of a run: every value that ``conf/config.yaml`` has, checked."""
 
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -14,6 +12,7 @@ from server_app.config.compatibility.client_models import check_client_models
 from server_app.config.compatibility.server_steps import check_server_steps
 from server_app.config.given_weights import without_weights
 from server_app.config.published import Table
+from server_app.config.watch import Watch
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
 from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
@@ -38,36 +37,6 @@ class FederationConfig(Strict):
     join_timeout: Annotated[float, Field(gt=0)]
     quorum: Annotated[float, Field(ge=0, le=1)]
     attempts: Annotated[int, Field(ge=1)]
-
-
-def has_credentials(address: str) -> bool:
-    """Return whether an address has a password in it, or, for a web server, a user or token."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return "@" in address
-    return bool(parts.password or (parts.username and parts.scheme in ("http", "https")))
-
-
-class Watch(Strict):
-    """The logs and models that are kept in addition to the record."""
-
-    tensorboard: bool
-    mlflow: str | None
-    models_every: Annotated[int, Field(ge=1)] | None
-
-    @model_validator(mode="after")
-    def _check_mlflow(self) -> "Watch":
-        if self.mlflow is not None and has_credentials(self.mlflow):
-            allowed = (
-                "must be an address without a user and password, because the record keeps it; set "
-                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; a database has a file for "
-                "passwords, such as ~/.pgpass"
-            )
-            raise ConfigError("watch.mlflow", "***", allowed)
-        if self.mlflow is not None and find_spec("mlflow") is None:
-            raise ConfigError("watch.mlflow", self.mlflow, "needs MLflow: uv sync --extra mlflow")
-        return self
 
 
 class Experiment(LocalConfig):

@@ -62,8 +62,7 @@ class Summary:
             )  # fmt: skip
         frame = pd.DataFrame(rows)
         for place, key in enumerate(self.keys):  # as objects: null stays apart from absent
-            values = [setting[place][1] for setting in self._settings]
-            frame[key] = pd.Series(values, dtype=object)
+            frame[key] = pd.Series([each[place][1] for each in self._settings], dtype=object)
         kept = frame.drop_duplicates(["setting", "method", "seed"], keep="last")
         return kept.sort_values([*self.keys, "method", "seed"], kind="stable")
 
@@ -182,9 +181,8 @@ class Summary:
             for target in targets or [self._usual_target(setting)]:
                 rounds = [at for run in runs if (at := first_at(run, target)) is not None]
                 mean = f"{np.mean(rounds):.1f}" if rounds else "never"
-                missing = (
-                    f" ({len(rounds)} of {len(runs)} seeds)" if len(rounds) < len(runs) else ""
-                )
+                some = len(rounds) < len(runs)
+                missing = f" ({len(rounds)} of {len(runs)} seeds)" if some else ""
                 head = f"rounds to {100 * target:.1f} %" if targets else "rounds"
                 if not targets:
                     row["target, %"] = f"{100 * target:.1f}"
