@@ -1,6 +1,6 @@
 """Write the pages of ``univarfl bench`` from its saved records.
 
-    uv run python -m benchmarks.benchmark        (docs/results/benchmark*.md, in a minute)
+    uv run python -m benchmarks.benchmark        (docs/results/benchmark*.md, in minutes)
     uv run python -m benchmarks.benchmark save   (first adds the runs of runs/bench to the records)
 
 The records, without models, are in benchmarks/records/bench.tar.xz. ``univarfl bench --records``
@@ -9,13 +9,13 @@ starts from them, so that only what is missing is run.
 
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
-from benchmarks.results import PICTURES, archive, picture, replace_part, save
+from benchmarks.results import archive, replace_part, save
 from server_app.report.page.render import GLANCE
 from server_app.report.write import markdown
 from server_app.runs.records.reader import Run, read_run
-from server_app.sweep.benchmark.charts import charts_of
 from server_app.sweep.benchmark.outcome import diverged_runs
 from server_app.sweep.benchmark.plan import PLAN, read_plan
 from server_app.sweep.benchmark.run import Benchmark, records_in, unpack_records
@@ -53,20 +53,17 @@ def runs_to_save(place: Path) -> list[Run]:
 
 
 def write(benchmark: Benchmark) -> None:
-    """Replace the tables and the pictures of the pages."""
+    """Replace the tables of the pages."""
     tables = Tables(benchmark.outcome())
     notes = tables.notes()
     standings: list[str] = []
     details: list[str] = []
     for title, table in tables.all().items():
         heading = "Standing" if title == GLANCE else title
-        part = f"## {heading}\n\n{notes[title]}\n\n{markdown(table)}"
+        note = textwrap.fill(notes[title], 120, break_long_words=False, break_on_hyphens=False)
+        part = f"## {heading}\n\n{note}\n\n{markdown(table)}"
         if title not in NOT_SHOWN:
             (standings if title in STANDINGS else details).append(part)
-    PICTURES.mkdir(exist_ok=True)
-    for chart in charts_of(tables.frame, list(benchmark.plan.cells)):
-        if chart.name.startswith("bars"):
-            picture(chart.figure, f"bench-{chart.name}")
     missing = len(benchmark.missing())
     count = f"{len(records_in(benchmark.place).runs)} runs are saved, and {missing} are missing."
     replace_part(NAME, "\n\n".join([*standings, count]))
