@@ -138,6 +138,8 @@ def _(cells: Cells, axes: Axes) -> None:
     if cells.numbered:
         for row, column in np.ndindex(cells.values.shape):
             value = cells.values[row, column]
+            if np.isnan(value):
+                continue
             colour = "white" if norm(value) < 0.6 else "black"
             axes.annotate(f"{value:.0f}", (column, row), ha="center", va="center",
                           color=colour, fontsize=8)  # fmt: skip

@@ -150,6 +150,13 @@ def test_names_of_columns_have_room() -> None:
     assert labels(upright.axes[0].xaxis)[0].get_rotation() == 0
 
 
+def test_a_missing_row_has_no_numbers() -> None:
+    chart = recall(["FedAvg", "MOON"], DIGITS)
+    chart.values[1] = np.nan
+    written = figure_of(chart).axes[0].texts
+    assert [text.get_text() for text in written] == [f"{value:.0f}" for value in chart.values[0]]
+
+
 def test_names_that_begin_with_an_underscore_are_in_the_legend() -> None:
     for dots in (False, True):
         assert words(legend_texts(figure_of(plot(["_a", "b", ""], dots)))) == ["_a", "b"]
