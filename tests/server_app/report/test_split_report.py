@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from server_app.config.composition import compose_experiment
-from server_app.report.split.pictures import MAX_DRAWN, draw_domains, of_some_clients
+from server_app.report.split.pictures import MAX_DRAWN, client_labels, draw_domains, of_some_clients
 from server_app.report.split.report import report_split, title_of
 from task.data.federated import federate
 from task.data.skew import counts, skew
@@ -114,14 +114,52 @@ def test_clients_of_several_domains_are_pointed_out(
         assert ("clients hold images of several domains" in capsys.readouterr().out) == mixed
 
 
-def test_many_domains_are_drawn_as_one_bar_without_a_legend() -> None:
-    for domains, bars, legend in ((40, 120, True), (41, 3, False)):
-        axes = Figure().subplots()
-        names = tuple(f"writer {number}" for number in range(domains))
+def test_more_domains_than_colours_are_drawn_as_one_bar_without_a_legend() -> None:
+    for domains, colours, legends in ((2, 2, 1), (7, 7, 1), (8, 1, 0), (40, 1, 0)):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots()
+        names = tuple(f"_writer {number}" for number in range(domains))
         draw_domains(axes, names, np.ones((3, domains), dtype=np.int64))
-        assert len(axes.patches) == bars
-        assert (axes.get_legend() is not None) == legend
+        assert len(axes.patches) == 3 * colours
+        assert len({patch.get_facecolor() for patch in axes.patches}) == colours
         assert axes.dataLim.x1 == domains
+        assert len(figure.legends) == legends
+        for legend in figure.legends:
+            assert tuple(text.get_text() for text in legend.get_texts()) == names
+
+
+HOSPITAL = "hospital_number_{:02}_department_of_radiology"
+
+
+@pytest.mark.filterwarnings("error:constrained_layout")
+@pytest.mark.parametrize(
+    ("domains", "classes", "name"),
+    [
+        ([HOSPITAL.format(number) for number in range(12)], ["a", "b", "c", "d"], "images"),
+        ([HOSPITAL.format(number) for number in range(7)], ["$x_1$ " * 9, "b" * 90], "images"),
+        (["$a_1$", "_b 50%", "c" * 100, "d"], ["_x", "$y$", "%z"], "words " * 30 + "end"),
+    ],
+)
+def test_long_names_do_not_cut_the_pictures(
+    tmp_path: Path, domains: list[str], classes: list[str], name: str
+) -> None:
+    places = [f"{domain}/{label}" for domain in domains for label in classes]
+    making.tree(tmp_path / name, places, 8)
+    words = ["data=folder", f"data.root={tmp_path / name}", "partition=domains"]
+    report(tmp_path / "split", *words, f"num_clients={len(domains)}", "data.image_size=8")
+    for picture in ("split.png", "images.png"):
+        with Image.open(tmp_path / "split" / picture) as image:
+            pixels = np.asarray(image.convert("L"))
+        edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+        assert all((edge == 255).all() for edge in edges), picture
+
+
+def test_clients_of_domains_with_a_common_start_have_different_labels(tmp_path: Path) -> None:
+    places = [f"ward_of_a_large_hospital_{domain}/{label}" for domain in "xy" for label in "ab"]
+    making.tree(tmp_path / "images", places, 8)
+    words = ["data=folder", f"data.root={tmp_path / 'images'}", "partition=domains"]
+    data = federate(compose_experiment([*words, "num_clients=2"]).local())
+    assert client_labels(data, [0, 1]) == ["0 ward_o…ge_hospital_x", "1 ward_o…ge_hospital_y"]
 
 
 def test_class_names_are_not_read_as_markup(
