@@ -1,10 +1,11 @@
 """What to type instead of an unknown key or value."""
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 
 from server_app.config.choices import SWEEPS, choices
-from server_app.config.override_text import flat
+from server_app.config.override_text import as_typed, flat, quoted
 from server_app.config.vocabulary.keys import (
     OPPOSITES,
     choices_with,
@@ -20,6 +21,7 @@ from server_app.config.vocabulary.noise import noise_to_type
 from server_app.config.vocabulary.symbols import GROUPS, SYMBOLS, chosen_with_symbol, owners_of
 from task.errors import ConfigError
 from task.extensions import PLUS
+from task.registry import PYDANTIC_WORDS
 
 MOST = 4  # how many choices an answer names
 LISTED = "'univarfl list keys' shows every key"
@@ -194,6 +196,12 @@ def improved(error: ConfigError, config: Mapping[str, object]) -> ConfigError:
     value = str(error.value)
     if error.allowed == "unknown key":
         return unknown_key(error.key, value, without(config, error.key))
+    if error.allowed == PYDANTIC_WORDS["string_type"]:
+        cure = text_to_type(error.key, error.value, config)
+        return ConfigError(error.key, error.value, f"must be text{cure}")
+    if inside := [key for key in general_settings() if key.startswith(f"{error.key}.")]:
+        allowed = f"must be set by {', '.join(inside)}, as in {inside[0]}=false"
+        return ConfigError(error.key, as_typed(error.value), allowed)
     if LITERALS.match(error.allowed):
         options = re.findall(r"'([^']+)'", error.allowed)
         if meant := same(value, options):
@@ -202,6 +210,24 @@ def improved(error: ConfigError, config: Mapping[str, object]) -> ConfigError:
             suggestion = f"{error.allowed}; did you mean {error.key}={close}?"
             return ConfigError(error.key, error.value, suggestion)
     return error
+
+
+def text_to_type(key: str, value: object, config: Mapping[str, object]) -> str:
+    """Return what to write to give a value as text, in the quotes that a shell removes.
+
+    Args:
+        key: the key; that of a list's element ends with its index.
+        value: the value.
+        config: the composed configuration.
+    """
+    if isinstance(value, dict | list):
+        return ""
+    group, _, last = key.rpartition(".")
+    elements = flat(config).get(group) if last.isdecimal() else None
+    if elements is None:
+        return f'; write "{key}={quoted(as_typed(value))}"'
+    texts = [quoted(as_typed(each)) for each in json.loads(str(elements))]
+    return f'; write "{group}=[{",".join(texts)}]"'
 
 
 def without(config: Mapping[str, object], key: str) -> dict[str, object]:
