@@ -16,8 +16,9 @@ from hydra.errors import HydraException
 from server_app.config.choices import choices
 from server_app.config.override_text import quoted
 from server_app.config.vocabulary.keys import NAME
-from server_app.config.vocabulary.suggestions import unknown_choice
+from server_app.config.vocabulary.suggestions import same
 from task.errors import ConfigError
+from task.extensions import PLUS
 
 DECIMAL_COMMA = re.compile(r"0,\d+")
 SIMPLE_LIST = re.compile(r"\[[^\[\]{}'\"]*\]")  # of names without quotes
@@ -72,8 +73,10 @@ def read_override(word: str) -> Override:
         _check_choice(parsed, override)
     group, _, setting = override.key.partition(".")
     if setting == NAME and group in choices():
-        allowed = unknown_choice(group, override.value).allowed
-        raise ConfigError(override.key, override.value, allowed)
+        named = [same(name, choices()[group]) for name in override.value.split(PLUS)]
+        if all(named):  # it would leave the other settings of the group as they are
+            allowed = f"write {group}={PLUS.join(map(str, named))}"
+            raise ConfigError(override.key, override.value, allowed)
     if override.key in TEXTS and isinstance(parsed.value(), bool | int | float):
         return replace(override, text=f"{text.partition('=')[0]}={quoted(override.value)}")
     return override
