@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from server_app.config.choices import SWEEPS, choices
+from server_app.config.choices import SWEEPS, choices, names_in
 from server_app.config.override_text import as_typed, flat, quoted
 from server_app.config.vocabulary.keys import (
     OPPOSITES,
@@ -51,8 +51,8 @@ def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
     """Return what to type instead of an unknown key: by its meaning, else by its spelling."""
     group, dot, last = key.partition(".")
     if key == SWEEPS:
-        python = f'univarfl.sweep({key}="{value}")'
-        return f"write univarfl sweep {key}={value}, or in Python {python}"
+        table = same(value, names_in(SWEEPS)) or nearest(value, names_in(SWEEPS)) or "NAME"
+        return f'write univarfl sweep {key}={table}, or in Python univarfl.sweep({key}="{table}")'
     if key in choices_with():
         return f"{settings_in(group, config)}; {key} belongs to {listed(choices_with()[key])}"
     if noise := noise_to_type(key, value, config):

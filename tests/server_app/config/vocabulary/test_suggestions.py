@@ -110,7 +110,7 @@ def test_one_word_is_meant_and_is_accepted(words: str, cure: str) -> None:
         ),
         ("rate=0.5", "write rho=0.5, or optim.lr=0.5"),
         (
-            "sweep=univarfl_table1",
+            "sweep=univarfl_tabel1",
             (
                 "write univarfl sweep sweep=univarfl_table1, or in Python "
                 'univarfl.sweep(sweep="univarfl_table1")'
