@@ -30,6 +30,7 @@ PYDANTIC_WORDS = {
     "extra_forbidden": "unknown key",
     "list_type": "must be a list, as in [a,b]",
     "missing": "a value is required",
+    "model_type": "must be several settings, each with a key of its own",
     "string_type": "must be text; put numbers, true, false and null in quotes",
     "string_pattern_mismatch": "must be letters, digits, '.', '_', '+' and '-', and begin with a "
     "letter or digit",

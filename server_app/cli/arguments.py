@@ -55,17 +55,24 @@ Client = Annotated[
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", show_default=False)]
 
 
-def runs_argument(text: str, callback: Callable[..., Any] | None = None) -> Any:
-    """Return the argument of commands that look at a directory of runs.
+def runs_argument(text: str, callback: Callable[[Path], Path] | None = None) -> Any:
+    """Return the argument of commands that look at a directory of runs; it may begin with ``~``.
 
     Args:
         text: its help.
         callback: changes the value.
     """
+
+    def at_home(place: Path) -> Path:
+        from task.machine.files import from_home  # noqa: PLC0415
+
+        found = from_home(place)
+        return callback(found) if callback else found
+
     return typer.Argument(
         metavar="[DIRECTORY]",
         help=text,
-        callback=callback,
+        callback=at_home,
         envvar="UNIVARFL_RUNS",
         show_envvar=False,
         show_default=False,

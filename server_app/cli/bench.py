@@ -33,7 +33,7 @@ input; 130 interrupted.
 
 
 def bench(
-    words: Words = None,
+    overrides: Words = None,
     plan: Annotated[
         Path | None,
         typer.Option(
@@ -78,14 +78,14 @@ def bench(
             more = Path(other)
             if records is not None:
                 unpack_records(records, more)
-            benchmark = Benchmark(chosen, to, words or [], jobs, more)
+            benchmark = Benchmark(chosen, to, overrides or [], jobs, more)
             for entry in benchmark.missing():
                 print(f"{entry.cell}  {entry.method} {entry.value} seed={entry.seed}")
             print(benchmark.missing_text() or "no run is missing")
         return
     if records is not None:
         unpack_records(records, to)
-    benchmark = Benchmark(chosen, to, words or [], jobs)
+    benchmark = Benchmark(chosen, to, overrides or [], jobs)
     if not write:
         benchmark.run()
         return

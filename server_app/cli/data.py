@@ -15,8 +15,9 @@ DATA_HELP = """Prepare a data set, and show its partition among the clients.
   univarfl data data=folder data.root=my_images
   univarfl data data=folder data.root=my_images partition=domains num_clients=3
 \b
-The overrides are those of 'univarfl train'. Images are decoded once, into $UNIVARFL_CACHE, else
-~/.cache/univarfl. Later runs with the same data and image size read them from there.
+The overrides are those of 'univarfl train'; resume=RUN has those of that run. Images are decoded
+once, into $UNIVARFL_CACHE, else ~/.cache/univarfl. Later runs with the same data and image size
+read them from there.
 \b
 Prints the number of images for each client and class, and measures of skew. Writes split.csv
 (images for each client, split, class and domain), split.png, images.png (a contact sheet) and, if
@@ -35,8 +36,9 @@ def data(
 ) -> None:
     """Prepare a data set, and show its partition."""
     from server_app.config.composition import compose_experiment  # noqa: PLC0415
+    from server_app.config.resuming import whole_words  # noqa: PLC0415
 
-    experiment = compose_experiment(overrides or [])
+    experiment = compose_experiment(whole_words(overrides or []))
 
     from server_app.report.split.report import report_split  # noqa: PLC0415
     from server_app.tracking.console import show_progress  # noqa: PLC0415

@@ -12,6 +12,7 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 
 RESUME = "resume="
+NULL = "null"  # the default of resume: a new run
 OUTPUT = "output_dir="
 
 
@@ -37,7 +38,7 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
     data = [f"data.{key}={quoted(path)}" for key, path in paths]
     every = [*words, *place, *data, *files, *weights]
-    by_key = {word.partition("=")[0]: word for word in every if not word.startswith(RESUME)}
+    by_key = {word.partition("=")[0]: word for word in every if not resumes(word)}
     return list(by_key.values())
 
 
@@ -51,21 +52,26 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     Raises:
         ConfigError: there is no such run.
     """
-    resumed = [word.removeprefix(RESUME) for word in words if word.startswith(RESUME)]
-    if not resumed:
-        return list(words)
+    rest = [word for word in words if not resumes(word)]
+    resumed = [word.partition("=")[2].strip(" '\"") for word in words if resumes(word)]
+    if not resumed or resumed[-1] == NULL:
+        return rest
     named = [word.removeprefix(OUTPUT).strip("'\"") for word in words if word.startswith(OUTPUT)]
     if runs is None and named:
         runs = runs_parent(named[-1])
-    directory = resumed_run(resumed[-1].strip("'\""), runs)
+    directory = resumed_run(resumed[-1], runs)
     try:
         recorded = read_record(directory)["overrides"]
     except (OSError, ValueError, KeyError):
         allowed = "must be the directory of a run, with a run.json that can be read"
         raise ConfigError("resume", directory, allowed) from None
-    first = [word for word in recorded if not word.startswith(RESUME)]
-    rest = [word for word in words if not word.startswith(RESUME)]
+    first = [word for word in recorded if not resumes(word)]
     return [*first, *rest, *_place(directory), f"{RESUME}{quoted(str(directory))}"]
+
+
+def resumes(word: str) -> bool:
+    """Return whether a word sets ``resume``, also with Hydra's ``+`` or ``++`` in front."""
+    return word.lstrip("+").startswith(RESUME)
 
 
 def resumed_run(name: str, runs: Path | None) -> Path:

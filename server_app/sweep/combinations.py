@@ -56,18 +56,22 @@ def expand(words: Sequence[str]) -> list[list[str]]:
     The last word varies fastest. Of two words with the same key, the later one counts.
 
     Raises:
-        ConfigError: a word cannot be read, or its values cannot be listed, as those of an interval.
+        ConfigError: a word cannot be read, has no values, or has values that cannot be listed, as
+            an interval.
     """
     values: dict[str, list[str]] = {}
     for word in words:
         override = parse(legible(word))
         try:
             found = values_of(override)
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             reason = str(error).splitlines()[0]
             cure = f"its values cannot be listed ({reason}); write them as a,b or range(3)"
             raise ConfigError("sweep", word, cure) from None
         key = override.get_key_element()
+        if not found:
+            cure = f"has no values; write '{key}=range(1,4)' or {key}=1,2,3"
+            raise ConfigError(key, word.partition("=")[2], cure)
         values[key] = [f"{key}={value}" for value in found]
     return [list(run) for run in itertools.product(*values.values())]
 

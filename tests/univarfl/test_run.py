@@ -57,6 +57,13 @@ def test_a_run_has_its_record_as_tables(run: univarfl.Run, place: Path) -> None:
     assert "completed, accuracy" in repr(run)
 
 
+def test_an_unknown_device_is_refused_by_its_name(run: univarfl.Run) -> None:
+    with pytest.raises(univarfl.ConfigError, match=r"^device=gpu: write device=cuda$"):
+        run.model(device="gpu")  # type: ignore[arg-type]
+    with pytest.raises(univarfl.ConfigError, match="must be 'auto', 'cpu' or 'cuda'"):
+        run.model(device="tpu-pod")  # type: ignore[arg-type]
+
+
 def test_its_model_classifies_arrays_and_files_alike(run: univarfl.Run, tmp_path: Path) -> None:
     images = (load_digits().images[:3] * (255 / 16)).astype(np.uint8)
     frame = run.predict(images)

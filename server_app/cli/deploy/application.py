@@ -161,19 +161,21 @@ def require_passed_checks(
 
 
 @deploy.command()
-def check(directory: Directory, address: Address, words: Words = None, expect: Expect = "") -> None:
+def check(
+    directory: Directory, address: Address, overrides: Words = None, expect: Expect = ""
+) -> None:
     """Check whether a site can join: settings, key, coordinator, clock, code, state, device, data.
 
     With the experiment's overrides, the images are read too and their classes are compared.
     """
-    require_passed_checks(directory, address, expect, words or [])
+    require_passed_checks(directory, address, expect, overrides or [])
 
 
 @deploy.command()
 def site(
     directory: Directory,
     address: Address,
-    words: Words = None,
+    overrides: Words = None,
     expect: Expect = "",
     printed: Printed = False,
     systemd: Systemd = False,
@@ -192,22 +194,22 @@ def site(
     elif systemd:
         named = ["site", str(place.directory), "--coordinator", address]
         named += ["--expect", expect] if expect else []
-        named += words or []
+        named += overrides or []
         # systemd refuses a directory that does not exist; those below the first are writable.
         kept = [Path(each) for each in (own.memory, own.models) if each]
         written = [each for each in kept if not each.is_relative_to(place.directory)]
         print(unit(own.name, named, [place.directory, *written], [Path(own.directory)]))
     else:
-        require_passed_checks(directory, address, expect, words or [], patient=True)
+        require_passed_checks(directory, address, expect, overrides or [], patient=True)
         run_supernode(place, own, reached)
 
 
 @deploy.command()
-def run(directory: Directory, words: Words = None) -> None:
+def run(directory: Directory, overrides: Words = None) -> None:
     """Train on the sites, print progress and keep a record; resume=RUN continues a run."""
     from server_app.deploy.submitting.run import run_on_sites  # noqa: PLC0415
 
-    run_on_sites(CoordinatorPlace(directory), words or [])
+    run_on_sites(CoordinatorPlace(directory), overrides or [])
 
 
 deploy.command()(approve)

@@ -17,7 +17,7 @@ NAME = "name"  # the key that holds the choice of a group, which people set as G
 
 # What to type for words of papers and of other programs: a key, several keys of which the chosen
 # components have one, or whole overrides. A word that ends a key, as `lr` ends `optim.lr`, is
-# found without an entry here.
+# found without an entry here. The symbols of methods, such as mu, are in `symbols`.
 ALIASES: dict[str, tuple[str, ...]] = {
     "lr": ("optim.lr",),
     "momentum": ("optim.momentum",),
@@ -53,6 +53,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "frac": ("rho",),
     "participation_rate": ("rho",),
     "sample_rate": ("rho",),
+    "rate": ("rho", "optim.lr"),
     "clients_per_round": ("rho",),
     "batch": ("batch_size",),
     "bs": ("batch_size",),
@@ -80,7 +81,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "path": ("data.root",),
     "split": ("data.split", "partition"),
     "distribution": ("partition",),
-    "non_iid": ("partition",),
+    "non_iid": ("partition=dirichlet",),
     "iid": ("partition=iid",),
     "beta": ("alpha",),
     "dirichlet_alpha": ("alpha",),
@@ -117,12 +118,21 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "eval_every": ("evaluate_every",),
     "checkpoint": ("resume",),
     "resume_from": ("resume",),
-    "mu": ("method.energy_weight", "method.contrastive_weight", "method.proximal_weight"),
-    "lambda": ("method.variance_weight", "method.uniformity_weight"),
-    "tau": ("method.temperature", "strategy.tau"),
     "byzantine": ("strategy.num_malicious",),
-    "noise": ("privacy.noise_multiplier", "strategy.noise_multiplier"),
-    "epsilon": ("privacy.noise_multiplier", "strategy.noise_multiplier"),
+}
+
+# What to type for a word above that is switched off, as in gpu=false.
+OPPOSITES = {
+    "optim.schedule=cosine": "optim.schedule=constant",
+    "last_batch=drop": "last_batch=merge",
+    "device=cuda": "device=cpu",
+    "device=cpu": "device=auto",
+    "engine=flower": "engine=inprocess",
+    "partition=dirichlet": "partition=iid",
+    "partition=iid": "partition=dirichlet",
+    "runtime.precision=bfloat16": "runtime.precision=float32",
+    "runtime.precision=tf32": "runtime.precision=float32",
+    "runtime=compiled": "runtime=eager",
 }
 
 
@@ -195,8 +205,8 @@ def keys_meant_by(word: str) -> list[str]:
     return (
         [key for key in every_key() if plain(key) == plain(word)]
         or list(PLAIN_ALIASES.get(plain(word), ()))
+        or list(PLAIN_ALIASES.get(plain(last), ()))
         or [key for key in every_key() if plain(leaf(key)) == plain(last)]
-        or (list(PLAIN_ALIASES.get(plain(last), ())) if last != word else [])
     )
 
 

@@ -7,7 +7,7 @@ plugins alone, and offers no other way to read an override without composing a c
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override as ParsedOverride
@@ -15,13 +15,17 @@ from hydra.errors import HydraException
 
 from server_app.config.choices import choices
 from server_app.config.override_text import quoted
+from server_app.config.vocabulary.keys import NAME
+from server_app.config.vocabulary.suggestions import same
 from task.errors import ConfigError
+from task.extensions import PLUS
 
 DECIMAL_COMMA = re.compile(r"0,\d+")
 SIMPLE_LIST = re.compile(r"\[[^\[\]{}'\"]*\]")  # of names without quotes
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")  # a name or number that Hydra reads without quotes
 HYDRA = "hydra"  # the group of Hydra's own settings
 EXAMPLE = "write key=value, as in alpha=0.05"
+TEXTS = ("run_id", "output_dir", "resume")  # keys whose value is text, also if it is a number
 NUMBER_MEANS = {"participation": "rho", "partition": "alpha"}  # for a number in place of a name
 
 
@@ -44,7 +48,8 @@ def read_override(word: str) -> Override:
     """Read a word that sets one value.
 
     Raises:
-        ConfigError: it cannot be read, or it does something else than set one value.
+        ConfigError: it cannot be read, does something else than set one value, or chooses a file
+            of a group by the wrong key.
     """
     text = legible(word)
     parsed = parse(text)
@@ -66,6 +71,14 @@ def read_override(word: str) -> Override:
         raise ConfigError("override", word, f"has no key; {EXAMPLE}")
     if override.key in choices():
         _check_choice(parsed, override)
+    group, _, setting = override.key.partition(".")
+    if setting == NAME and group in choices():
+        named = [same(name, choices()[group]) for name in override.value.split(PLUS)]
+        if all(named):  # it would leave the other settings of the group as they are
+            allowed = f"write {group}={PLUS.join(map(str, named))}"
+            raise ConfigError(override.key, override.value, allowed)
+    if override.key in TEXTS and isinstance(parsed.value(), bool | int | float):
+        return replace(override, text=f"{text.partition('=')[0]}={quoted(override.value)}")
     return override
 
 

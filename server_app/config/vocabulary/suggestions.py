@@ -1,25 +1,33 @@
 """What to type instead of an unknown key or value."""
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from server_app.config.choices import choices
-from server_app.config.override_text import flat
+from server_app.config.choices import SWEEPS, choices, names_in
+from server_app.config.override_text import as_typed, flat, quoted
 from server_app.config.vocabulary.keys import (
+    OPPOSITES,
     choices_with,
     every_key,
+    general_settings,
     keys_like,
     keys_meant_by,
     leaf,
     nearest,
     plain,
 )
+from server_app.config.vocabulary.noise import noise_to_type
+from server_app.config.vocabulary.symbols import GROUPS, SYMBOLS, chosen_with_symbol, owners_of
 from task.errors import ConfigError
 from task.extensions import PLUS
+from task.registry import PYDANTIC_WORDS
 
 MOST = 4  # how many choices an answer names
 LISTED = "'univarfl list keys' shows every key"
 OFF = ("false", "no", "off", "none", "null", "0")
+NEUTRAL = ("none", "local")  # names in several groups, which say nothing about the group meant
+LITERAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|true|false|null", re.IGNORECASE)
 LITERALS = re.compile(r"must be ('[^']+'(?:, '[^']+')* or )?'[^']+'")
 # Values that people type for others.
 VALUES = {
@@ -41,38 +49,66 @@ def unknown_key(key: str, value: str, config: Mapping[str, object]) -> ConfigErr
 
 def key_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
     """Return what to type instead of an unknown key: by its meaning, else by its spelling."""
-    present = set(flat(config)) | set(config)
     group, dot, last = key.partition(".")
-    known = config.get(group) if dot else None
+    if key == SWEEPS:
+        table = same(value, names_in(SWEEPS)) or nearest(value, names_in(SWEEPS)) or "NAME"
+        return f'write univarfl sweep {key}={table}, or in Python univarfl.sweep({key}="{table}")'
     if key in choices_with():
         return f"{settings_in(group, config)}; {key} belongs to {listed(choices_with()[key])}"
-    if meant := keys_meant_by(key):
-        if isinstance(known, Mapping):  # of several meanings, those in the group that was named
-            meant = [found for found in meant if found.startswith(f"{group}.")] or meant
-            if own := ending_alike([last, *map(leaf, meant)], known):
-                return f"did you mean {group}.{own}={value}?"
+    if noise := noise_to_type(key, value, config):
+        return noise
+    if dot and isinstance(config.get(group), Mapping):
+        return setting_to_type(group, last, value, config)
+    return word_to_type(key, value, config)
+
+
+def word_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
+    """Return what to type instead of an unknown key outside the groups."""
+    present = set(flat(config)) | set(config)
+    symbolised, meant = chosen_with_symbol(key, config), keys_meant_by(key)
+    if not symbolised and not present & set(meant) and (owners := owners_of(key)):
+        return f"{key} belongs to {owners}"
+    if meant := [*dict.fromkeys([*symbolised, *meant])]:
         return meaning_to_type(meant, value, present)
-    if isinstance(known, Mapping):
-        near = nearest(last, list(map(str, known)))
-        return f"did you mean {group}.{near}={value}?" if near else settings_in(group, config)
     if choice := [f"{name}={key}" for name, names in choices().items() if key in names]:
         return f"write {' or '.join(choice)}"
-    close = keys_like(key, every_key())
+    options = [
+        each for each in every_key() if each not in choices() or not LITERAL.fullmatch(value)
+    ]
+    close = keys_like(key, options)
     return f"did you mean {spelled(close, value, present)}?" if close else LISTED
+
+
+def setting_to_type(group: str, last: str, value: str, config: Mapping[str, object]) -> str:
+    """Return what to type instead of an unknown setting of a group: mostly another one of it."""
+    known = config[group]
+    assert isinstance(known, Mapping)
+    symbolised = [key for key in chosen_with_symbol(last, config) if key.startswith(f"{group}.")]
+    meant = keys_meant_by(f"{group}.{last}")
+    if own := symbolised or [key for key in meant if re.split("[.=]", key)[0] == group]:
+        return meaning_to_type(own, value, set(flat(config)))
+    if alike := ending_alike([last, *map(leaf, meant)], known):
+        return f"did you mean {group}.{alike}={value}?"
+    if last not in SYMBOLS and last in (*general_settings(), *choices()):
+        return f"write {with_choice(last, value, ())}"
+    if near := nearest(last, list(map(str, known))):
+        return f"did you mean {group}.{near}={value}?"
+    owners = owners_of(last) if group in GROUPS else ""
+    return settings_in(group, config) + (f"; {last} belongs to {owners}" if owners else "")
 
 
 def meaning_to_type(meant: Sequence[str], value: str, present: Collection[str]) -> str:
     """Return what to type for a word that means one of some keys."""
-    if plain(value) in OFF and all("=" in found for found in meant):
-        return f"leave it out; {' or '.join(meant)} is for the opposite"
+    if plain(value) in OFF and all(found in OPPOSITES for found in meant):
+        return f"write {' or '.join(OPPOSITES[found] for found in meant)}"
     if meant == ["rho"] and value.isdecimal() and int(value) > 1:
         return "write rho=SHARE, the share of the clients in a round, as rho=0.3 for 3 of 10"
     return f"write {spelled(meant, value, present)}"
 
 
 def ending_alike(words: Sequence[str], keys: Mapping[object, object]) -> str | None:
-    """Return the first key that ends with one of some words, as ``server_lr`` does with ``lr``."""
-    found = (str(key) for key in keys for word in words if str(key).endswith(f"_{word}"))
+    """Return the first key that is one of some words, or ends with one as ``server_lr`` does."""
+    found = (str(key) for key in keys for word in words if f"_{key}".endswith(f"_{word}"))
     return next(found, None)
 
 
@@ -86,7 +122,14 @@ def spelled(keys: Sequence[str], value: str, present: Collection[str]) -> str:
 
 def with_choice(key: str, value: str, present: Collection[str]) -> str:
     """Return the override that sets a key, with the choice that has it if it is not present."""
-    if "=" in key:
+    group, sign, _ = key.partition("=")
+    if group in choices():
+        options = choices()[group]
+        if name := same(value.strip("'\""), options):
+            return f"{group}={name}"
+        if not sign and LITERAL.fullmatch(value):
+            return f"{group}=NAME, with one of {', '.join(options)}"
+    if sign:
         return key
     word = f"{key}={value}"
     owners = choices_with().get(key, [])
@@ -124,8 +167,11 @@ def unknown_choice(group: str, value: str) -> ConfigError:
         several = "; a sweep makes a run for each of several" if "," in value else ""
         return ConfigError(group, value, f"write {group}={PLUS.join(map(str, found))}{several}")
     for other, theirs in choices().items():
-        if other != group and len(names) == 1 and (name := same(names[0], theirs)):
-            return ConfigError(group, value, f"{name} is not a {group}; write {other}={name}")
+        name = same(names[0], theirs) if len(names) == 1 else None
+        if name and name not in NEUTRAL and other != group:
+            article = "an" if group[0] in "aeiou" else "a"
+            allowed = f"{name} is not {article} {group}; write {other}={name}"
+            return ConfigError(group, value, allowed)
     close = [name if name in options else nearest(name, options) for name in names]
     if all(close):
         likely = f"{group}={PLUS.join(map(str, close))}"
@@ -150,6 +196,12 @@ def improved(error: ConfigError, config: Mapping[str, object]) -> ConfigError:
     value = str(error.value)
     if error.allowed == "unknown key":
         return unknown_key(error.key, value, without(config, error.key))
+    if error.allowed == PYDANTIC_WORDS["string_type"]:
+        cure = text_to_type(error.key, error.value, config)
+        return ConfigError(error.key, error.value, f"must be text{cure}")
+    if inside := [key for key in general_settings() if key.startswith(f"{error.key}.")]:
+        allowed = f"must be set by {', '.join(inside)}, as in {inside[0]}=false"
+        return ConfigError(error.key, as_typed(error.value), allowed)
     if LITERALS.match(error.allowed):
         options = re.findall(r"'([^']+)'", error.allowed)
         if meant := same(value, options):
@@ -158,6 +210,24 @@ def improved(error: ConfigError, config: Mapping[str, object]) -> ConfigError:
             suggestion = f"{error.allowed}; did you mean {error.key}={close}?"
             return ConfigError(error.key, error.value, suggestion)
     return error
+
+
+def text_to_type(key: str, value: object, config: Mapping[str, object]) -> str:
+    """Return what to write to give a value as text, in the quotes that a shell removes.
+
+    Args:
+        key: the key; that of a list's element ends with its index.
+        value: the value.
+        config: the composed configuration.
+    """
+    if isinstance(value, dict | list):
+        return ""
+    group, _, last = key.rpartition(".")
+    elements = flat(config).get(group) if last.isdecimal() else None
+    if elements is None:
+        return f'; write "{key}={quoted(as_typed(value))}"'
+    texts = [quoted(as_typed(each)) for each in json.loads(str(elements))]
+    return f'; write "{group}=[{",".join(texts)}]"'
 
 
 def without(config: Mapping[str, object], key: str) -> dict[str, object]:

@@ -2,12 +2,14 @@
 
 import hashlib
 from pathlib import Path
+from typing import get_args
 
 from pydantic import ValidationError
 from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights
 from server_app.config.given_weights import MODEL, without_weights
+from server_app.config.vocabulary.suggestions import improved
 from server_app.runs.checkpoint import onward
 from server_app.runs.client_parts import load_client_part, saved_clients
 from server_app.runs.records.reader import Run, ending, read_run
@@ -41,8 +43,12 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
     """Return the settings of a run's local training, for a device of this machine.
 
     Raises:
-        ConfigError: the run was made by a version of univarfl with other settings.
+        ConfigError: there is no such device, or the run was made by a version of univarfl with
+            other settings.
     """
+    if device not in (devices := get_args(Device)):
+        allowed = f"must be {', '.join(map(repr, devices[:-1]))} or {devices[-1]!r}"
+        raise improved(ConfigError("device", device, allowed), {})
     known = LocalConfig.model_fields
     settings = {key: value for key, value in run.config.items() if key in known}
     settings["model"] = without_weights(settings["model"])

@@ -9,6 +9,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server_app.config.choices import CONF
+from server_app.config.vocabulary.suggestions import unknown_choice
+from server_app.config.vocabulary.word_forms import check_forms
 from server_app.sweep.combinations import expand
 from task import registry
 from task.errors import ConfigError, system_reason
@@ -20,6 +22,7 @@ PLAN = CONF / "benchmark.yaml"
 LEAN = "watch.tensorboard=false"
 TUNABLE = ("method.", "optim.")
 SET_BY_PLAN = ("method", "seed", "output_dir")
+LEARNING_RATES = ("0.003", "0.01", "0.03", "0.1", "0.001")  # values to try, for a message
 QUOTED = " \t\n'\""  # words with these are more than one plain setting
 
 
@@ -82,6 +85,9 @@ def read_plan(path: Path) -> Plan:
     """
     try:
         content = yaml.safe_load(path.read_text())
+        if not isinstance(content, dict):
+            parts = ", ".join(Plan.model_fields)
+            raise ConfigError("--plan", path, f"is no plan; it must have {parts}, as in {PLAN}")
         plan = Plan.model_validate(content)
     except (OSError, UnicodeDecodeError) as error:
         reason = system_reason(error) if isinstance(error, OSError) else "it is not text"
@@ -120,7 +126,8 @@ def check_method(name: str) -> None:
         ConfigError: it is refused.
     """
     for member in name.split(PLUS):
-        registry.require_component("method", member)
+        if member not in registry.names("method"):
+            raise unknown_choice("method", name)
         if registry.component_class("method", member, Method).personalises:
             allowed = "has no accuracy of one model, by which methods are ranked; leave it out"
             raise ConfigError("method", name, allowed)
@@ -185,27 +192,29 @@ def read_words(plan: Plan, words: Sequence[str]) -> tuple[list[str], dict[str, s
     """Return the methods that the words of a command name, and those that the plan does not have.
 
     Raises:
-        ConfigError: a word is neither ``method=..`` nor the tuned setting of one new method.
+        ConfigError: a method is unknown, or a word is neither ``method=..`` nor the tuned setting
+            of one new method.
     """
+    check_forms(words)
     named = [word.removeprefix("method=") for word in words if word.startswith("method=")]
     others = [word for word in words if not word.startswith("method=")]
     methods = [name for names in named for name in names.split(",")] or list(plan.methods)
     new = [name for name in methods if name not in plan.methods]
-    if len(others) > 1 or (others and len(new) != 1):
-        allowed = "give one setting with its values, for one method that the plan does not have"
-        key, _, value = others[-1].partition("=")
-        raise ConfigError(key, value, allowed)
-    if new and not others:
-        allowed = (
-            "is not in the plan; say which setting is tuned, as in "
-            f"method={new[0]} method.weight=0.01,0.1,1"
-        )
-        raise ConfigError("method", new[0], allowed)
-    if not others:
+    for name in new:
+        check_method(name)
+    count = len(values_of(*next(iter(plan.methods.items()))))
+    if not others and not new:
         return methods, {}
-    check_method(new[0])
-    tried, usual = values_of(new[0], others[0]), next(iter(plan.methods.items()))
-    if len(tried) != len(values_of(*usual)):
-        allowed = f"give {len(values_of(*usual))} values, as many as every method has"
-        raise ConfigError(others[0].partition("=")[0], others[0], allowed)
+    if not others:
+        tried = f"method={new[0]} optim.lr={','.join(LEARNING_RATES[:count])}"
+        allowed = f"is not in the plan; say which setting is tuned, as in {tried}"
+        raise ConfigError("method", new[0], allowed)
+    key, _, value = others[-1].partition("=")
+    if len(others) > 1 or len(new) != 1:
+        allowed = "give one setting with its values, for one method that the plan does not have"
+        raise ConfigError(key, value, allowed)
+    if not key.startswith(TUNABLE):
+        raise ConfigError(key, value, f"must be a setting of {' or '.join(TUNABLE)}")
+    if len(values_of(new[0], others[0])) != count:
+        raise ConfigError(key, value, f"give {count} values, as many as every method has")
     return methods, {new[0]: others[0]}

@@ -228,8 +228,13 @@ def unpack_records(archive: Path, place: Path) -> None:
         try:
             with tarfile.open(archive) as tar:
                 tar.extractall(new, filter="data")
+        except tarfile.ReadError:
+            raise ConfigError(
+                "--records", archive, "is not a whole tar archive of records"
+            ) from None
         except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-            raise ConfigError("--records", archive, f"cannot be read: {error}") from None
+            reason = system_reason(error) if isinstance(error, OSError) else str(error)
+            raise ConfigError("--records", archive, f"cannot be read: {reason}") from None
         for record in sorted(Path(new).iterdir()):
             if not (place / record.name).exists():
                 record.rename(place / record.name)

@@ -231,6 +231,35 @@ def test_the_shell_completes_keys_and_values(
     assert any(word == offered or word.startswith(offered) for word in found)
 
 
+@pytest.mark.parametrize("command", ["train", "sweep", "bench", "deploy run federation"])
+@pytest.mark.parametrize(("typed", "offered"), [("method =", "fedavg"), ("method = moo", "moon")])
+def test_every_command_with_overrides_completes_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, typed: str,
+    offered: str,
+) -> None:  # fmt: skip
+    """Bash joins the words of COMP_WORDS by line feeds, and "=" is a word of its own."""
+    words = ["univarfl", *command.split(), *typed.split()]
+    monkeypatch.setenv("_UNIVARFL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    with pytest.raises(SystemExit):
+        application(prog_name="univarfl", standalone_mode=False)
+    assert offered in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize("command", ["runs", "report"])
+def test_the_directory_of_runs_may_begin_at_home(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    command: str,
+) -> None:  # fmt: skip
+    record(tmp_path / "mine", "one", [], [0.1, 0.5])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("UNIVARFL_RUNS", "~/mine")
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, command) == 0
+    assert "one" in capsys.readouterr().out or (tmp_path / "mine" / "report").is_dir()
+
+
 def test_completion_imports_neither_torch_nor_hydra() -> None:
     environment = {
         **os.environ, "_UNIVARFL_COMPLETE": "complete_bash", "COMP_WORDS": "univarfl train opt",

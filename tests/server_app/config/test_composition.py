@@ -188,7 +188,18 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
             ),
         ),
         ("method.name=os", f"method.name=os: choose one of {METHODS}"),
-        ("model.name=../cnn", f"model.name=../cnn: choose one of {MODELS}"),
+        ("model.name=../cnn", "model.name=../cnn: write model=cnn"),
+        ("method.name=fedavg", "method.name=fedavg: write method=fedavg"),
+        ("data.name=PACS", "data.name=PACS: write data=pacs"),
+        (
+            "watch=false",
+            (
+                "watch=false: must be set by watch.tensorboard, watch.mlflow, watch.models_every, "
+                "as in watch.tensorboard=false"
+            ),
+        ),
+        ("watch.mlflow=5", """watch.mlflow=5: must be text; write "watch.mlflow='5'\""""),
+        ("run_id=[a]", "run_id=['a']: must be text"),
         ("method.name=base", f"method.name=base: choose one of {METHODS}"),
         ("model.name=layers", f"model.name=layers: choose one of {MODELS}"),
         ("method=moon+foo", f"method=moon+foo: choose one of {METHODS}, or join several by +"),
@@ -272,7 +283,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         ),
         (
             "partition=sites partition.names=[true]",
-            "partition.names.0=True: must be text; put numbers, true, false and null in quotes",
+            """partition.names.0=True: must be text; write "partition.names=['true']\"""",
         ),
         ("strategy.weighting=x", "strategy.weighting=x: must be 'examples' or 'uniform'"),
         ("optim.lr=0", "optim.lr=0: must be greater than 0"),
@@ -298,6 +309,21 @@ def test_bad_input_is_one_line_with_key_value_and_what_is_allowed(words: str, li
     with pytest.raises(ConfigError) as caught:
         compose_experiment(shlex.split(words))
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize("name", ["20250101", "1_000", "1e5", "true", "'7'"])
+@pytest.mark.parametrize("key", ["run_id", "output_dir"])
+def test_a_name_may_look_like_a_number(key: str, name: str) -> None:
+    found = compose_experiment([f"{key}={name}"])
+    assert getattr(found, key) == name.strip("'")
+
+
+def test_the_cure_for_a_number_in_place_of_text_is_accepted_by_a_shell() -> None:
+    words = [*SITES[1:], "partition=sites"]
+    with pytest.raises(ConfigError) as caught:
+        compose_experiment([*words, "partition.names=[a,true]"])
+    cure = shlex.split(str(caught.value).rpartition("write ")[2])
+    assert compose_experiment([*words, *cure]).partition["names"] == ["a", "true"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from server_app.config.run_config import (
     to_settings_file,
     to_toml,
 )
+from server_app.runs.recorder import Recorder
 from task.config import read_local_config
 from task.errors import ConfigError
 
@@ -85,6 +86,26 @@ def test_an_experiment_is_placed_without_composing_it_again(tmp_path: Path) -> N
     assert placed.resume == str(tmp_path / "run")
     assert placed.source() is experiment.source()
     assert whole_words(["alpha=1"]) == ["alpha=1"]
+
+
+@pytest.mark.parametrize("sign", ["", "+", "++"])
+def test_a_run_is_resumed_however_the_key_is_typed(sign: str, tmp_path: Path) -> None:
+    place = tmp_path / "20250101"
+    Recorder(place, compose_experiment(["rounds=77"])).update(overrides=["rounds=77"])
+    words = whole_words([f"{sign}resume={place}", "alpha=1"])
+    experiment = compose_experiment(words)
+    assert (experiment.rounds, experiment.alpha) == (77, 1)
+    assert (experiment.resume, experiment.run_id) == (str(place), "20250101")
+    assert recorded_words(words, experiment.placed(place)) == [
+        word for word in words if not word.startswith("resume=")
+    ]
+    with pytest.raises(ConfigError, match=r"^resume=nope: is neither the directory of a run"):
+        whole_words([f"{sign}resume=nope"])
+
+
+def test_no_run_is_resumed_with_the_default() -> None:
+    assert whole_words(["resume=null", "alpha=1"]) == ["alpha=1"]
+    assert whole_words(["resume=nope", "++resume=null"]) == []
 
 
 def test_components_are_built_once_and_the_method_each_time() -> None:

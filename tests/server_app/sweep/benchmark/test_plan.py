@@ -70,6 +70,7 @@ def test_our_plan_tries_three_values_of_each_method_with_a_global_model() -> Non
         ("cell: a", "cell: c", r"tuning\.cell=c: name one of the cells: a, b"),
         ("seeds: [9]", "seeds: [1]", r"tuning\.seeds=\[1\]: must not be seeds of the tables"),
         ("seeds: [0, 1]", "seeds: []", "seeds"),
+        ("{cell: a, seeds: [9]}", "5", r"plan\.yaml\.tuning=5: must be several settings"),
         ("seeds: [0, 1]", "seed: [0]", "seed"),
         ('"optim.lr=0.01,0.1"', '"optim.lr=0.1 alpha=1"', "must be one setting of"),
         ("cells:", "cells: [", "is not YAML"),
@@ -101,12 +102,46 @@ def test_words_name_methods_and_what_a_new_one_tunes(plan: Plan) -> None:
     assert new == (["moon"], {"moon": "method.temperature=0.2,1"})
     with pytest.raises(ConfigError, match=r"say which setting is tuned, as in method=moon"):
         read_words(plan, ["method=fedavg,moon"])
-    with pytest.raises(ConfigError, match="give 2 values, as many as every method has"):
-        read_words(plan, ["method=moon", "method.temperature=0.2,0.5,1"])
+    three = "method.temperature=0.2,0.5,1"
+    with pytest.raises(ConfigError, match=f"^{three}: give 2 values, as many as every method has"):
+        read_words(plan, ["method=moon", three])
     with pytest.raises(ConfigError, match="has no accuracy of one model"):
         read_words(plan, ["method=fedbn+moon", "method.temperature=0.2,1"])
     with pytest.raises(ConfigError, match="give one setting with its values"):
         read_words(plan, ["alpha=1"])
+
+
+def test_the_example_for_a_new_method_is_accepted(plan: Plan) -> None:
+    with pytest.raises(ConfigError, match="say which setting is tuned, as in ") as caught:
+        read_words(plan, ["method=fedavg,moon+fedprox"])
+    cure = str(caught.value).rpartition("as in ")[2].split()
+    assert read_words(plan, cure) == (["moon+fedprox"], {"moon+fedprox": "optim.lr=0.003,0.01"})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("method=fedavg,Moon", "method=Moon: write method=moon"),
+        ("method=foo", "method=foo: choose one of "),
+        ("method=moom optim.lr=0.1,1", r"method=moom: did you mean method=moon\? choose one of "),
+        ("method=moon alpha=1,2", r"alpha=1,2: must be a setting of method\. or optim\.$"),
+        ("fedavg", "override=fedavg: write method=fedavg or strategy=fedavg"),
+    ],
+)
+def test_a_wrong_word_has_its_answer(plan: Plan, words: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        read_words(plan, words.split())
+
+
+@pytest.mark.parametrize("text", ["a.png", "- a\n- b", ""])
+def test_a_file_that_is_no_plan_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_plan(path)
+    assert str(caught.value) == (
+        f"--plan={path}: is no plan; it must have seeds, tuning, cells, methods, as in {PLAN}"
+    )
 
 
 def test_the_critical_difference_is_that_of_the_publication() -> None:

@@ -157,6 +157,15 @@ def test_a_dry_run_counts_saved_records_and_writes_nothing(
     assert not place.exists()
 
 
+@pytest.mark.parametrize("content", [b"a.png\n", b"", b"\x1f\x8b damaged"])
+def test_what_is_no_archive_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    archive = tmp_path / "list.txt"
+    archive.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        unpack_records(archive, tmp_path / "runs")
+    assert str(caught.value) == f"--records={archive}: is not a whole tar archive of records"
+
+
 def test_saved_records_are_added_and_a_record_that_is_there_is_kept(tmp_path: Path) -> None:
     archive, place, name = tmp_path / "bench.tar.xz", tmp_path / "runs", "20260101-000000-a"
     saved, kept = tmp_path / "saved" / name, place / name
