@@ -102,6 +102,18 @@ def test_a_setting_that_a_run_does_not_have_is_empty() -> None:
     ]  # fmt: skip
 
 
+def test_a_setting_that_is_null_is_not_one_that_a_run_does_not_have(tmp_path: Path) -> None:
+    record(tmp_path, "a", ["partition=iid"], [0.1, 0.5])
+    record(tmp_path, "b", ["alpha=0.1"], [0.1, 0.5])
+    record(tmp_path, "c", ["alpha=1", "optim.max_gradient_norm=10"], [0.1, 0.5])
+    record(tmp_path, "d", ["alpha=1"], [0.1, 0.5])
+    found = summary(tmp_path)
+    shown = found.runs_as_shown().set_index("run")[["alpha", "optim.max_gradient_norm"]]
+    assert shown.loc["a"].tolist() == ["", "None"]
+    assert shown.loc["c"].tolist() == ["1", "10"]
+    assert "alpha" not in found.frame.set_index("run").loc["a", "setting"]
+
+
 def test_a_methods_own_settings_tell_its_rows_apart(tmp_path: Path) -> None:
     record(tmp_path, "a", ["method=fedprox"], [0.1, 0.5])
     record(tmp_path, "b", ["method=fedprox", "method.proximal_weight=0.5"], [0.1, 0.6])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.report.write import report
+from server_app.report.write import markdown, report
 from server_app.sweep.ledger import SWEEPS
 from task.errors import ConfigError, RunError
 from tests.server_app.runs.recorded import change, record
@@ -100,6 +100,11 @@ def test_tables_come_as_csv_markdown_and_latex(runs: Path) -> None:
     for path in tables.glob("*.tex"):
         for mark in "_%":
             assert mark not in path.read_text().replace(f"\\{mark}", ""), path
+
+
+def test_a_bar_in_a_name_is_no_column_of_markdown() -> None:
+    table = pd.DataFrame({"class": ["a|b", "c"], "images": [1, 2]})
+    assert [line.replace(r"\|", "").count("|") for line in markdown(table).splitlines()] == [3] * 4
 
 
 def test_pictures_come_as_png_and_svg(runs: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from flwr.app import Context, Message
+from safetensors.torch import load_file
 
 from client_app.app import app as client_app
 from client_app.masked.party import STATE
@@ -74,6 +75,18 @@ def test_losses_are_in_the_masked_sum_alone(train: Train) -> None:
     told = [row["ce"] for row in rows(masked, "clients.csv")]
     assert told == [""] * 4
     assert all(row["ce"] for row in rows(plain, "clients.csv"))
+
+
+def test_a_masked_reply_counts_with_its_size(train: Train) -> None:
+    """Each parameter and mean loss is an integer of 8 bytes; batch norm's counters are not sent."""
+    plain, masked = train("rounds=1"), train("rounds=1", MASKED)
+    model = list(load_file(plain / "model.safetensors").values())
+    sent = sum(value.numel() for value in model if value.is_floating_point())
+    terms = {"ce", "l_he", "l_v"}
+    assert read_record(masked)["reply_bytes"] == 8 * (sent + len(terms))
+    size = sum(value.nbytes for value in model)
+    for run, keys in ((plain, ("request_bytes", "reply_bytes")), (masked, ("request_bytes",))):
+        assert [read_record(run)[key] for key in keys] == [size] * len(keys)
 
 
 def test_the_record_says_what_is_learnt_and_that_the_keys_share_a_machine(train: Train) -> None:

@@ -124,11 +124,20 @@ def test_the_report_compares_methods_seed_by_seed(tmp_path: Path) -> None:
     assert fedavg["worst tenth minus FedAvg"] == ""
     assert univarfl["worst tenth"] == "50.0 ± 0.0"
     assert univarfl["worst tenth minus FedAvg"] == "+10.0"
+    of_fedavg = shown.table("UniVarFL").set_index("method").loc["FedAvg"]
+    assert of_fedavg["worst tenth minus UniVarFL"] == "-10.0"
     (chart,) = shown.charts()
     assert isinstance(chart.figure, Plot)
     assert [series.name for series in chart.figure.series] == ["FedAvg", "UniVarFL"]
     assert np.allclose(chart.figure.series[0].y, [40, 70])
     assert not shown.problems
+
+
+def test_without_fedavg_the_first_method_is_subtracted(tmp_path: Path) -> None:
+    for method, gain in (("fedprox", 0.0), ("univarfl", 0.1)):
+        scored(record(tmp_path, method, [f"method={method}"], [0.1, 0.5]), [0.4 + gain, 0.6])
+    table = ByClient(Summary(read_runs(tmp_path).runs)).table().set_index("method")
+    assert table.loc["UniVarFL", "mean minus FedProx"] == "+5.0"
 
 
 def test_a_damaged_file_is_left_out_of_the_report_and_named(tmp_path: Path) -> None:

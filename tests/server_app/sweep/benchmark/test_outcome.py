@@ -87,6 +87,16 @@ def test_a_run_that_diverged_is_the_worst_a_loss_and_not_run_again(place: Path) 
     assert tables.all()["Rounds and seconds to FedAvg's accuracy"]["a"].iloc[1] != "never"
 
 
+def test_of_two_that_diverged_none_is_ahead(place: Path) -> None:
+    for method, seed in (("fedavg", 0), ("fedlc", 0), ("fedavg", 1)):
+        run = directory_of(place, method, seed)
+        change(run, status="failed", reason=f"client 1: {DIVERGED}")
+    table = Tables(Outcome(PLAN, records_in(place).runs, diverged_settings(place)))
+    (row,) = table.differences(TUNED).to_dict("records")
+    assert (row["wins"], row["losses"], row["ties"]) == ("2", "0", "1")
+    assert row["a"] == "+20.0 (2 diverged)"
+
+
 def test_runs_on_other_images_do_not_count(place: Path) -> None:
     change(directory_of(place, "fedlc", 2), data_version="other", started="2999-01-01T00:00:00Z")
     outcome = Benchmark(PLAN, place).outcome()
