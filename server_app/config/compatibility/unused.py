@@ -54,10 +54,6 @@ UNUSED = (
         "with strategy=fedbuff, which repeats no round; leave it out",
     ),
     Unused(
-        ("run_id",), lambda of: of["resume"] is not None,
-        "with resume, because that run has its name; leave it out",
-    ),
-    Unused(
         ("data.test_share",), lambda of: bool(of["data"].get("test_split")),
         "with data.test_split, which names the test images; leave one of them out",
     ),

@@ -36,7 +36,6 @@ NEEDS = {
             ["strategy=fedbuff", "clock=virtual", "federation.attempts=3"],
             "which repeats no round",
         ),
-        (["run_id=a", "resume=b"], "because that run has its name"),
         (["privacy.clipping_norm=0.5"], "has no effect without noise; add privacy=example"),
         (
             ["strategy=dp_fixed", "model.norm=group", "privacy.delta=1e-7"],
