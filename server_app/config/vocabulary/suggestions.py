@@ -199,7 +199,8 @@ def improved(error: ConfigError, config: Mapping[str, object]) -> ConfigError:
     if error.allowed == PYDANTIC_WORDS["string_type"]:
         cure = text_to_type(error.key, error.value, config)
         return ConfigError(error.key, error.value, f"must be text{cure}")
-    if inside := [key for key in general_settings() if key.startswith(f"{error.key}.")]:
+    inside = [key for key in general_settings() if key.startswith(f"{error.key}.")]
+    if inside and error.allowed == PYDANTIC_WORDS["model_type"]:
         allowed = f"must be set by {', '.join(inside)}, as in {inside[0]}=false"
         return ConfigError(error.key, as_typed(error.value), allowed)
     if LITERALS.match(error.allowed):
