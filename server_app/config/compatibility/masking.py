@@ -36,13 +36,13 @@ def check_masked(experiment: "Experiment") -> None:
     if experiment.privacy.per_example:
         allowed = "adds noise to each update, and does not fit masks yet; choose secure=none"
         raise ConfigError("privacy.unit", "example", allowed)
+    check_count(experiment)
     least = 1 / experiment.participants
     if experiment.secure.max_share < least:
         allowed = (
             f"must be at least 1 / participants = {least:g}, the largest weight if all are equal"
         )
         raise ConfigError("secure.max_share", experiment.secure.max_share, allowed)
-    check_count(experiment)
 
 
 def check_count(experiment: "Experiment") -> None:

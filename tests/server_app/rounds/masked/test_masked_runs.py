@@ -284,6 +284,7 @@ def test_secrets_are_forgotten_after_the_round_and_are_in_no_file(
         (["num_clients=1"], "secure=masked: 1 participants of which 0 may collude are too few"),
         (["secure.colluding=3"], "4 participants of which 3 may collude are too few"),
         (["num_clients=2000"], "secure=masked: is for at most 1000 clients"),
+        (["secure.max_share=0.2"], r"max_share=0.2: must be at least 1 / participants = 0.25"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_with_the_reason(
