@@ -3,8 +3,8 @@
     uv run python -m benchmarks.clients_table [ROWS]    (20 seconds)
 
 Writes the table of 1,000 clients in each round with the recorder that runs use, by default 500,000
-rows, and rewrites it as a completed run does. Prints the size and the seconds to read it as
-``univarfl.load_run(...).clients`` (median of five).
+rows and at least 11,000, and rewrites it as a completed run does. Prints the size and the seconds
+to read it as ``univarfl.load_run(...).clients`` (median of five).
 """
 
 import statistics
@@ -21,6 +21,7 @@ from benchmarks.processes import MEGABYTE
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
+from server_app.runs.records.clients.compaction import MOST_ROWS_AS_CSV
 from server_app.runs.records.clients.reading import PARQUET
 from server_app.runs.records.tables import CLIENTS
 
@@ -48,6 +49,8 @@ def updates(generator: np.random.Generator) -> list[ClientUpdate]:
 
 def main(rows: int) -> None:
     """Write, rewrite and read the table, and print what that took."""
+    if rows < MOST_ROWS_AS_CSV + CLIENTS_A_ROUND:
+        raise SystemExit("ROWS must be at least 11000; shorter tables are not rewritten")
     generator = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as place:
         words = ["method=fedavg", "engine=inprocess", "run_id=long", f"output_dir={place}"]
