@@ -71,7 +71,7 @@ TRAINING = (
     Case("images of 10^9 pixels", experiment(data__image_size=10**9), REDACTED),
     Case("a model of 4 * 10^10 bytes", experiment(model__features=100_000), "at most 2000 MB"),
     Case("a model beyond 64 bits", experiment(model__features=10**12), REDACTED),
-    Case("an experiment of 10^9 clients", experiment(num_clients=10**9), ""),
+    Case("an experiment of 10^9 clients", experiment(num_clients=10**9), REDACTED),
     Case("weights of another shape",
          tensors(lambda found: {name: torch.ones(1) for name in found}, "weights"), "is float32("),
     Case("weights whose names forge a line",
