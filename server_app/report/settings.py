@@ -144,8 +144,8 @@ def tuned_values(run: Run, tuned: Sequence[str]) -> str:
 
 def heading_of(setting: Setting) -> str:
     """Return a setting as a heading, such as "alpha 0.1, rho 0.5", without absent values."""
-    given = [(key, value) for key, value in setting if not is_absent(value)]
-    return ", ".join(f"{key} {format_value(value)}" for key, value in given) or ALL
+    given = [f"{key} {format_value(value)}" for key, value in setting if not is_absent(value)]
+    return ", ".join(given or [f"without {key}" for key, _ in setting]) or ALL
 
 
 def is_absent(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """Which settings do not fit masked rounds, and how many participants those need."""
 
+import math
 from typing import TYPE_CHECKING
 
 from task.errors import ConfigError
@@ -39,8 +40,10 @@ def check_masked(experiment: "Experiment") -> None:
     check_count(experiment)
     least = 1 / experiment.participants
     if experiment.secure.max_share < least:
+        rounded_up = math.ceil(least * 1e6) / 1e6
         allowed = (
-            f"must be at least 1 / participants = {least:g}, the largest weight if all are equal"
+            f"must be at least 1 / participants = {rounded_up:g}, the largest weight if all are "
+            "equal"
         )
         raise ConfigError("secure.max_share", experiment.secure.max_share, allowed)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from server_app.config.override_text import flat
 from server_app.config.vocabulary.keys import leaf, plain
+from server_app.config.vocabulary.symbols import chosen_with_symbol
 
 NOISE = ("noise", "noisemultiplier", "dpnoise")
 EPSILON = ("epsilon", "targetepsilon", "dpepsilon")
@@ -25,7 +26,9 @@ def noise_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
         return ""
     if plain(leaf(key)) in EPSILON:
         reported = "epsilon is reported and cannot be set; the noise multiplier decides it"
-        return f"{reported}: write {words_for_noise(USUAL, config)}"
+        found = [] if "." in key else chosen_with_symbol(key, config)
+        own = [f"; for the method's epsilon write {each}={value}" for each in found]
+        return f"{reported}: write {words_for_noise(USUAL, config)}{''.join(own)}"
     if plain(leaf(key)) not in NOISE:
         return ""
     if plain(value) in ("0", "false", "no", "none", "null", "off"):
@@ -51,9 +54,14 @@ def words_for_noise(multiplier: str, config: Mapping[str, object]) -> str:
     if "strategy.noise_multiplier" in known:
         return f"strategy.noise_multiplier={multiplier}"
     norm = "model.norm=group " if known.get("model.norm") == "batch" else ""
-    # The loss of the default method cannot be computed for single images.
-    method = "method=fedavg " if known.get("method.name") == "univarfl" else ""
+    if known.get("secure.mode") == "masked":
+        return f"privacy=client {norm}privacy.noise_multiplier={multiplier}"
+    # Many methods cannot be trained with noise, and FedAvg always can.
+    fedavg = "method=fedavg "
+    at_clients = "" if known.get("method.name") == "fedavg" else fedavg
+    at_server = "" if known.get("method.name") in ("fedavg", "univarfl") else fedavg
     return (
-        f"privacy=example {method}{norm}privacy.noise_multiplier={multiplier} for noise at the "
-        f"clients, or strategy=dp_fixed {norm}strategy.noise_multiplier={multiplier} at the server"
+        f"privacy=example {at_clients}{norm}privacy.noise_multiplier={multiplier} for noise at the "
+        f"clients, or strategy=dp_fixed {at_server}{norm}strategy.noise_multiplier={multiplier} at "
+        "the server"
     )

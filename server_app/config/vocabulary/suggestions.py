@@ -89,7 +89,8 @@ def setting_to_type(group: str, last: str, value: str, config: Mapping[str, obje
         return meaning_to_type(own, value, set(flat(config)))
     if alike := ending_alike([last, *map(leaf, meant)], known):
         return f"did you mean {group}.{alike}={value}?"
-    if last not in SYMBOLS and last in (*general_settings(), *choices()):
+    is_symbol = group in GROUPS and last in SYMBOLS
+    if not is_symbol and last in (*general_settings(), *choices()):
         return f"write {with_choice(last, value, ())}"
     if near := nearest(last, list(map(str, known))):
         return f"did you mean {group}.{near}={value}?"

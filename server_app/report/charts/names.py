@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,16 +18,23 @@ SAMPLE, GAP = 2.8, 2.0  # of a legend, in font sizes: a line sample with its gap
 def clipped(names: Sequence[str], length: int) -> list[str]:
     """Return names of at most `length` characters.
 
-    A longer name loses its end. Names that would become equal keep the part where they differ.
+    A longer name loses its end. Names that would become equal keep the part where they differ, or,
+    if that is in several places, get a number.
     """
     alike: dict[str, list[str]] = defaultdict(list)
     for name in names:
         alike[name[: length - 1]].append(name)
     same = {begin: shared(group) for begin, group in alike.items()}
-    return [
-        name if len(name) <= length else shortened(name, length, same[name[: length - 1]])
-        for name in names
-    ]
+    found: dict[str, str] = {}
+    for name in names:
+        short = name if len(name) <= length else shortened(name, length, same[name[: length - 1]])
+        taken = {text for other, text in found.items() if other != name}
+        marks = (f"…{number}" for number in count(2))
+        while short in taken:
+            mark = next(marks)
+            short = name[: length - len(mark)] + mark
+        found[name] = short
+    return [found[name] for name in names]
 
 
 def shared(names: Sequence[str]) -> int:

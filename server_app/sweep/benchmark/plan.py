@@ -22,7 +22,6 @@ PLAN = CONF / "benchmark.yaml"
 LEAN = "watch.tensorboard=false"
 TUNABLE = ("method.", "optim.")
 SET_BY_PLAN = ("method", "seed", "output_dir")
-LEARNING_RATES = ("0.003", "0.01", "0.03", "0.1", "0.001")  # values to try, for a message
 QUOTED = " \t\n'\""  # words with these are more than one plain setting
 
 
@@ -206,7 +205,8 @@ def read_words(plan: Plan, words: Sequence[str]) -> tuple[list[str], dict[str, s
     if not others and not new:
         return methods, {}
     if not others:
-        tried = f"method={new[0]} optim.lr={','.join(LEARNING_RATES[:count])}"
+        rates = ",".join(f"{0.1 / 2**place:g}" for place in range(count))
+        tried = f"method={new[0]} optim.lr={rates}"
         allowed = f"is not in the plan; say which setting is tuned, as in {tried}"
         raise ConfigError("method", new[0], allowed)
     key, _, value = others[-1].partition("=")

@@ -176,6 +176,9 @@ def test_clipped_names_keep_what_tells_them_apart() -> None:
     assert clipped(["short", "a very long name"], 10) == ["short", "a very lo…"]
     assert clipped(["a long name 1", "a long name 2"], 10) == ["a l…name 1", "a l…name 2"]
     assert clipped(["equal equal equal"] * 2, 10) == ["equal equ…"] * 2
+    two = [f"photo_of_city_{city}_{time}" for city in "AB" for time in ("summer", "winter")]
+    assert len(set(clipped(two, 12))) == 4
+    assert max(map(len, clipped(two, 12))) == 12
 
 
 def test_a_long_word_is_broken_after_a_mark_and_else_anywhere() -> None:

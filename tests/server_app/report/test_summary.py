@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from server_app.report.readings import BEST, LAST, LAST_FIVE, readings
-from server_app.report.settings import format_value
+from server_app.report.settings import format_value, heading_of
 from server_app.report.statistics import difference
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import read_runs
@@ -100,6 +100,12 @@ def test_a_setting_that_a_run_does_not_have_is_empty() -> None:
     assert [format_value(value) for value in (float("nan"), 0.05, 3, "iid")] == [
         "", "0.05", "3", "iid"
     ]  # fmt: skip
+
+
+def test_runs_without_a_setting_have_a_heading() -> None:
+    assert heading_of((("rho", float("nan")),)) == "without rho"
+    assert heading_of((("alpha", 0.1), ("rho", float("nan")))) == "alpha 0.1"
+    assert heading_of(()) == "all runs"
 
 
 def test_a_setting_that_is_null_is_not_one_that_a_run_does_not_have(tmp_path: Path) -> None:

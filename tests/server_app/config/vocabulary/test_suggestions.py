@@ -63,6 +63,8 @@ def answer(words: str) -> str:
         ("dataset=Digits", "data=digits"),
         ("network='ResNet-18'", "model=resnet18"),
         ("data.batch_size=3", "batch_size=3"),
+        ("federation.rho=0.3", "rho=0.3"),
+        ("secure=masked noise=2", "privacy=client model.norm=group privacy.noise_multiplier=2"),
         ("data.model=cnn", "model=cnn"),
         ("privacy=example method=fedavg model.norm=group noise=2", "privacy.noise_multiplier=2"),
         ("strategy=dp_fixed model.norm=group noise=2", "strategy.noise_multiplier=2"),
@@ -72,7 +74,7 @@ def answer(words: str) -> str:
 )
 def test_one_word_is_meant_and_is_accepted(words: str, cure: str) -> None:
     assert answer(words) == f"write {cure}"
-    assert compose_experiment([*shlex.split(words)[:-1], cure])
+    assert compose_experiment([*shlex.split(words)[:-1], *shlex.split(cure)])
 
 
 @pytest.mark.parametrize(
@@ -98,11 +100,16 @@ def test_one_word_is_meant_and_is_accepted(words: str, cure: str) -> None:
             ),
         ),
         ("strategy.lr=0.1", "strategy=fedavg has weighting"),
-        ("data.alpha=1", "data=digits has normalisation, validation_share, image_size"),
+        ("data.alpha=1", "write alpha=1"),
         ("noise=1", FOR_NOISE.format("1")),
         ("noise_multiplier=0.5", FOR_NOISE.format("0.5")),
         ("noise=true", FOR_NOISE.format("1.0")),
-        ("epsilon=8", REPORTED + FOR_NOISE.format("1.0")),
+        (
+            "epsilon=8",
+            REPORTED
+            + FOR_NOISE.format("1.0")
+            + "; for the method's epsilon write method.energy_eps=8",
+        ),
         ("privacy.epsilon=8", REPORTED + FOR_NOISE.format("1.0")),
         (
             "noise=0",
@@ -127,7 +134,7 @@ def test_several_words_may_be_meant(words: str, line: str) -> None:
     assert answer(words) == line
 
 
-@pytest.mark.parametrize("word", ["noise=1", "epsilon=8"])
+@pytest.mark.parametrize("word", ["noise=1", "privacy.epsilon=8", "method=scaffold noise=1"])
 @pytest.mark.parametrize("place", ["clients", "server"])
 def test_both_words_for_noise_are_accepted(word: str, place: str) -> None:
     clients, server = re.split(" for noise at the clients, or ", answer(word))

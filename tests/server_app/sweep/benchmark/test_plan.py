@@ -115,7 +115,7 @@ def test_the_example_for_a_new_method_is_accepted(plan: Plan) -> None:
     with pytest.raises(ConfigError, match="say which setting is tuned, as in ") as caught:
         read_words(plan, ["method=fedavg,moon+fedprox"])
     cure = str(caught.value).rpartition("as in ")[2].split()
-    assert read_words(plan, cure) == (["moon+fedprox"], {"moon+fedprox": "optim.lr=0.003,0.01"})
+    assert read_words(plan, cure) == (["moon+fedprox"], {"moon+fedprox": "optim.lr=0.1,0.05"})
 
 
 @pytest.mark.parametrize(
