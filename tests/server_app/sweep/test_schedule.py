@@ -14,8 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from server_app.engines.local.processes import CONTEXT
 from server_app.runs.records.record import read_record
 from server_app.sweep.cells import cells_of
+from server_app.sweep.job import Job
 from server_app.sweep.ledger import DONE, FAILED, REFUSED, Claims, Ledger, unmet_cells
 from server_app.sweep.schedule import Sweep
 from task.errors import RunError
@@ -40,6 +42,15 @@ def ledger(place: Path) -> list[list[str]]:
     """The rows of the latest sweep."""
     with sorted((place / "runs" / "sweeps").glob("*.csv"))[-1].open(newline="") as file:
         return list(csv.reader(file))[1:]
+
+
+def test_a_run_that_does_not_end_is_killed_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server_app.sweep.job.GRACE_SECONDS", 0.1)
+    job = object.__new__(Job)
+    job.process = CONTEXT.Process(target=time.sleep, args=(60,))
+    job.process.start()
+    job.end()
+    assert job.process.exitcode == -signal.SIGKILL
 
 
 def until(condition: Callable[[], bool]) -> None:
