@@ -49,8 +49,9 @@ def updates(generator: np.random.Generator) -> list[ClientUpdate]:
 
 def main(rows: int) -> None:
     """Write, rewrite and read the table, and print what that took."""
-    if rows < MOST_ROWS_AS_CSV + CLIENTS_A_ROUND:
-        raise SystemExit("ROWS must be at least 11000; shorter tables are not rewritten")
+    least = MOST_ROWS_AS_CSV + CLIENTS_A_ROUND
+    if rows < least:
+        raise SystemExit(f"ROWS must be at least {least}; shorter tables are not rewritten")
     generator = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as place:
         words = ["method=fedavg", "engine=inprocess", "run_id=long", f"output_dir={place}"]

@@ -24,15 +24,11 @@ def check_separable(config: "LocalConfig") -> None:
                 for known in registry.names("method")
                 if registry.component_class("method", known, Method).separable
             ]
-            whole = (
-                ""
-                if member.personalises
-                else (", or protect whole clients with privacy=client secure=masked")
-            )
+            whole = ", or protect whole clients with privacy=client secure=masked"
             allowed = (
                 "does not work with privacy.unit=example: an image's loss depends on other images, "
                 "in its batch or through the client's class counts; choose method="
-                f"{', '.join(fitting)}{whole}"
+                f"{', '.join(fitting)}{'' if member.personalises else whole}"
             )
             raise ConfigError("method", name, allowed)
     if config.last_batch != "merge":

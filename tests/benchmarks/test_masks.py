@@ -1,4 +1,4 @@
-"""The benchmark of masks runs the protocol as it is."""
+"""The benchmark of masks runs a round of the protocol."""
 
 from benchmarks.masks import protocol_seconds
 

@@ -121,6 +121,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "byzantine": ("strategy.num_malicious",),
 }
 
+OFF = ("false", "no", "off", "none", "null", "0")  # values that switch something off
 # What to type for a word above that is switched off, as in gpu=false.
 OPPOSITES = {
     "optim.schedule=cosine": "optim.schedule=constant",

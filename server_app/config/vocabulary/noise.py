@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from server_app.config.override_text import flat
-from server_app.config.vocabulary.keys import leaf, plain
+from server_app.config.vocabulary.keys import OFF, leaf, plain
 from server_app.config.vocabulary.symbols import chosen_with_symbol
 
 NOISE = ("noise", "noisemultiplier", "dpnoise")
@@ -31,7 +31,7 @@ def noise_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
         return f"{reported}: write {words_for_noise(USUAL, config)}{''.join(own)}"
     if plain(leaf(key)) not in NOISE:
         return ""
-    if plain(value) in ("0", "false", "no", "none", "null", "off"):
+    if plain(value) in OFF:
         return words_for_none(config)
     return f"write {words_for_noise(value if NUMBER.fullmatch(value) else USUAL, config)}"
 
@@ -57,9 +57,9 @@ def words_for_noise(multiplier: str, config: Mapping[str, object]) -> str:
     if known.get("secure.mode") == "masked":
         return f"privacy=client {norm}privacy.noise_multiplier={multiplier}"
     # Many methods cannot be trained with noise, and FedAvg always can.
-    fedavg = "method=fedavg "
-    at_clients = "" if known.get("method.name") == "fedavg" else fedavg
-    at_server = "" if known.get("method.name") in ("fedavg", "univarfl") else fedavg
+    method = known.get("method.name")
+    at_clients = "" if method == "fedavg" else "method=fedavg "
+    at_server = "" if method == "univarfl" else at_clients
     return (
         f"privacy=example {at_clients}{norm}privacy.noise_multiplier={multiplier} for noise at the "
         f"clients, or strategy=dp_fixed {at_server}{norm}strategy.noise_multiplier={multiplier} at "

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from server_app.config.choices import SWEEPS, choices, names_in
 from server_app.config.override_text import as_typed, flat, quoted
 from server_app.config.vocabulary.keys import (
+    OFF,
     OPPOSITES,
     choices_with,
     every_key,
@@ -25,7 +26,6 @@ from task.registry import PYDANTIC_WORDS
 
 MOST = 4  # how many choices an answer names
 LISTED = "'univarfl list keys' shows every key"
-OFF = ("false", "no", "off", "none", "null", "0")
 NEUTRAL = ("none", "local")  # names in several groups, which say nothing about the group meant
 LITERAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|true|false|null", re.IGNORECASE)
 LITERALS = re.compile(r"must be ('[^']+'(?:, '[^']+')* or )?'[^']+'")

@@ -1,4 +1,4 @@
-"""Charts as pictures: no text is cut, no two texts overlap, and each name can be told apart."""
+"""Charts as pictures: no text is cut, no two texts overlap, and different names stay different."""
 
 from collections.abc import Sequence
 from itertools import combinations
