@@ -1,1 +1,1 @@
-"""What can a person type?"""
+"""Which commands are there?"""

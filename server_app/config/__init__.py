@@ -1,1 +1,1 @@
-"""What is run?"""
+"""How are settings composed from `conf/` and overrides, and checked?"""

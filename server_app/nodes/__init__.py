@@ -1,1 +1,1 @@
-"""Which SuperNodes are there, and how does the server exchange messages with them?"""
+"""Which SuperNodes are registered, and how does the server exchange messages with them?"""

@@ -1,1 +1,1 @@
-"""What can a person type about training across machines?"""
+"""Which commands are there for training across machines?"""
