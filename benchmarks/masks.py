@@ -75,9 +75,9 @@ class Clock:
 def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
     """Return what a round costs a site and the server, but for the streams of a large vector."""
     clients, clock, scope = range(count), Clock(), Scope("run", 1, 1, "{}")
-    images, rounds = dict.fromkeys(clients, 100), dict.fromkeys(clients, 0)
+    images = dict.fromkeys(clients, 100)
     threshold, colluding = threshold_of(count, None), default_colluding(count)
-    coordinator = Coordinator(scope, threshold, colluding, True, images, rounds, None)
+    coordinator = Coordinator(scope, threshold, colluding, True, images, None)
     sites = [Participant(c, SimulatedRoster(None), 1.0, new_signing_key()) for c in clients]
     for client, site in enumerate(sites):
         with clock.of(client):
@@ -95,7 +95,7 @@ def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
         with clock.of(client):
             assert site.progress.setup
             view = View(site.progress.setup, shown.members, shown.model, shown.max_norm)
-            site.open_report(view, boxes, 0)
+            site.open_report(view, boxes)
             site.mask(vector)
         total += vector
     for client in survivors:

@@ -5,6 +5,7 @@ update, which the server names. So a refused reply, a crash before the server's 
 change of worker never leaves a client one step ahead of the federation.
 """
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -23,6 +24,7 @@ ROUND_FILES = "round-*.safetensors"
 HEADER_BYTES = 1_000_000
 MAX_RUNS = 10_000  # whose states a site keeps
 MAX_ROUNDS = 20  # whose states a client keeps
+MADE_BY = "experiment"  # the entry with a hash of the experiment whose states are kept
 STARTED_FROM = "started_from"  # the metadata entry with the round whose state a round started from
 
 
@@ -129,6 +131,25 @@ class ClientState:
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         return value if create_whole(path, value.encode()) else path.read_text()
+
+    def require_experiment(self, experiment: str) -> None:
+        """Refuse states that another experiment of the run has left.
+
+        That experiment may have had less noise, or none.
+
+        Args:
+            experiment: the settings of local training as JSON.
+
+        Raises:
+            StateLostError: there are such states, or states of an earlier version of this code.
+        """
+        name = hashlib.sha256(experiment.encode()).hexdigest()
+        unmarked = any(self.directory.glob("client-*")) and not (self.directory / MADE_BY).exists()
+        if unmarked or self.first(MADE_BY, name) != name:
+            raise StateLostError(
+                "it keeps client state of another experiment under the name of this run; start a "
+                "new run"
+            )
 
     def has(self, prefix: str) -> bool:
         """Return whether a state has a tensor whose name begins so."""

@@ -158,9 +158,16 @@ class Session(Generic[Asked]):
             raise ProtocolError(f"client {client} is not trained here")
 
     def client_state(self) -> ClientState:
-        """Return the place of what the run's clients keep between rounds."""
+        """Return the place of what the run's clients keep between rounds.
+
+        Raises:
+            StateLostError: a site keeps states that another experiment of the run has left.
+        """
         max_bytes = self.worker.config.models_kept * self.worker.model_bytes
-        return ClientState(self.request.run, max_bytes, self.site)
+        state = ClientState(self.request.run, max_bytes, self.site)
+        if self.site is not None:
+            state.require_experiment(self.request.experiment)
+        return state
 
     def tensors(self, weights: PackedTensors) -> dict[str, Tensor]:
         """Return the global weights that were sent.

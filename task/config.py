@@ -71,6 +71,7 @@ class LocalConfig(Strict):
         """Build each component, and refuse those that do not fit together."""
         from task.privacy.separable import check_separable  # noqa: PLC0415
         from task.privacy.whole_clients import check_whole_clients  # noqa: PLC0415
+        from task.secure.rules.masked_experiment import check_masked_experiment  # noqa: PLC0415
 
         source = self.source()
         if sites := self.partitioner().sites:
@@ -92,6 +93,8 @@ class LocalConfig(Strict):
             if member.personalises and not self.source().validation_share:
                 allowed = "needs validation images at the clients; add data.validation_share=0.1"
                 raise ConfigError("method", self.method["name"], allowed)
+        if self.secure.masked:
+            check_masked_experiment(self)
         if self.privacy.per_example:
             check_separable(self)
         if self.privacy.per_client:

@@ -49,17 +49,22 @@ class TrainingError(RuntimeError):
     """A client's local training cannot start, or failed."""
 
 
+class UntrainableDataError(TrainingError):
+    """Training failed because of the client's images, so that the failure tells of them."""
+
+
 class RunError(RuntimeError):
     """A run ended without a model; the message says why and where to look."""
 
 
-def diverged(problem: str) -> TrainingError:
+def diverged(problem: str) -> UntrainableDataError:
     """Return the error of a number that is not finite, or too large to be summed.
 
     Args:
         problem: which number it is.
     """
-    return TrainingError(f"{DIVERGED}: {problem}; lower optim.lr or set optim.max_gradient_norm")
+    cure = "lower optim.lr or set optim.max_gradient_norm"
+    return UntrainableDataError(f"{DIVERGED}: {problem}; {cure}")
 
 
 def out_of_time(place: str) -> TrainingError:

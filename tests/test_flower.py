@@ -99,10 +99,10 @@ def test_masked_rounds_over_ray_give_the_same_bits(
     superlink: SuperLink, runs: Path, train: Train
 ) -> None:
     """The secrets follow a SuperNode, whichever of Ray's processes answers its messages."""
-    _, directory = run_app(superlink, runs, [*TINY, "rounds=2", "method=moon", "secure=masked"])
+    _, directory = run_app(superlink, runs, [*TINY, "rounds=2", "method=feduv", "secure=masked"])
     assert read_record(directory)["secure"]["threshold"] == 3
     assert [row["ce"] for row in rows(directory, "clients.csv")] == [""] * 8
-    assert sha256(directory) == sha256(train("rounds=2", "method=moon"))
+    assert sha256(directory) == sha256(train("rounds=2", "method=feduv"))
 
 
 @pytest.mark.slow

@@ -28,8 +28,6 @@ def parts_of_clients(session: Session[PersonalRequest]) -> PersonalReply:
     """
     request = session.request
     session.check_clients(request.clients)
-    if session.site is None:
-        session.refuse_if_masked("the part of the model")
     if not session.worker.personal:
         raise ProtocolError("no part of the model stays with the clients")
     session.require_last_round("a part of the model is asked for")

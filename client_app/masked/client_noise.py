@@ -1,17 +1,50 @@
 """A client's part of the noise that protects all its data, added before its update is masked."""
 
+import logging
 import math
 
 from torch import Tensor
 
 from client_app.masked.party import Party
 from client_app.session import Session
+from client_app.work_unit import train_client
+from task.errors import UntrainableDataError
 from task.methods.base import Tensors
 from task.privacy.participant import protect_update
 from task.privacy.randomness import repeatable_bytes, secret_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportRequest
 from task.secure.vectors.update_vector import UpdateVector, counters
+from task.training.loop import LocalResult
+
+logger = logging.getLogger("univarfl.client")
+
+
+def trained_or_unchanged(
+    session: Session[ReportRequest], client: int, start: Tensors
+) -> LocalResult:
+    """Train a client, and return its result.
+
+    With noise at the clients, a training that fails because of the client's images leaves the
+    weights unchanged, so that the update has noise alone. If it were reported, the coordinator
+    could choose weights that fail for one image only, and would learn of it without noise.
+
+    Args:
+        session: the request.
+        client: the participant.
+        start: the global weights.
+
+    Raises:
+        TrainingError: training failed; with noise at the clients for another reason.
+        ProtocolError, SiteError, SpaceError: as for `train_client`.
+    """
+    try:
+        return train_client(session, client, 0, start, {})
+    except UntrainableDataError as error:
+        if not session.worker.config.privacy.per_client:
+            raise
+        logger.warning("client %d sends noise alone: %s", client, error)
+        return LocalResult(dict(start), examples=0, losses={}, state={}, extra={})
 
 
 def largest_norm(session: Session[ReportRequest]) -> float:

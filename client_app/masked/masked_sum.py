@@ -38,12 +38,11 @@ class MaskedSum:
         self._view: View | None = None
         self._total: Vector | None = None
 
-    def open(self, client: int, accepted: int = 0) -> float:
+    def open(self, client: int) -> float:
         """Have a participant check what it is shown; return the weight of its update.
 
         Args:
             client: the participant.
-            accepted: the round of its last accepted update.
 
         Raises:
             ProtocolError: the participant refuses.
@@ -55,7 +54,7 @@ class MaskedSum:
         if self._view is None:
             self._view = View(setup, self._members, self._model, self._max_norm)
         boxes = from_hex(self._boxes.get(str(client), {}))
-        return participant.open_report(self._view, boxes, accepted)
+        return participant.open_report(self._view, boxes)
 
     def add(self, client: int, vector: Vector) -> None:
         """Mask a participant's vector in place, and add it.

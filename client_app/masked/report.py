@@ -8,13 +8,17 @@ import torch
 from flwr.app import Context
 from torch import Tensor
 
-from client_app.masked.client_noise import add_client_noise, largest_norm
+from client_app.masked.client_noise import (
+    add_client_noise,
+    largest_norm,
+    trained_or_unchanged,
+)
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.party import continued
 from client_app.masked.stages import answered, told_examples
 from client_app.norm_clipping import clip_result
 from client_app.session import Session
-from client_app.work_unit import score_client, train_client, trained_row
+from client_app.work_unit import trained_row
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
@@ -35,8 +39,8 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     """
     request = session.request
     session.check_clients(request.clients)
-    if request.shares or request.broadcast.data:
-        raise ProtocolError("it sends weights of clients, or has a server update")
+    if request.shares or request.broadcast.data or any(request.accepted):
+        raise ProtocolError("it sends weights of clients, has a server update, or names a state")
     start = session.tensors(request.weights)
     layout = UpdateVector(start, session.worker.masked_terms())
     most: dict[str, Tensor] = {}
@@ -48,9 +52,9 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
             request.max_norm,
         )  # fmt: skip
 
-        def train(client: int, accepted: int) -> LocalResult:
-            share = total.open(client, accepted)
-            result = train_client(session, client, accepted, start, {})
+        def train(client: int) -> LocalResult:
+            share = total.open(client)
+            result = trained_or_unchanged(session, client, start)
             result = clip_result(result, start, largest_norm(session))
             parts = layout.fixed(result.weights, share)
             parts = add_client_noise(session, party, client, layout, start, parts, share)
@@ -60,8 +64,8 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
             # The losses are in the sum, and told nowhere else.
             return replace(result, examples=told_examples(session, result.examples), losses={})
 
-        for client, accepted in zip(request.clients, request.accepted, strict=True):
-            row = trained_row(session, client, partial(train, client, accepted))
+        for client in request.clients:
+            row = trained_row(session, client, partial(train, client))
             rows.append(row.model_dump())
     return ReportReply.to(
         request, rows=rows, masked=total.packed(), counters=PackedTensors.of(most)
@@ -69,7 +73,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
 
 
 def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
-    """Score each client's model on its validation images; return the masked sum.
+    """Score the model on each client's validation images; return the masked sum.
 
     Raises:
         ProtocolError: the request does not fit this worker.
@@ -82,11 +86,10 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
         model = model_hash(request.weights.data)
         total = MaskedSum(party, request.members, request.boxes, model)
 
-        accepted = dict(zip(request.clients, request.accepted, strict=True))
-
         def row(client: int) -> ScoreRow:
             total.open(client)
-            found = score_client(session, client, accepted[client], weights)
+            session.check_trained_here(client)
+            (found,) = session.worker.validate(weights, [client])
             total.add(client, pack_score(found))
             return ScoreRow(client=client)
 

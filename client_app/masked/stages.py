@@ -109,7 +109,6 @@ def setup_of(party: Party, request: SharesRequest) -> Setup:
         request.uniform,
         adverts,
         {int(client): count for client, count in request.absent.items()},
-        {int(client): number for client, number in request.last_accepted.items()},
     )
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from safetensors import SafetensorError
 
 from server_app.aggregation.weights import Weights, as_bytes, from_file
+from task.digest import DIGEST, digest
 from task.errors import ConfigError
 from task.machine.files import write_whole
-from task.training.digest import DIGEST, digest
 
 DIRECTORY, KEPT = "checkpoints", 2
 FACTS = "facts"

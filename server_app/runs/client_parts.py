@@ -9,10 +9,10 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Weights, from_tensors
+from task.digest import DIGEST
 from task.errors import ConfigError
 from task.machine.files import write_whole
 from task.methods.base import Tensors
-from task.training.digest import DIGEST
 from task.training.personal.part_file import SUFFIX, part_digest, part_file
 
 DIRECTORY = "clients"
@@ -67,8 +67,7 @@ def missing_reason(saved: list[int]) -> str:
     if not saved:
         return (
             "the run has saved no client's part of the model. A site keeps its own in its "
-            "models-dir: copy that file to clients/ in the run directory. A simulation with "
-            "secure=masked saves none, and older versions did not, either"
+            "models-dir: copy that file to clients/ in the run directory. Older versions saved none"
         )
     first = ", ".join(map(str, saved[:10]))
     more = f" and {len(saved) - 10} more" if len(saved) > 10 else ""

@@ -7,9 +7,9 @@ from safetensors import SafetensorError
 
 from server_app.aggregation.weights import Readable, Weights, as_bytes, from_file
 from server_app.runs.checkpoint import DIRECTORY
+from task.digest import DIGEST, digest
 from task.errors import ConfigError
 from task.machine.files import write_whole
-from task.training.digest import DIGEST, digest
 
 FILE = "last-models.safetensors"  # beside the checkpoints, and deleted with them
 

@@ -20,12 +20,6 @@ def check_whole_clients(config: "LocalConfig") -> None:
             "masked; add secure=masked, or use noise at the server: privacy=none strategy=dp_fixed"
         )
         raise ConfigError("privacy.unit", "client", allowed)
-    if config.personalised:
-        allowed = (
-            "needs each client's score, but with privacy.unit=client no client sends one; choose "
-            "another method"
-        )
-        raise ConfigError("method", config.method["name"], allowed)
     if config.privacy.delta >= 1 / config.num_clients:
         allowed = f"must be below 1 / num_clients, here 1 / {config.num_clients}"
         raise ConfigError("privacy.delta", config.privacy.delta, allowed)

@@ -27,7 +27,6 @@ class Coordinator:
         colluding: how many of them may lie.
         uniform: whether all updates weigh the same.
         counts: the image counts of the round's clients, by client.
-        accepted: by client, the round of its last accepted update.
         keys: each site's public key in DER, by client; None in a simulation.
 
     Attributes:
@@ -41,12 +40,11 @@ class Coordinator:
         colluding: int,
         uniform: bool,
         counts: Mapping[int, int],
-        accepted: Mapping[int, int],
         keys: Mapping[int, bytes] | None,
     ) -> None:
         self._scope, self._threshold, self._uniform = scope, threshold, uniform
         self._colluding = colluding
-        self._counts, self._accepted, self._keys = counts, accepted, keys
+        self._counts, self._keys = counts, keys
         self.restoration = Restoration(threshold, colluding)
         self._claims: dict[int, tuple[int, ...]] = {}  # the set that a client says it has signed
         self._adverts: dict[int, Advert] = {}
@@ -105,10 +103,7 @@ class Coordinator:
                     "this round, so all of them must take part, and some are missing"
                 )
         absent = {c: n for c, n in self._counts.items() if c not in self._adverts}
-        return Setup(
-            self._scope, self._threshold, self._uniform, dict(self._adverts), absent,
-            dict(self._accepted),
-        )  # fmt: skip
+        return Setup(self._scope, self._threshold, self._uniform, dict(self._adverts), absent)
 
     def add_boxes(self, client: int, boxes: Mapping[int, bytes]) -> None:
         """Take the shares that a participant has sealed for the others.

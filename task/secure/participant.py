@@ -149,13 +149,12 @@ class Participant:
             for other, each in pieces.items()
         }
 
-    def open_report(self, view: View, boxes: Mapping[int, bytes], accepted: int) -> float:
+    def open_report(self, view: View, boxes: Mapping[int, bytes]) -> float:
         """Check what it is shown before it trains; return the weight of its update.
 
         Args:
             view: what everyone is shown.
             boxes: by sender, the shares that are sealed for it.
-            accepted: the round of its last accepted update, as this request says.
 
         Raises:
             ProtocolError: the view or a box is refused.
@@ -166,7 +165,7 @@ class Participant:
         assert progress.received is not None
         if view.setup != progress.setup:
             raise ProtocolError("the setup was changed")
-        check_view(view, self.client, boxes, accepted)
+        check_view(view, self.client, boxes)
         for other, box in boxes.items():
             try:
                 pieces = progress.secrets.unseal(view.setup, self.client, other, box)
@@ -174,7 +173,7 @@ class Participant:
                 raise ProtocolError(f"{self._roster.name(other)}: {error}") from None
             progress.received[other] = pieces
         progress.view = view
-        return shares_of(view.setup.counts, view.setup.uniform, self._max_share)[self.client]
+        return shares_of(view.setup.counts, view.setup.weighs_alike, self._max_share)[self.client]
 
     def mask(self, vector: Vector) -> None:
         """Add the masks to an update in place, modulo 2^64, and forget the secrets.

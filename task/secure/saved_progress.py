@@ -91,7 +91,6 @@ def _setup_fields(setup: Setup) -> dict[str, Any]:
         "uniform": setup.uniform,
         "adverts": [advert.model_dump() for advert in setup.adverts.values()],
         "absent": setup.absent,
-        "accepted": setup.accepted,
     }
 
 
@@ -103,7 +102,6 @@ def _setup(scope: Scope, fields: dict[str, Any]) -> Setup:
         fields["uniform"],
         {each.client: each for each in adverts},
         {int(client): count for client, count in fields["absent"].items()},
-        {int(client): number for client, number in fields["accepted"].items()},
     )
 
 

@@ -43,7 +43,6 @@ class Setup:
         uniform: whether all updates weigh the same.
         adverts: by participant.
         absent: the image counts of the round's other clients.
-        accepted: by client of the round, the round of its last accepted update.
     """
 
     scope: Scope
@@ -51,13 +50,17 @@ class Setup:
     uniform: bool
     adverts: Mapping[int, Advert]
     absent: Mapping[int, int]
-    accepted: Mapping[int, int]
 
     @cached_property
     def counts(self) -> dict[int, int]:
         """The image counts of all clients of the round, ascending."""
         present = {client: advert.examples for client, advert in self.adverts.items()}
         return dict(sorted({**self.absent, **present}.items()))
+
+    @property
+    def weighs_alike(self) -> bool:
+        """Whether all participants have the same weight; in a sum of scores images decide."""
+        return self.uniform and self.scope.purpose == "train"
 
     @cached_property
     def hash(self) -> bytes:
@@ -67,10 +70,10 @@ class Setup:
             for _, advert in sorted(self.adverts.items())
             for part in (advert_statement(self.scope, advert), advert.signer)
         ]
-        others = chain(sorted(self.absent.items()), sorted(self.accepted.items()))
+        absent = chain.from_iterable(sorted(self.absent.items()))
         return digest(
             "setup", self.scope.hash, self.threshold, self.uniform, len(self.adverts),
-            len(self.absent), *signed, *chain.from_iterable(others),
+            len(self.absent), *signed, *absent,
         )  # fmt: skip
 
 
@@ -103,9 +106,7 @@ class View:
         It is the same in each attempt at the round, so that a participant can compare two of them.
         """
         setup, scope = self.setup, self.setup.scope
-        clients = chain.from_iterable(
-            (client, count, setup.accepted[client]) for client, count in setup.counts.items()
-        )
+        clients = chain.from_iterable(setup.counts.items())
         return digest(
             "request", scope.run, scope.round, scope.experiment, scope.purpose,
             setup.uniform, self.model, float(self.max_norm), *clients,

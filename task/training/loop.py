@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from task.config import LocalConfig
 from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.error_messages import NO_ENGINE, is_gpu_shortage
-from task.errors import TrainingError, diverged, out_of_time
+from task.errors import TrainingError, UntrainableDataError, diverged, out_of_time
 from task.methods.base import LocalRound, Method, Tensors
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
@@ -98,7 +98,7 @@ class LocalTrainer:
                 the GPU has too little memory, or the deadline has passed.
         """
         if len(positions) < self.least_images:
-            raise TrainingError(f"{len(positions)} training images; at least 2 are needed")
+            raise UntrainableDataError(f"{len(positions)} training images; at least 2 are needed")
         device = positions.device
         self.model.load_state_dict(to_device(weights, device))
         kept_before = to_device(state, device)

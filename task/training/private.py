@@ -7,8 +7,8 @@ up, and adds Gaussian noise. opacus computes the gradients of single images.
 Nothing that leaves a client depends on its number of images: the number of steps and the divisor of
 the sum come from the settings. So adding or removing an image changes one term of each sum.
 
-The noise and the batches come from the operating system. Shuffled batches would not have the cost
-that is accounted (Chua et al., NeurIPS 2024).
+The noise, the batches and the augmentations come from the operating system. Shuffled batches would
+not have the cost that is accounted (Chua et al., NeurIPS 2024).
 """
 
 import time
@@ -29,7 +29,6 @@ from task.optim.parameters import trained_parameters
 from task.privacy.noise import add_gaussian_noise
 from task.privacy.randomness import ByteSource, repeatable_bytes, secret_bytes
 from task.privacy.settings import UNTOLD_IMAGES
-from task.seeding import torch_generator
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter, loss_terms, weighted_sum
 
@@ -71,9 +70,8 @@ class PrivateTrainer(LocalTrainer):
             if time.monotonic() > deadline:
                 raise out_of_time(f"step {step + 1} of {steps}")
             rows = poisson_sample(positions, privacy.sampling_rate, random_bytes)
-            changes = torch_generator(*key, "augmentation", step)
             sums = [torch.zeros_like(value, dtype=torch.float64) for value in self._parameters]
-            for x, y in self._parts(images, rows, changes):
+            for x, y in self._parts(images, rows, random_bytes):
                 self._add_clipped(x, y, sums)
             for parameter, total in zip(self._parameters, sums, strict=True):
                 noisy = add_gaussian_noise(total.cpu().numpy(), deviation, random_bytes)
@@ -86,12 +84,18 @@ class PrivateTrainer(LocalTrainer):
         return UNTOLD_IMAGES, {}
 
     def _parts(
-        self, images: DeviceImages, rows: Tensor, generator: torch.Generator
+        self, images: DeviceImages, rows: Tensor, random_bytes: ByteSource
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield a batch in parts of `batch_size` images, which bounds the memory."""
+        """Yield a batch in parts of `batch_size` images, which bounds the memory.
+
+        Each image's augmentation is drawn by itself. With one generator for the batch, an image
+        more or less would change the augmentation of the others, and so more than one gradient.
+        """
         if not len(rows):
             return
-        changes = self.augmentation.draw(len(rows), generator).to(rows.device)
+        seeds = np.frombuffer(random_bytes(8 * len(rows)), np.uint64).tolist()
+        drawn = [self.augmentation.draw(1, torch.Generator().manual_seed(seed)) for seed in seeds]
+        changes = torch.cat(drawn).to(rows.device)
         size = self.config.batch_size
         for part, change in zip(rows.split(size), changes.split(size), strict=True):
             x = images.normalised(self.augmentation.apply(images.pixels(part), change))

@@ -80,6 +80,21 @@ def test_a_straggler_leaves_later_rounds_alone(root: Path) -> None:
     assert files(root) == [f"round-{kept}.safetensors" for kept in (4, 6, 7)]
 
 
+def test_states_of_another_experiment_are_refused() -> None:
+    """Another experiment under the same run id may have had less noise."""
+    state().require_experiment("{}")
+    state().keep(0, 1, 0, KEPT)
+    state().require_experiment("{}")
+    with pytest.raises(StateLostError, match="of another experiment"):
+        state().require_experiment('{"seed": 1}')
+
+
+def test_states_of_an_unknown_experiment_are_refused() -> None:
+    state().keep(0, 1, 0, KEPT)
+    with pytest.raises(StateLostError, match="of another experiment"):
+        state().require_experiment("{}")
+
+
 def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNIVARFL_MEMORY", "state")
     with pytest.raises(StateLostError, match="UNIVARFL_MEMORY=state must be an absolute path"):

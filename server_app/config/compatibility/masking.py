@@ -13,7 +13,7 @@ ONLY_THE_SUM = "reads each client's update, and with secure=masked the server kn
 
 
 def check_masked(experiment: "Experiment") -> None:
-    """Refuse settings that do not fit masked rounds.
+    """Refuse settings of the server that do not fit masked rounds.
 
     Raises:
         ConfigError: there is one; the text names what to choose instead.
@@ -23,20 +23,9 @@ def check_masked(experiment: "Experiment") -> None:
         raise ConfigError("strategy", experiment.strategy["name"], f"{ONLY_THE_SUM}; {instead}")
     if experiment.update_guard().needs_each_update:
         raise ConfigError("guard", experiment.guard["name"], f"{ONLY_THE_SUM}; add guard=none")
-    members = experiment.local_method().members()
-    for member, name in zip(members, experiment.methods(), strict=True):
-        if member.server_update:
-            allowed = (
-                "has a server update, for which clients send more than their model, without a "
-                "mask; choose another method, or secure=none"
-            )
-            raise ConfigError("method", name, allowed)
     if experiment.watch.models_every:
         allowed = "keeps each client's model, which secure=masked hides; leave it out"
         raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
-    if experiment.privacy.per_example:
-        allowed = "adds noise to each update, and does not fit masks yet; choose secure=none"
-        raise ConfigError("privacy.unit", "example", allowed)
     check_count(experiment)
     least = 1 / experiment.participants
     if experiment.secure.max_share < least:

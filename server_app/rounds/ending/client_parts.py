@@ -18,8 +18,7 @@ from task.protocol.tensors import PackedTensors, check_tensors
 def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
     """Write the part of the model of each client that has trained; ask sites to keep theirs.
 
-    A site sends nothing. In a simulation with masks, which hide what belongs to one client, nothing
-    is written.
+    A site sends nothing.
 
     Args:
         context: the run, after its last round.
@@ -33,7 +32,7 @@ def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
     clients = with_a_model(context, range(context.experiment.num_clients))
     if context.sites:
         have_sites_keep_their_parts(context, recorder, clients)
-    elif not context.experiment.secure.masked:
+    else:
         write_client_parts(context, recorder, clients)
 
 

@@ -1,6 +1,7 @@
 """Validation in a masked round: the server gets the sum of the clients' scores."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
@@ -40,16 +41,12 @@ def masked_scores(
         return nothing, 0, [f"validation: {error}"]
     keys = site_keys(context, units)
     colluding = context.experiment.most_colluding(len(clients))
-    coordinator = Coordinator(
-        scope, threshold, colluding, True, sizes, dict.fromkeys(clients, 0), keys
-    )
+    coordinator = Coordinator(scope, threshold, colluding, False, sizes, keys)
     summing = MaskedSumming(context, scope, units, coordinator, threshold, LENGTH)
     try:
         view = summing.prepare()
         for unit, reply in summing.stages.replies(
-            SCORE,
-            view.members,
-            lambda asked: {**summing.fields(view, asked), "accepted": context.accepted(asked)},
+            SCORE, view.members, partial(summing.fields, view)
         ):
             try:
                 summing.add(scored_clients(unit, reply, summing.stages.reasons), reply.masked)

@@ -90,7 +90,6 @@ class MaskedSumming:
             "uniform": setup.uniform,
             "adverts": [setup.adverts[client] for client in sorted(setup.adverts)],
             "absent": by_text(setup.absent),
-            "last_accepted": by_text(setup.accepted),
         }
         self.stages.rows(SHARES, setup.adverts, lambda _: fields, SharesRow, take_boxes)
         packed = self._context.model.packed_weights

@@ -47,20 +47,18 @@ class MaskedTraining:
     ) -> None:
         self._accumulator, self._units, experiment = accumulator, units, context.experiment
         self._max_norm = experiment.secure.max_norm or 0.0
-        last = context.model.last_accepted
-        self._accepted = {client: last[client] for client in accumulator.shares}
+        clients = len(accumulator.shares)
         scope = Scope(context.run.id, server_round, attempt, context.run.experiment)
-        threshold = experiment.secure_threshold(len(self._accepted))
+        threshold = experiment.secure_threshold(clients)
         uniform = experiment.aggregation().weighs_alike()
         if experiment.privacy.per_client:  # a higher threshold lets each add less noise
             threshold, uniform = least, True
         coordinator = Coordinator(
             scope,
             threshold,
-            experiment.most_colluding(len(self._accepted)),
+            experiment.most_colluding(clients),
             uniform,
             accumulator.examples,
-            self._accepted,
             site_keys(context, units),
         )
         self._layout = UpdateVector(accumulator.before, context.worker.masked_terms())
@@ -96,7 +94,7 @@ class MaskedTraining:
         def fields(clients: list[int]) -> dict[str, Any]:
             return {
                 **self._sum.fields(view, clients),
-                "accepted": [self._accepted[client] for client in clients],
+                "accepted": [0] * len(clients),
                 "shares": [],
                 "max_norm": view.max_norm,
             }

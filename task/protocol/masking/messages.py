@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from task.protocol.base import Count, RoundNumber
-from task.protocol.envelope import Client, StatefulRequest, TableReply, TableRequest
+from task.protocol.base import Count
+from task.protocol.envelope import Client, TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
 from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
@@ -51,14 +51,12 @@ class SharesRequest(MaskedRequest):
         adverts: of everyone who takes part.
         absent: the image counts of the round's other clients, who have no advert; they count in the
             weights only.
-        last_accepted: for each client of the round, the round of its last accepted update.
     """
 
     threshold: Least
     uniform: bool
     adverts: Annotated[list[Advert], Field(max_length=MAX_PARTICIPANTS)]
     absent: Annotated[dict[Number, Count], Field(max_length=MAX_PARTICIPANTS)]
-    last_accepted: Annotated[dict[Number, RoundNumber], Field(max_length=MAX_PARTICIPANTS)]
 
     def reply_limits(self) -> ReplyLimits:
         row = ROW_BYTES + BOX_BYTES * len(self.adverts)
@@ -68,7 +66,8 @@ class SharesRequest(MaskedRequest):
 class ReportRequest(TrainRequest):
     """Asks participants for a masked update.
 
-    `shares` is empty: participants compute their weights themselves.
+    `shares` is empty: participants compute their weights themselves. `accepted` is 0 for each
+    client, because clients keep no state with masks.
 
     Attributes:
         members: everyone whose shares have been sent on.
@@ -111,7 +110,7 @@ class ReportReply(TableReply):
         return row
 
 
-class ScoreRequest(MaskedRequest, StatefulRequest):
+class ScoreRequest(MaskedRequest):
     """Asks participants to score the global weights on their validation images, masked.
 
     The purpose is fixed: scores with the masks of a sum of updates would take these masks off the

@@ -33,8 +33,8 @@ def check_setup(setup: Setup, own: Advert, roster: Roster, max_share: float) -> 
         raise ProtocolError(
             f"{len(adverts)} participants are fewer than the threshold of {setup.threshold}"
         )
-    if adverts.keys() & setup.absent.keys() or setup.accepted.keys() != setup.counts.keys():
-        raise ProtocolError("a client is both present and absent, or has no last accepted round")
+    if adverts.keys() & setup.absent.keys():
+        raise ProtocolError("a client is both present and absent")
     keys = [key for each in adverts.values() for key in (each.mask_key, each.sealing_key)]
     if len(set(keys)) < len(keys):
         raise ProtocolError("two participants have the same key")
@@ -45,19 +45,18 @@ def check_setup(setup: Setup, own: Advert, roster: Roster, max_share: float) -> 
             raise ProtocolError(f"participant {client} has the keys of another one")
         statement = advert_statement(setup.scope, advert)
         roster.check(advert, statement, bytes.fromhex(advert.signature))
-    shares_of(setup.counts, setup.uniform, max_share)
+    shares_of(setup.counts, setup.weighs_alike, max_share)
     present = {client: advert.examples for client, advert in adverts.items()}
-    shares_of(present, setup.uniform, max_share)  # nobody has signed the counts of the absent
+    shares_of(present, setup.weighs_alike, max_share)  # nobody has signed the counts of the absent
 
 
-def check_view(view: View, own: int, boxes: Mapping[int, bytes], accepted: int) -> None:
+def check_view(view: View, own: int, boxes: Mapping[int, bytes]) -> None:
     """Refuse a view with members that have no keys, or too few of them.
 
     Args:
         view: what the coordinator shows.
         own: the participant.
         boxes: by sender, the shares that are sealed for it.
-        accepted: the round of its last accepted update, as this request says.
 
     Raises:
         ProtocolError: something is wrong.
@@ -69,8 +68,6 @@ def check_view(view: View, own: int, boxes: Mapping[int, bytes], accepted: int) 
         raise ProtocolError(
             f"{len(members)} members are too few, or this participant is not one of them"
         )
-    if setup.accepted[own] != accepted:
-        raise ProtocolError("it names another last accepted round than it named to everyone")
     if boxes.keys() != members - {own}:
         raise ProtocolError("there must be sealed shares of each other member, and no more")
 
@@ -96,4 +93,4 @@ def check_survivors(view: View, own: int, survivors: Collection[int], max_share:
             f"{len(survivors)} survivors are fewer than the threshold of {view.setup.threshold}"
         )
     counts = {client: view.setup.counts[client] for client in survivors}
-    shares_of(counts, view.setup.uniform, max_share)
+    shares_of(counts, view.setup.weighs_alike, max_share)

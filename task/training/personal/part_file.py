@@ -2,8 +2,8 @@
 
 from safetensors.torch import save
 
+from task.digest import DIGEST, digest
 from task.methods.base import Tensors
-from task.training.digest import DIGEST, digest
 
 SUFFIX = ".safetensors"
 

@@ -154,15 +154,10 @@ def test_who_has_not_trained_is_not_scored(run: Path) -> None:
 
 
 @pytest.mark.parametrize("method", PERSONALISING)
-def test_bits_do_not_depend_on_workers_or_masks(method: str, train: Train) -> None:
+def test_bits_do_not_depend_on_workers(method: str, train: Train) -> None:
     words = [f"method={method}", *model_for(method), SHARE, "rho=0.75"]
-    one, three, masked = (
-        train(*words, *more) for more in ([], ["federation.workers=3"], ["secure=masked"])
-    )
-    assert sha256(one) == sha256(three) == sha256(masked)
-    alone, together = (read_record(each)["results"]["validation"] for each in (one, masked))
-    assert alone["accuracy"] == together["accuracy"]
-    assert alone["loss"] == pytest.approx(together["loss"], rel=1e-4)
+    one, three = (train(*words, *more) for more in ([], ["federation.workers=3"]))
+    assert sha256(one) == sha256(three)
     assert read_client_scores(one) == read_client_scores(three)
 
 
@@ -226,7 +221,7 @@ def test_fedsol_perturbs_the_layers_that_fedrep_trains() -> None:
         ("method=fedper privacy=example", "method=fedper: does not work with privacy.unit=example"),
         (
             "method=fedper privacy=client secure=masked model.norm=group",
-            "method=fedper: needs each client's score",
+            "method=fedper: keeps something at each client between rounds",
         ),
         ("method=fedbn+scaffold", "fedbn keeps a part of the model with the client, and scaffold"),
         ("method=fedper+fedrep", "more than one of them sets the classifier"),

@@ -77,10 +77,10 @@ def test_an_invented_site_is_refused() -> None:
     trial = Trial(4)
     setup = trial.keys()
     invented = signed_by(KEYS[50], 4, setup.adverts[0].roster)
-    lie = replace(setup, adverts={**setup.adverts, 4: invented}, accepted={**setup.accepted, 4: 0})
+    lie = replace(setup, adverts={**setup.adverts, 4: invented})
     with pytest.raises(ProtocolError, match="participant 4 is not in the roster"):
         trial.sites[0].share(lie)
-    lie = replace(setup, absent={7: 10}, accepted={**setup.accepted, 7: 0})
+    lie = replace(setup, absent={7: 10})
     with pytest.raises(ProtocolError, match="participant 7 is not in the roster"):
         trial.sites[1].share(lie)
 
@@ -132,12 +132,10 @@ def test_the_threshold_counts_the_roster_and_not_the_participants_of_a_request()
     setup = trial.keys(silent=[7, 8, 9])
     few = {client: setup.adverts[client] for client in range(4)}
     for threshold in (3, 4):
-        lie = replace(
-            setup, adverts=few, absent={}, accepted=dict.fromkeys(few, 2), threshold=threshold
-        )
+        lie = replace(setup, adverts=few, absent={}, threshold=threshold)
         with pytest.raises(ProtocolError, match=f"threshold of {threshold} is below 7"):
             trial.sites[threshold - 3].share(lie)
-    lie = replace(setup, adverts=few, absent={}, accepted=dict.fromkeys(few, 2))
+    lie = replace(setup, adverts=few, absent={})
     with pytest.raises(ProtocolError, match="4 participants are fewer than the threshold of 7"):
         trial.sites[2].share(lie)
 
@@ -185,6 +183,14 @@ def test_a_sum_in_which_one_survivor_has_most_of_the_weight_is_not_signed() -> N
         trial.agree()
 
 
+def test_a_sum_of_scores_is_weighed_by_images_whatever_the_coordinator_says() -> None:
+    """With one large site, the correct predictions of all sites tell those of this one."""
+    trial = Trial(4, replace(SCOPE, purpose="validate"), uniform=True)
+    trial.counts |= {0: 10_000}
+    with pytest.raises(ProtocolError, match=r"participant 0 has .* of all weight"):
+        trial.sites[1].share(trial.keys())
+
+
 # Different views.
 
 
@@ -196,7 +202,7 @@ def test_different_setups_of_two_halves_give_no_sum() -> None:
     trial.share(shown=lambda client: lie if client < 2 else setup)
     boxes = trial.coordinator.boxes_for(3)
     with pytest.raises(ProtocolError, match="sealed shares were changed"):
-        trial.sites[3].open_report(trial.view, boxes, 2)
+        trial.sites[3].open_report(trial.view, boxes)
 
 
 def other_model(view: View) -> View:
@@ -226,7 +232,7 @@ def test_what_is_shown_to_some_only_makes_the_sum_noise(
     for client, view in views.items():
         boxes = trial.coordinator.boxes_for(client)
         boxes = {sender: box for sender, box in boxes.items() if sender in view.members}
-        trial.sites[client].open_report(view, boxes, 2)
+        trial.sites[client].open_report(view, boxes)
         vector = update_of(client)
         trial.sites[client].mask(vector)
         remove_masks(vector, view, {client: seeds[client]}, {})
@@ -255,15 +261,6 @@ def test_participants_who_saw_different_views_do_not_sign_the_same() -> None:
         trial.sites[1].unmask(signatures)
 
 
-def test_another_last_round_for_one_participant_is_refused() -> None:
-    """It would train from an older state of its own, and its update would differ."""
-    trial = Trial(4)
-    trial.keys()
-    trial.share()
-    with pytest.raises(ProtocolError, match="another last accepted round"):
-        trial.sites[0].open_report(trial.view, trial.coordinator.boxes_for(0), 1)
-
-
 def test_boxes_of_others_are_refused() -> None:
     trial = Trial(4)
     trial.keys()
@@ -271,9 +268,9 @@ def test_boxes_of_others_are_refused() -> None:
     boxes = trial.coordinator.boxes_for(0)
     swapped = {**boxes, 1: boxes[2], 2: boxes[1]}
     with pytest.raises(ProtocolError, match="site-1: its sealed shares were changed"):
-        trial.sites[0].open_report(trial.view, swapped, 2)
+        trial.sites[0].open_report(trial.view, swapped)
     with pytest.raises(ProtocolError, match="sealed shares of each other member"):
-        trial.sites[1].open_report(trial.view, boxes, 2)
+        trial.sites[1].open_report(trial.view, boxes)
 
 
 # Survivors.
@@ -301,7 +298,7 @@ def test_the_same_set_may_be_asked_for_again() -> None:
     assert not np.array_equal(trial.updates[0], again.updates[0])  # with other masks
 
 
-@pytest.mark.parametrize("change", ["model", "weights", "norm", "last round"])
+@pytest.mark.parametrize("change", ["model", "weights", "norm"])
 def test_a_repeated_round_with_another_request_is_refused(change: str) -> None:
     """The same updates with other weights, from another model or clipped elsewhere, tell of one."""
     trial = Trial(4).until_report()
@@ -309,8 +306,6 @@ def test_a_repeated_round_with_another_request_is_refused(change: str) -> None:
     again = Trial(4, replace(SCOPE, attempt=2), ledgers=trial.ledgers)
     if change == "weights":
         again.coordinator._uniform = True
-    if change == "last round":
-        again.coordinator._accepted = again.accepted = dict.fromkeys(range(4), 1)
     again.keys()
     again.share()
     if change == "model":

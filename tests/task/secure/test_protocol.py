@@ -156,7 +156,7 @@ def test_a_stage_is_answered_once_and_in_its_order() -> None:
         site.mask(update_of(0))
     boxes = trial.coordinator.boxes_for(0)
     with pytest.raises(ProtocolError, match="stage report cannot follow report"):
-        site.open_report(trial.view, boxes, 2)
+        site.open_report(trial.view, boxes)
     trial.agree()
     with pytest.raises(ProtocolError, match="stage agree cannot follow agree"):
         site.agree((0, 1, 2), trial.ledgers[0])
@@ -170,7 +170,7 @@ def test_a_participant_whose_training_failed_signs_nothing() -> None:
     trial.keys()
     trial.share()
     site = trial.sites[0]
-    site.open_report(trial.view, trial.coordinator.boxes_for(0), 2)
+    site.open_report(trial.view, trial.coordinator.boxes_for(0))
     with pytest.raises(ProtocolError, match="has not reported"):
         site.agree((0, 1, 2), trial.ledgers[0])
 

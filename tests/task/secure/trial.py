@@ -74,11 +74,9 @@ class Trial:
             self.ledgers.setdefault(client, MemoryLedger())
         keys = {client: public_bytes(KEYS[client]) for client in clients}
         self.counts = {client: 10 + client for client in clients}
-        self.accepted = dict.fromkeys(clients, 2)
         self.coordinator = Coordinator(
             self.scope, threshold_of(self.count, self.colluding),
-            colluding_of(self.count, self.colluding), self.uniform, self.counts,
-            self.accepted, keys,
+            colluding_of(self.count, self.colluding), self.uniform, self.counts, keys,
         )  # fmt: skip
         self.updates: dict[int, Vector] = {}
 
@@ -105,7 +103,7 @@ class Trial:
         for client in sorted(set(self.view.members) - set(silent)):
             view = shown(client) if shown else self.view
             boxes = self.coordinator.boxes_for(client)
-            self.sites[client].open_report(view, boxes, self.accepted[client])
+            self.sites[client].open_report(view, boxes)
             vector = update_of(client)
             self.sites[client].mask(vector)
             self.updates[client] = vector

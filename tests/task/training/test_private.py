@@ -20,7 +20,7 @@ from task.optim.parameters import trained_parameters
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.randomness import repeatable_bytes, secret_bytes
 from task.privacy.settings import UNTOLD_IMAGES
-from task.training.private import clipping_scales, poisson_sample
+from task.training.private import PrivateTrainer, clipping_scales, poisson_sample
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, rows, sha256
 
@@ -112,6 +112,23 @@ def test_one_image_moves_a_step_by_the_clipping_norm_at_most(method: str) -> Non
     )
     assert 0.5 * norm / size * 0.99 < float((huge - without).norm()) < 0.5 * norm / size * 1.001
     assert float((nan - without).norm()) < 1e-6
+
+
+@pytest.mark.parametrize("augmentation", ["crop_flip", "resized_crop"])
+def test_an_image_does_not_change_the_augmentation_of_others(augmentation: str) -> None:
+    """Otherwise an image more would change every gradient of its batch, and not one."""
+    worker = worker_of(f"augmentation={augmentation}")
+    trainer, images, seeds = worker.trainer, worker.images, secret_bytes(8 * 6)
+    assert isinstance(trainer, PrivateTrainer)
+
+    def augmented(positions: list[int]) -> dict[int, Tensor]:
+        chosen = b"".join(seeds[8 * position : 8 * position + 8] for position in positions)
+        parts = trainer._parts(images, torch.tensor(positions), lambda count: chosen[:count])
+        return dict(zip(positions, torch.cat([x for x, _ in parts]), strict=True))
+
+    every, some = augmented(list(range(6))), augmented([0, 2, 3, 5])
+    assert all(some[position].equal(every[position]) for position in some)
+    assert not every[0].equal(images[torch.tensor([0])][0][0])
 
 
 def test_a_client_without_images_sends_the_noise_alone() -> None:

@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 
 from server_app.aggregation.weights import Weights, from_tensors
 from server_app.runs.checkpoint import DIRECTORY, read_hashed, write_hashed
+from task.digest import digest
 from task.methods.base import Tensors
-from task.training.digest import digest
 
 FILE = "batch_norm.safetensors"
 

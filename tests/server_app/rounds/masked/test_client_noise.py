@@ -150,6 +150,19 @@ def session_of(*words: str, **more: Any) -> Any:
     return session
 
 
+def test_a_training_that_fails_on_the_images_is_not_told(
+    train: Train, reported: Callable[[], list[Reported]]
+) -> None:
+    """With weights of its choice a coordinator could make the training of one image fail."""
+    directory = train(*ROUND, SILENT, "optim.lr=1e30")
+    assert {(row["status"], row["reason"]) for row in rows(directory, "clients.csv")} == {
+        ("ok", "")
+    }
+    (found,) = reported()
+    first = found.pop(0)
+    assert all(np.array_equal(vector, first) for vector in found.values())  # the global weights
+
+
 def test_a_client_refuses_to_be_scored() -> None:
     with pytest.raises(ProtocolError, match="scores on its images are not sent"):
         score(session_of(), SimpleNamespace())  # type: ignore[arg-type]

@@ -58,10 +58,7 @@ def test_scores_of_others_do_not_take_the_masks_off_an_update(
         }  # fmt: skip
         for _, reply in stages.replies(REPORT, [VICTIM], lambda _: asked):
             total += reply.masked.unpack()["vector"].numpy()
-        scores = {"accepted": [0]}
-        for _, scored in stages.replies(
-            MIXED, OTHERS, lambda one: {**self._sum.fields(view, one), **scores}
-        ):
+        for _, scored in stages.replies(MIXED, OTHERS, lambda one: self._sum.fields(view, one)):
             total[:2] += scored.masked.unpack()["vector"].numpy()
         refused.update(stages.reasons)
         self._sum.survivors |= {VICTIM, *OTHERS} - refused.keys()

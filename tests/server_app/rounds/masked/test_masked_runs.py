@@ -43,7 +43,7 @@ def values(directory: Path, split: str) -> dict[tuple[str, str], float]:
     "words",
     [
         pytest.param(["num_clients=3"], id="3 clients"),
-        pytest.param(["method=moon", "num_clients=6", "rho=0.5", "rounds=3"], id="moon"),
+        pytest.param(["method=fedetf", "num_clients=6", "rho=0.5", "rounds=3"], id="half of them"),
         pytest.param(
             ["strategy.weighting=uniform", "num_clients=2"], id="uniform", marks=pytest.mark.slow
         ),
@@ -220,7 +220,7 @@ def test_an_attempt_is_repeated_with_new_keys_and_everyone(
 def test_a_resumed_run_begins_its_round_with_new_keys(
     train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    whole = train(MASKED, "method=moon")
+    whole = train(MASKED, "method=feduv")
     keys: list[str] = []
     original = Coordinator.setup
 
@@ -237,7 +237,7 @@ def test_a_resumed_run_begins_its_round_with_new_keys(
     monkeypatch.setattr(Coordinator, "setup", setup)
     monkeypatch.setattr(inprocess, "client_app", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        train(MASKED, "method=moon", "run_id=broken")
+        train(MASKED, "method=feduv", "run_id=broken")
     monkeypatch.setattr(inprocess, "client_app", client_app)
     broken = tmp_path / "runs" / "broken"
     words = whole_words([f"resume={broken}"])

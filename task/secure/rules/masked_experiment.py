@@ -1,0 +1,43 @@
+"""Which experiments masks can protect: those whose clients send one update, and keep nothing."""
+
+from typing import TYPE_CHECKING
+
+from task.errors import ConfigError
+
+if TYPE_CHECKING:
+    from task.config import LocalConfig
+
+
+def check_masked_experiment(config: "LocalConfig") -> None:
+    """Refuse an experiment whose clients send more than an update, or keep a state.
+
+    A coordinator chooses the global model, and for each client the round of the state that the
+    client continues from. With a model that has no gradients, and a state at one client only, the
+    sum of all updates would be this client's own.
+
+    Raises:
+        ConfigError: a method or a setting does not fit masks; the text names what to choose.
+    """
+    members = config.local_method().members()
+    for name, member in zip(config.methods(), members, strict=True):
+        if member.server_update:
+            allowed = (
+                "has a server update, for which clients send more than their model, without a "
+                "mask; choose another method, or secure=none"
+            )
+            raise ConfigError("method", name, allowed)
+        if member.keeps_state or member.personalises:
+            allowed = (
+                "keeps something at each client between rounds, and a coordinator could use it to "
+                "separate one client's update from the sum; choose another method, or secure=none"
+            )
+            raise ConfigError("method", name, allowed)
+    if config.optim.keep_momentum:
+        allowed = (
+            "a coordinator could use the kept momentum to separate one client's update from the "
+            "sum; leave it out, or add secure=none"
+        )
+        raise ConfigError("optim.keep_momentum", True, allowed)
+    if config.privacy.per_example:
+        allowed = "adds noise to each update, and does not fit masks yet; choose secure=none"
+        raise ConfigError("privacy.unit", "example", allowed)
