@@ -16,7 +16,7 @@ from torch import Tensor
 
 from task.machine.directories import user_state_directory
 from task.machine.disk import require_space
-from task.machine.files import create_whole, from_home, write_whole
+from task.machine.files import create_whole, from_home, make_private, write_whole
 from task.protocol.base import directory_name
 from task.site import Site
 
@@ -107,7 +107,7 @@ class ClientState:
             state: what the method keeps.
         """
         path = self._path(client, server_round)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         write_whole(path, save(state, {STARTED_FROM: str(accepted)}))
         needed = {server_round, accepted, self._started_from(client, accepted)}
         kept = {int(old.stem.removeprefix("round-")): old for old in path.parent.glob(ROUND_FILES)}
@@ -129,7 +129,7 @@ class ClientState:
                 f"{root} holds the states of {MAX_RUNS} runs; delete old ones, "
                 "but not privacy-ledger"
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         return value if create_whole(path, value.encode()) else path.read_text()
 
     def require_experiment(self, experiment: str) -> None:

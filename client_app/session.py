@@ -16,7 +16,7 @@ from task.config import LocalConfig, read_local_config
 from task.data.federated import site_version
 from task.data.image_store.store import store_root
 from task.errors import CodeMismatchError, SiteError
-from task.fingerprint import code_directories, fingerprint_for
+from task.fingerprint import changed_since_start, code_directories, fingerprint_for
 from task.machine.disk import require_space
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
@@ -48,10 +48,15 @@ class Session(Generic[Asked]):
         """The experiment's settings, which are read only if all their code may run here.
 
         Raises:
+            ProtocolError: it is not in the one form in which a server writes it. An owner who reads
+                it could miss a key that stands twice.
             SiteError: it has code of a package that the site does not list.
         """
         check_extensions(self.node_config, self.request.experiment)
-        return read_local_config(self.request.experiment)
+        config = read_local_config(self.request.experiment)
+        if config.model_dump_json() != self.request.experiment:
+            raise ProtocolError("its experiment is not in the form in which a server writes it")
+        return config
 
     @cached_property
     def site(self) -> Site | None:
@@ -83,7 +88,7 @@ class Session(Generic[Asked]):
         """This process's worker for the experiment.
 
         Raises:
-            CodeMismatchError: it would run other code than the server.
+            CodeMismatchError: it would run other code than the server, or than at its start.
             SiteError: the experiment and this node disagree on whose data are trained on, or the
                 site's images changed since the run began.
             SpaceError: the site's disk has less free than its owner keeps free.
@@ -97,6 +102,11 @@ class Session(Generic[Asked]):
             )
         if self.site is None:
             worker = shared_worker(request.experiment)
+        elif changed_since_start():
+            raise CodeMismatchError(
+                "the code that is installed here has changed since the site was started; start the "
+                "site again"
+            )
         else:
             require_space(store_root(), 0, self.site.keep_free_megabytes)
             worker = worker_for(request.experiment, self.site)

@@ -42,6 +42,14 @@ def fingerprint_for(experiment: str) -> str:
     return fingerprint(run_by_clients(experiment))
 
 
+def changed_since_start() -> bool:
+    """Return whether a file that trains has changed since this process, or its parent, hashed it.
+
+    A site imports some of the code only when an experiment needs it.
+    """
+    return fingerprint.__wrapped__() != fingerprint()
+
+
 @functools.cache
 def fingerprint(extensions: Sequence[Extension] = ()) -> str:
     """Return the SHA-256 of the relative paths and contents of all files that train.

@@ -12,10 +12,10 @@ from task.plain_text import one_line
 from task.site import Site
 
 SHOWN = (
-    "method.name", "model.name", "data.name", "data.classes", "data.image_size", "rounds",
-    "local_epochs", "batch_size", "privacy.unit", "privacy.noise_multiplier",
-    "privacy.clipping_norm", "privacy.sampling_rate", "privacy.reproducible", "secure.mode",
-    "partition.names",
+    "method.name", "model.name", "data.name", "data.classes", "data.image_size",
+    "data.validation_share", "augmentation.name", "optim.lr", "rounds", "local_epochs",
+    "batch_size", "privacy.unit", "privacy.noise_multiplier", "privacy.clipping_norm",
+    "privacy.sampling_rate", "privacy.reproducible", "secure.mode", "partition.names",
 )  # fmt: skip
 
 

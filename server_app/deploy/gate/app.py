@@ -89,17 +89,18 @@ class Gate:
         return Answer(200, (JSON,), text.encode())
 
     async def _forward(self, head: Head, body: bytes, caller: Caller, receive: Receive) -> Answer:
-        self._messages.heard(caller, head.route)
-        if head.route == PUSH_MESSAGES:
-            require_reply(body)
-        if head.route != PULL_MESSAGES:
-            return await self._superlink.ask(head, body)
-
         def check() -> None:
             if not self._authentication.is_registered(caller):
                 self._authentication.recognise(head)
             if self._is_closing():
                 raise RefusedError(503, "the gate is about to end")
+
+        check()  # the key may have been removed while the body arrived
+        self._messages.heard(caller, head.route)
+        if head.route == PUSH_MESSAGES:
+            require_reply(body)
+        if head.route != PULL_MESSAGES:
+            return await self._superlink.ask(head, body)
 
         async def ask() -> Answer:
             return await self._superlink.ask(head, body)

@@ -17,8 +17,10 @@ def rights_of_others(place: SitePlace, site: Site) -> str:
     """
     keys = (place.key(site.name), place.next_key(site.name), place.secret)
     forbidden = dict.fromkeys(filter(Path.is_file, keys), OTHERS)
-    read = [place.settings, place.directory, place.flower, place.node_settings]
-    read += [Path(site.roster)] if site.roster else []
+    read = [place.settings, place.directory, place.flower, place.node_settings, place.authority]
+    read.append(site.state_directory)
+    if site.roster:
+        read += [Path(site.roster), *Path(site.roster).glob("*.pub")]
     for path, bits in (forbidden | dict.fromkeys(filter(Path.exists, read), WRITE)).items():
         if path.stat().st_mode & bits:
             verb, change = ("change", "go-w") if bits == WRITE else ("read", "go-rwx")

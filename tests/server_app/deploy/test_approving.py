@@ -1,6 +1,7 @@
 """A site whose owner approves each experiment, from the refusal to the end of the run."""
 
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from server_app.runs.records.record import read_record
 from task.approval import approvals
 from task.approval.approvals import DIGITS, Approvals
 from task.errors import ConfigError, SiteError
-from task.fingerprint import fingerprint
+from task.fingerprint import code_directories, fingerprint
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import ForgetRequest
 from tests.site_grid import SiteGrid
@@ -129,3 +130,31 @@ def test_a_request_beyond_the_approved_rounds_is_refused(site: Site) -> None:
         _ = Session(later, node).site
     with pytest.raises(RunFailedError, match="which cannot include fine-tuning"):
         site.train("after=finetune")
+
+
+def test_an_experiment_with_a_key_twice_is_not_shown_to_the_owner(site: Site) -> None:
+    """The last one counts, and the owner may read the first one only."""
+    experiment = compose_experiment(WORDS).local().model_dump_json()
+    twice = '{"rounds":1,' + experiment[1:].replace('"rounds":1', '"rounds":9')
+    node = {**tomllib.loads(site.place.settings.read_text())}
+    asked = ForgetRequest(run="run", experiment=twice, round=1, fingerprint=fingerprint())
+    with pytest.raises(ProtocolError, match="not in the form in which a server writes it"):
+        _ = Session(asked, node).site
+    assert site.said().splitlines() == ["no coordinator has asked this site to train yet"]
+
+
+def test_a_site_whose_code_changed_since_its_start_trains_no_more(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run new code under the hash of the old one."""
+    changed = tmp_path / "client_app"
+    shutil.copytree(code_directories()["client_app"], changed)
+    (changed / "new.py").touch()
+    fingerprint()
+    with pytest.raises(RegistrationError):
+        site.train()
+    site.said(site.said().split()[0])
+    directories = {**code_directories(), "client_app": changed}
+    monkeypatch.setattr("task.fingerprint.code_directories", lambda: directories)
+    with pytest.raises(RegistrationError, match="runs other code than the coordinator"):
+        site.train()

@@ -446,6 +446,31 @@ def test_a_key_that_is_removed_is_refused_at_once(scene: Scene, upstream: Upstre
     )
 
 
+def test_a_key_that_is_removed_while_a_body_arrives_is_refused(
+    scene: Scene, upstream: Upstream
+) -> None:
+    path = scene.place.sites / "south.pub"
+    kept = path.read_bytes()
+    with scene.client.connected() as tls:
+        fields = {**TYPE, **signed(scene.keys["south"]), "content-length": "4"}
+        tls.sendall(head(PUSH, fields) + b"bo")
+        time.sleep(1)  # the gate has read the head
+        path.unlink()
+        until(
+            lambda: scene.client.send(PUSH, {**TYPE, **signed(scene.keys["south"])}).status == 401,
+            "the key's end",
+        )
+        asked = len(upstream.paths())
+        tls.sendall(b"dy")
+        assert tls.recv(65536).startswith(b"HTTP/1.1 401 ")
+    assert len(upstream.paths()) == asked
+    path.write_bytes(kept)
+    until(
+        lambda: scene.client.send(PUSH, {**TYPE, **signed(scene.keys["south"])}).status == 200,
+        "the key's return",
+    )
+
+
 def test_a_site_cannot_take_all_places(scene: Scene, upstream: Upstream) -> None:
     held = SITE_CONCURRENT
     statuses: list[int] = []

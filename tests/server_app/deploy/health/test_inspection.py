@@ -220,6 +220,7 @@ def test_an_address_where_no_program_listens(site: SitePlace) -> None:
         (lambda site: site.key("clinic").unlink(), "key", "make it with: univarfl deploy keys"),
         (lambda site: site.key("clinic").chmod(0o644), "files", "run: chmod go-rwx"),
         (lambda site: site.settings.chmod(0o666), "files", "run: chmod go-w"),
+        (lambda site: site.authority.chmod(0o666), "files", "run: chmod go-w"),
         (lambda site: site.authority.unlink(), "coordinator", "ask the coordinator for their ca"),
         (lambda site: site.authority.write_text("x"), "coordinator", "is not a certificate"),
     ],
