@@ -14,13 +14,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
+from task.errors import system_reason
 from task.machine.directories import user_state_directory
 from task.machine.disk import require_space
 from task.machine.files import create_whole, from_home, make_private, write_whole
+from task.machine.round_files import ANY_ROUND, round_files
 from task.protocol.base import directory_name
 from task.site import Site
 
-ROUND_FILES = "round-*.safetensors"
 HEADER_BYTES = 1_000_000
 MAX_RUNS = 10_000  # whose states a site keeps
 MAX_ROUNDS = 20  # whose states a client keeps
@@ -110,7 +111,7 @@ class ClientState:
         make_private(path.parent)
         write_whole(path, save(state, {STARTED_FROM: str(accepted)}))
         needed = {server_round, accepted, self._started_from(client, accepted)}
-        kept = {int(old.stem.removeprefix("round-")): old for old in path.parent.glob(ROUND_FILES)}
+        kept = round_files(path.parent)
         later = sorted((number for number in kept if number > server_round), reverse=True)
         for number in kept.keys() - needed - set(later[:MAX_ROUNDS]):
             kept[number].unlink(missing_ok=True)
@@ -119,7 +120,7 @@ class ClientState:
         """Return the value stored under `name` for this run, storing `value` if there is none.
 
         Raises:
-            StateLostError: the states of too many runs are kept already.
+            StateLostError: the states of too many runs are kept already, or it cannot be written.
         """
         path = self.directory / name
         root = self.directory.parent
@@ -129,8 +130,14 @@ class ClientState:
                 f"{root} holds the states of {MAX_RUNS} runs; delete old ones, "
                 "but not privacy-ledger"
             )
-        make_private(path.parent)
-        return value if create_whole(path, value.encode()) else path.read_text()
+        try:
+            make_private(path.parent)
+            return value if create_whole(path, value.encode()) else path.read_text()
+        except OSError as error:
+            raise StateLostError(
+                f"{path.parent} cannot be written: {system_reason(error)}; set UNIVARFL_MEMORY to "
+                "another directory (at a site: memory-dir)"
+            ) from None
 
     def require_experiment(self, experiment: str) -> None:
         """Refuse states that another experiment of the run has left.
@@ -153,7 +160,7 @@ class ClientState:
 
     def has(self, prefix: str) -> bool:
         """Return whether a state has a tensor whose name begins so."""
-        for path in self.directory.glob(f"client-*/{ROUND_FILES}"):
+        for path in self.directory.glob(f"client-*/{ANY_ROUND}"):
             try:
                 with safe_open(path, "pt") as file:
                     if any(name.startswith(prefix) for name in file.keys()):  # noqa: SIM118

@@ -127,14 +127,14 @@ def score_rows(session: Session[EvaluateRequest]) -> Iterator[EvaluateRow]:
     request, worker = session.request, session.worker
     weights = session.tensors(request.weights)
     # The clients of one global model are scored together, which is faster.
-    scores = None if worker.personal else worker.validate(weights, request.clients)
-    for place, client in enumerate(request.clients):
+    known = [client for client in request.clients if client in worker.data.clients]
+    scores = (
+        {} if worker.personal else dict(zip(known, worker.validate(weights, known), strict=True))
+    )
+    for client, accepted in zip(request.clients, request.accepted, strict=True):
         try:
-            score = (
-                scores[place]
-                if scores is not None
-                else score_client(session, client, request.accepted[place], weights)
-            )
+            session.check_trained_here(client)
+            score = scores.get(client) or score_client(session, client, accepted, weights)
             row = score_row(client, score)
         except Exception as error:
             logger.exception("client %d is not scored", client)

@@ -87,7 +87,8 @@ class Combination(Method):
             member.clean(model)
 
     def server(self, weights: Tensors) -> ServerUpdate | None:
-        return next((half for member in self.members() if (half := member.server(weights))), None)
+        updates = (member.server(weights) for member in self.members())
+        return next((update for update in updates if update), None)
 
 
 def when_it_gets_gradients(member: Method) -> tuple[bool, bool]:

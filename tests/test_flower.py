@@ -238,7 +238,7 @@ def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     (directory,) = tmp_path.iterdir()
-    onward = f"resume it with: univarfl train resume={directory}"
+    onward = f"resume the run with: univarfl train resume={directory}"
     assert errors.splitlines()[-1] == f"univarfl: interrupted; {onward}"
     assert names(family) == ""
     record = read_record(directory)

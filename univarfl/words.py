@@ -1,10 +1,11 @@
 """Conversion of Python values to the words of the command: ``alpha=0.05``."""
 
-import numbers
 import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 import univarfl.application  # noqa: F401
 
@@ -49,12 +50,13 @@ def text(key: str, value: Any) -> str:
         ConfigError: the grammar has no such value.
     """
     if hasattr(value, "item") and not getattr(value, "shape", ()):
-        value = value.item()  # a scalar of NumPy or PyTorch
+        # A scalar of NumPy or PyTorch; float32's 0.1 is 0.1, and not 0.10000000149.
+        value = float(str(value)) if isinstance(value, np.floating) else value.item()
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, numbers.Real):
+    if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str | os.PathLike):
         word = os.fspath(value)

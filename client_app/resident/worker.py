@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--secret-file", required=True, type=Path)
     parser.add_argument("--node-config", required=True, type=Path)
     words = parser.parse_args()
-    settings = tomllib.loads(words.node_config.read_text())
+    settings = tomllib.loads(words.node_config.read_text(encoding="utf-8"))
     write_site_log()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = ForkServer()

@@ -85,9 +85,13 @@ class Aggregator:
     def restore(self, state: Weights) -> None:
         """Continue from what `state` returned."""
         for name in self.settings.state_attributes:
-            parts = {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(name)}
-            if name in parts:
-                setattr(self._strategy, name, float(parts[name]))
+            head, current = f"{name}/", getattr(self._strategy, name)
+            parts = {k.removeprefix(head): v for k, v in state.items() if k.startswith(head)}
+            if name in state:
+                value = state[name]
+                setattr(self._strategy, name, value if value.ndim else value.item())
+            elif isinstance(current, dict):
+                setattr(self._strategy, name, parts)
             elif all(key.isdigit() for key in parts):
                 listed = [parts[key] for key in sorted(parts, key=int)]
                 setattr(self._strategy, name, listed or None)
@@ -163,8 +167,8 @@ class Aggregator:
 def without_sampling_warning() -> Iterator[None]:
     """Silence Flower's warning that the strategy will not sample clients, which we do."""
     logger = logging.getLogger("flwr")
-    logger.disabled = True
+    before, logger.disabled = logger.disabled, True
     try:
         yield
     finally:
-        logger.disabled = False
+        logger.disabled = before

@@ -112,6 +112,9 @@ def _composed(overrides: Sequence[Override]) -> DictConfig:
         config = compose("config", words)
     if len(methods) > 1:
         config.method.name = PLUS.join(methods)
+    if config.data.get("root") == "":
+        allowed = "must name a directory; it is empty, as if a shell variable were not set"
+        raise ConfigError("data.root", "", allowed)
     if config.data.get("download") and config.data.root is None:
         config.data.root = downloaded(config.data.name)
     for key, path in local_paths(config.data).items():

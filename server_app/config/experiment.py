@@ -28,13 +28,17 @@ if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from task.models.base import ModelSettings
 
 
+RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+MOST_SECONDS = 1e9  # that a message may name
+
+
 class FederationConfig(Strict):
     """The workers that train clients, and how long the server waits for them."""
 
     workers: Annotated[int, Field(ge=1)] | None
-    round_timeout: Annotated[float, Field(gt=0)]
+    round_timeout: Annotated[float, Field(gt=0, le=MOST_SECONDS)]
     message_megabytes: Annotated[float, Field(gt=0, le=2000)]
-    join_timeout: Annotated[float, Field(gt=0)]
+    join_timeout: Annotated[float, Field(gt=0, le=MOST_SECONDS)]
     quorum: Annotated[float, Field(ge=0, le=1)]
     attempts: Annotated[int, Field(ge=1)]
 
@@ -47,7 +51,7 @@ class Experiment(LocalConfig):
     evaluate_every: Annotated[int, Field(ge=1)]
     engine: Literal["flower", "inprocess"]
     output_dir: str | None
-    run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")] | None
+    run_id: Annotated[str, Field(pattern=RUN_ID)] | None
     resume: str | None
     watch: Watch
     equations: Literal["paper", "release"]

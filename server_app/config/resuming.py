@@ -1,10 +1,11 @@
 """The words that a record keeps of its run, and from which the run is resumed."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.config.composition import FILES, local_paths
-from server_app.config.experiment import Experiment
+from server_app.config.experiment import RUN_ID, Experiment
 from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
 from server_app.runs.lookup import find_run, runs_parent
@@ -61,8 +62,8 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
         runs = runs_parent(named[-1])
     directory = resumed_run(resumed[-1], runs)
     try:
-        recorded = read_record(directory)["overrides"]
-    except (OSError, ValueError, KeyError):
+        recorded = list(map(str, read_record(directory)["overrides"]))
+    except (OSError, ValueError, KeyError, TypeError):
         allowed = "must be the directory of a run, with a run.json that can be read"
         raise ConfigError("resume", directory, allowed) from None
     first = [word for word in recorded if not resumes(word)]
@@ -81,9 +82,13 @@ def resumed_run(name: str, runs: Path | None) -> Path:
         ConfigError: there is no such run.
     """
     try:
-        return find_run(name, runs)
+        directory = find_run(name, runs)
     except ConfigError as error:
         raise ConfigError("resume", error.value, error.allowed) from None
+    if not re.fullmatch(RUN_ID, directory.name):
+        allowed = "rename the directory: use letters, digits, '.', '_', '+' and '-' alone"
+        raise ConfigError("resume", directory, allowed)
+    return directory
 
 
 def _place(directory: Path) -> list[str]:

@@ -81,10 +81,10 @@ class RunningSuperLink:
         return process
 
     def wait_until_ready(self) -> None:
-        """Return once runs can be submitted; they can."""
+        """Do nothing: the process that started it has waited until runs can be submitted."""
 
     def wait_for_ray(self) -> None:
-        """Return once its Ray is ready; it is."""
+        """Do nothing: the process that started it has waited for Ray."""
 
 
 class SuperLink(RunningSuperLink):

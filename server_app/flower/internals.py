@@ -49,12 +49,11 @@ FIRST_BACKOFF, LONGEST_BACKOFF = 0.05, 1.0  # seconds between two requests for t
 HTTP_GRID = "flwr.superlink.grid.http_grid"  # the module of the only grid that fetches replies
 FETCH, BUILD = "pull_objects", "inflate_object_from_contents"
 RECORD, FRAME = "ConfigRecord", frozenset({"Message", "RecordDict"})  # the types of objects
-GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)  # or if it has ended the run
-LOST_CONNECTION = (httpx.HTTPError, OSError)  # what a grid raises if the SuperLink is gone
+# What a grid raises if the SuperLink is gone, or has ended the run.
+GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)
 
 __all__ = [
     "GRID_ERRORS",
-    "LOST_CONNECTION",
     "NUM_PARTITIONS_KEY",
     "PARTITION_ID_KEY",
     "ErrorCode",

@@ -12,7 +12,6 @@ from task.data.sources.families.tree import IMG_EXTENSIONS
 from task.errors import ConfigError, system_reason
 
 LIST = ".txt"
-SUFFIXES = (*IMG_EXTENSIONS, ".gif", ".jfif")
 
 logger = logging.getLogger("univarfl")
 
@@ -51,7 +50,7 @@ def expand_word(word: str) -> list[Path]:
         raise ConfigError("images", error.filename or word, system_reason(error)) from None
     if not found:
         missing = not (path.exists() or glob.has_magic(word))
-        allowed = f"contains or matches no images ({', '.join(SUFFIXES)})"
+        allowed = f"contains or matches no images ({', '.join(IMG_EXTENSIONS)})"
         raise ConfigError("images", word, "there is no such file" if missing else allowed)
     return found
 
@@ -66,7 +65,7 @@ def images_below(root: Path) -> Iterator[Path]:
     for directory, below, names in os.walk(root, onerror=log_skipped_directory):
         below.sort()
         for name in sorted(names):
-            if name.lower().endswith(SUFFIXES):
+            if name.lower().endswith(IMG_EXTENSIONS):
                 yield Path(directory, name)
             else:
                 others += not name.startswith(".")

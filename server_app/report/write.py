@@ -28,7 +28,7 @@ from server_app.report.spent.participation import participation_table
 from server_app.report.spent.targets import TITLE as TO_A_TARGET
 from server_app.report.spent.targets import targets_table
 from server_app.report.summary import Summary
-from server_app.runs.checkpoint import checkpoints
+from server_app.runs.checkpoint import onward
 from server_app.runs.lookup import latest_run
 from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.csv_files import frame_as_csv
@@ -86,11 +86,8 @@ def report(
         logger.warning("left out: %s", problem)
     if not found.runs:
         last = directory if (directory / RUN_JSON).exists() else latest_run(directory)
-        kept = f"; the last one goes on with: univarfl train resume={last}"
-        raise RunError(
-            f"{directory} holds no completed run; 'univarfl train' makes one"
-            f"{kept if checkpoints(last) else ''}"
-        )
+        made = "holds no completed run; 'univarfl train' makes one"
+        raise RunError(f"{directory} {made}{onward(last)}")
     summary = Summary(found.runs, checked_tuned(found.runs, tuned))
     content = content_of(summary, problems, targets, label_of_baseline(summary, baseline))
     for warning in content.warnings:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from server_app.aggregation.weights import Weights, as_bytes, from_file
 from task.digest import DIGEST, digest
 from task.errors import ConfigError
 from task.machine.files import write_whole
+from task.machine.round_files import round_files
 
 DIRECTORY, KEPT = "checkpoints", 2
 FACTS = "facts"
@@ -138,20 +140,19 @@ def read_hashed(path: Path) -> tuple[Weights, str]:
 
 def checkpoints(directory: Path) -> list[Path]:
     """Return the files of a run's checkpoints, the last first."""
-    return sorted((directory / DIRECTORY).glob("round-*.safetensors"), reverse=True)
+    return list(round_files(directory / DIRECTORY).values())[::-1]
 
 
 def last_round(directory: Path) -> int:
     """Return the number of a run's last full round; 0 if it has completed none."""
-    return max(
-        (int(path.stem.removeprefix("round-")) for path in checkpoints(directory)), default=0
-    )
+    return max(round_files(directory / DIRECTORY), default=0)
 
 
 def onward(directory: Path) -> str:
     """Return how a simulated run goes on, to end an error; empty if it has no checkpoint."""
-    kept = bool(checkpoints(directory))
-    return f"; resume it with: univarfl train resume={directory}" if kept else ""
+    if not checkpoints(directory):
+        return ""
+    return f"; resume the run with: univarfl train {shlex.quote(f'resume={directory}')}"
 
 
 def forget_checkpoints(directory: Path) -> None:

@@ -62,12 +62,12 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
     hold(directory).release()
     load_checkpoint(directory)
     record = read_record(directory)
-    if record["status"] == "completed":
+    if record.get("status") == "completed":
         allowed = f"that run is completed; a new run with model.weights={directory} goes on from it"
         raise ConfigError("resume", directory, allowed)
     config = experiment.model_dump()
     code = code_of(config)
-    known = record["format"] == FORMAT and record["code"] == code.shared
+    known = record.get("format") == FORMAT and record.get("code") == code.shared
     for group, key in HASHED_FILES:
         hash_key = f"{key}_sha256"
         if known and record["config"][group].get(hash_key) != config[group].get(hash_key):
@@ -82,8 +82,8 @@ def check_resumable(directory: Path, experiment: Experiment) -> None:
             f"{', '.join(other)} differs; leave it out"
         )
         raise ConfigError("resume", directory, allowed)
-    first_every, every = record["config"]["watch"]["models_every"], config["watch"]["models_every"]
-    if known and first_every != every:
+    every = config["watch"]["models_every"]
+    if known and record["config"]["watch"]["models_every"] != every:
         allowed = "selects the rounds whose models a run keeps, so it cannot change; leave it out"
         raise ConfigError("watch.models_every", as_typed(every), allowed)
     if not known or recorded_code(record) != code:

@@ -5,11 +5,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from server_app.aggregation.weights import Readable, Weights, as_bytes, from_file
-from server_app.runs.checkpoint import DIRECTORY
-from task.digest import DIGEST, digest
+from server_app.aggregation.weights import Readable, Weights
+from server_app.runs.checkpoint import DIRECTORY, read_hashed, write_hashed
 from task.errors import ConfigError
-from task.machine.files import write_whole
 
 FILE = "last-models.safetensors"  # beside the checkpoints, and deleted with them
 
@@ -27,7 +25,7 @@ def save_last_models(directory: Path, models: Mapping[int, Readable]) -> None:
     }
     place = directory / DIRECTORY
     place.mkdir(exist_ok=True)
-    write_whole(place / FILE, as_bytes(arrays, {DIGEST: digest("", arrays)}))
+    write_hashed(place / FILE, "", arrays)
 
 
 def load_last_models(directory: Path) -> dict[int, Weights]:
@@ -38,9 +36,7 @@ def load_last_models(directory: Path) -> dict[int, Weights]:
     """
     path = directory / DIRECTORY / FILE
     try:
-        arrays, metadata = from_file(path)
-        if metadata[DIGEST] != digest("", arrays):
-            raise ValueError("its checksum is wrong")
+        arrays, _ = read_hashed(path)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         allowed = f"{path.name} is missing or damaged ({error}); start a new run"
         raise ConfigError("resume", directory, allowed) from None

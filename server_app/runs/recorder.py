@@ -89,8 +89,12 @@ class Recorder:
         self._round = max(kept, 0)
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
         self._timed = TIMED_COLUMNS if experiment.timed else ()
-        self.summary = self._resumed(kept) if experiment.resume else self._new(experiment)
-        self.update()
+        try:
+            self.summary = self._resumed(kept) if experiment.resume else self._new(experiment)
+            self.update()
+        except BaseException:
+            self.close()
+            raise
 
     def _resumed(self, kept: int) -> dict[str, Any]:
         """Remove the rounds after `kept`, and return the entries for ``run.json``."""
@@ -169,18 +173,14 @@ class Recorder:
             client_row(server_round, update, self._timed, self._client_losses) for update in updates
         ]
         self._write_rows(CLIENTS, rows)
-        self._write_rows(
-            CLASSES,
-            [(server_round, label, examples, value) for label, (examples, value) in recall.items()],
-        )
-        self._write_rows(
-            ROUNDS,
-            [
-                (server_round, split, metric, value)
-                for split, metrics in scores.items()
-                for metric, value in metrics.items()
-            ],
-        )
+        classes = [(server_round, label, *found) for label, found in recall.items()]
+        self._write_rows(CLASSES, classes)
+        values = [
+            (server_round, split, metric, value)
+            for split, metrics in scores.items()
+            for metric, value in metrics.items()
+        ]
+        self._write_rows(ROUNDS, values)
 
     def event(self, server_round: int, site: str, what: str) -> None:
         """Record an event of a site, or of the whole run if `site` is empty."""

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from server_app.aggregation.weights import Readable, as_bytes, read_array
 from task.errors import ConfigError, system_reason
 from task.machine.files import write_whole
+from task.machine.round_files import round_files
 
 DIRECTORY = "models"
 RECEIVED, AGGREGATED, CLIENT = "received", "aggregated", "client-"
@@ -68,8 +69,7 @@ def save_models(directory: Path, server_round: int, models: RoundModels) -> None
 
 def kept_rounds(directory: Path) -> dict[int, Path]:
     """Return the files of stored models, by round."""
-    files = sorted((directory / DIRECTORY).glob("round-*.safetensors"))
-    return {int(path.stem.removeprefix("round-")): path for path in files}
+    return round_files(directory / DIRECTORY)
 
 
 def load_models(path: Path) -> RoundModels:

@@ -32,7 +32,7 @@ class SharedSuperLink:
             try:
                 self._superlink.__enter__().wait_until_ready()
                 self._superlink.wait_for_ray()
-            except FlowerError:
+            except (FlowerError, OSError):
                 self.end()
                 return None
         return RunningSuperLink(self._superlink.home, self._superlink.pid, ray_cpus)

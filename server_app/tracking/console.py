@@ -17,7 +17,8 @@ from task.privacy.description import FROM_SYSTEM
 
 CURVES = "curves.png"
 NOT_LOSSES = (
-    "clients", "failed", "learning_rate", "left_out", "seconds", "simulated_seconds", "staleness",
+    "clients", "epsilon", "failed", "learning_rate", "left_out", "seconds", "simulated_seconds",
+    "staleness",
 )  # fmt: skip
 
 logger = logging.getLogger("univarfl")
@@ -62,9 +63,8 @@ def show_progress() -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    logging.getLogger("flwr").setLevel(
-        logging.WARNING
-    )  # our own line has what Flower would log for each round
+    # Our own line has what Flower would log for each round.
+    logging.getLogger("flwr").setLevel(logging.WARNING)
 
 
 def is_for_people(record: logging.LogRecord) -> bool:
@@ -103,6 +103,8 @@ def round_line(
     if "accuracy" in validation:
         parts.append(f"validation {validation['accuracy']:.3f}")
     parts += [f"{name} {value:.4f}" for name, value in train.items() if name not in NOT_LOSSES]
+    if "epsilon" in train:
+        parts.append(f"epsilon {train['epsilon']:.4f}")
     parts.append(f"clients {train['clients']:.0f}/{sampled}")
     parts.append(f"{train['seconds']:.1f} s")
     if "simulated_seconds" in train:

@@ -5,7 +5,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server_app.runs.records.tables import ROUNDS, RecordError, read_series
+from server_app.runs.records.tables import ROUNDS, read_series
 from server_app.tracking.console import CURVES, NOT_LOSSES
 from task.error_messages import describe_error
 from task.machine.files import draft_of
@@ -33,7 +33,7 @@ def draw_curves(directory: Path) -> None:
         draw_into(figure, directory)
         with draft_of(directory / CURVES) as draft:
             figure.savefig(draft, dpi=120, format="png")
-    except (OSError, RecordError) as error:
+    except Exception as error:
         logger.warning("%s is not drawn: %s", CURVES, describe_error(error))
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from task.errors import refuse
+from task.errors import ConfigError, refuse
 from task.models.layers.norm import GROUPS, Norm, norm_1d
 from task.models.layers.position import Encoding, Pan, activation, is_silent, positions
 
@@ -164,6 +164,25 @@ class ModelSettings(ABC):
 
         Its weights are drawn from PyTorch's global CPU generator.
         """
+
+
+def checked_network(network: nn.Module, name: str) -> Network:
+    """Return a network that was built, if it has what methods need.
+
+    Args:
+        network: the network.
+        name: that of its model.
+
+    Raises:
+        ConfigError: it is no `Network`, or does not end in a linear layer named ``classifier``.
+    """
+    if not isinstance(network, Network):
+        allowed = "its build must return a subclass of task.models.base.Network"
+        raise ConfigError("model", name, allowed)
+    if not isinstance(getattr(network, "classifier", None), nn.Linear):
+        allowed = "its network needs a last layer named classifier, an nn.Linear"
+        raise ConfigError("model", name, allowed)
+    return network
 
 
 def projector(

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from task.privacy.images import Hashes, image_hashes
 DIRECTORY, LEDGER, LOCK, IMAGES = "privacy-ledger", "ledger.json", "lock", ".images"
 MOST_SETTINGS = 100  # each takes 30 ms in every later charge
 Stored = np.dtype("<u8")
+DIGEST_BYTES = 32  # of SHA-256
 DAMAGED = (
     "its privacy ledger cannot be read, so the site refuses all training that spends "
     "epsilon; its owner can restore the file from a backup"
@@ -128,12 +130,15 @@ class Ledger:
             OSError: a file cannot be read, or the hashes cannot be kept.
         """
         path = self.directory / f"{version}.files"
-        try:
-            return np.frombuffer(path.read_bytes(), Stored)
-        except FileNotFoundError:
-            found = image_hashes(directory)
+        with suppress(FileNotFoundError):
+            kept = path.read_bytes()
+            name, content = kept[:DIGEST_BYTES], kept[DIGEST_BYTES:]
+            if hashlib.sha256(content).digest() == name:  # otherwise it was cut, or is older
+                return np.frombuffer(content, Stored)
+        found = image_hashes(directory)
+        content = found.astype(Stored).tobytes()
         make_private(self.directory)
-        write_whole(path, found.astype(Stored).tobytes())
+        write_whole(path, hashlib.sha256(content).digest() + content)
         return found
 
     def _read(self) -> list[Charge]:

@@ -14,6 +14,7 @@ from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
 from task.errors import ConfigError, SiteError
 from task.methods.base import Tensors
+from task.models.base import checked_network
 from task.models.layers.norm import measure_statistics
 from task.optim.parameters import trained_parameters
 from task.seeding import derived_seed, torch_generator
@@ -62,7 +63,11 @@ class Worker:
         except ConfigError as error:
             raise error.under("method") from None
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
-        self.personal = PersonalPart(self.model, self.method.personal(self.model))
+        own = self.method.personal(self.model)
+        if config.personalised and not own:
+            allowed = f"model={config.model['name']} has no layer that it could keep at the client"
+            raise ConfigError("method", config.method["name"], allowed)
+        self.personal = PersonalPart(self.model, own)
 
     @functools.cached_property
     def trainer(self) -> LocalTrainer:
@@ -228,7 +233,7 @@ def build_model(config: LocalConfig, size: int, channels: int, classes: int) -> 
     with torch.random.fork_rng(devices=[]):
         # The CPU's generator; `torch.manual_seed` would also seed the GPUs'.
         torch.default_generator.manual_seed(derived_seed(config.seed, "model"))
-        return settings.build(channels, classes)
+        return checked_network(settings.build(channels, classes), config.model["name"])
 
 
 @functools.lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ from torchvision.models import resnet18
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
-from task.models.base import ModelSettings
+from task.models.base import ModelSettings, Network, checked_network
 from task.models.cnn import Cnn
 from task.models.layers.narrow import kept, narrow
 from task.models.layers.norm import Norm
@@ -79,7 +79,7 @@ def test_the_linear_model_can_end_in_a_sigmoid() -> None:
     plain = settings("linear", "model.features=64").build(3, 7)(x)
     torch.manual_seed(0)
     squashed = settings("linear", "model.features=64", "model.sigmoid=true").build(3, 7)(x)
-    assert torch.equal(squashed.logits, 1 / (1 + torch.exp(-plain.logits)))
+    torch.testing.assert_close(squashed.logits, 1 / (1 + torch.exp(-plain.logits)))
     assert torch.equal(squashed.features, plain.features)
 
 
@@ -455,3 +455,24 @@ class TestDropping:
         for block in model.blocks():
             block.branch = 0.0
         assert torch.equal(model(x).logits, whole)
+
+
+class Plain(nn.Module):
+    """Is no network of this project."""
+
+
+class Headless(Network):
+    """Calls its last layer by another name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [(Plain(), "must return a subclass of"), (Headless(), "needs a last layer named classifier")],
+)
+def test_a_network_that_methods_cannot_use_is_refused(network: nn.Module, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"model=mine: its .*{reason}"):
+        checked_network(network, "mine")

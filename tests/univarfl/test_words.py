@@ -1,6 +1,7 @@
 """Settings as Python values: the words that they become, and what is refused."""
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from univarfl.words import words_of
         ({"optim": {"lr": 1, "nesterov": False}}, ["optim.lr=1", "optim.nesterov=false"]),
         ({"optim.lr": 0.1}, ["optim.lr=0.1"]),
         ({"data": {"image_size": 8, "name": "digits"}}, ["data=digits", "data.image_size=8"]),
-        ({"rho": np.float32(0.5), "seed": np.int64(3)}, ["rho=0.5", "seed=3"]),
+        ({"rho": np.float32(0.1), "seed": np.int64(3)}, ["rho=0.1", "seed=3"]),
+        ({"alpha": np.float64(0.1)}, ["alpha=0.1"]),
         ({"seed": torch.tensor(3)}, ["seed=3"]),
         ({"output_dir": None, "data.classes": ["a b", "1"]}, ["output_dir=null",
          "data.classes=['a b','1']"]),
@@ -51,6 +53,7 @@ def test_nested_settings_reach_the_experiment() -> None:
         ({"alpha": -1}, "alpha=-1"),
         ({"alpha": math.inf}, "alpha=inf"),
         ({"optim": {"lr": object}}, "optim.lr=<class 'object'>: must be a number, text, path"),
+        ({"alpha": Fraction(1, 2)}, "alpha=Fraction(1, 2): must be a number"),
         ({"engine": "ray"}, "engine=ray: write engine=flower"),
         ({"partition": "sites"}, "partition.names="),
         ({"resume": "nowhere"}, "is neither the directory of a run nor the name of one"),

@@ -1,5 +1,6 @@
 """``univarfl deploy keys`` and ``univarfl deploy revoke``."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,7 @@ def keys(
             f"send to every site   {place.authority}\n"
             f"put their keys into  {place.sites}/NAME.pub\n"
             f"keep secret          {place.authority_key.name} and {place.key.name}\n"
-            f"then run, or restart univarfl deploy coordinator {directory}"
+            f"then run, or restart univarfl deploy coordinator {shlex.quote(str(directory))}"
         )
     elif site and data is not None and not (host or rotate or verify):
         own = SitePlace(directory)
@@ -58,7 +59,8 @@ def keys(
             f"put their ca.crt at  {own.authority}\n"
             f"keep secret          {own.key(site).name}\n"
             f"edit your settings   {own.settings}\n"
-            f"then run             univarfl deploy check {directory} --coordinator HOST:PORT"
+            f"then run             univarfl deploy check {shlex.quote(str(directory))} "
+            "--coordinator HOST:PORT"
         )
     else:
         allowed = (

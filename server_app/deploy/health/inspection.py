@@ -242,7 +242,7 @@ def read_site(place: SitePlace) -> Site:
         SiteError: a setting is missing or wrong.
     """
     try:
-        return Site.from_node_config(tomllib.loads(place.settings.read_text()))
+        return Site.from_node_config(tomllib.loads(place.settings.read_text(encoding="utf-8")))
     except OSError as error:
         allowed = f"cannot be read: {system_reason(error)}; {MAKE_KEYS}"
         raise ConfigError("settings", place.settings, allowed) from None

@@ -1,6 +1,7 @@
 """One run on the sites that have joined, submitted at the coordinator and followed to its end."""
 
 import difflib
+import shlex
 import signal
 import ssl
 import time
@@ -54,7 +55,8 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
     for line in unknown_sites(place, experiment.partitioner().sites):
         print(line, flush=True)
     print(f"record {directory}\nstarting Flower, which takes a while ...", flush=True)
-    onward = f"; continue it with: univarfl deploy run {place.directory} resume={directory}"
+    words_onward = shlex.join([str(place.directory), f"resume={directory}"])
+    onward = f"; continue it with: univarfl deploy run {words_onward}"
     try:
         output = run_to_result(place, directory, experiment, words)
     except KeyboardInterrupt:
@@ -124,7 +126,7 @@ def coordinator_address(place: CoordinatorPlace) -> str:
         ConfigError: no coordinator was ever started with this directory.
     """
     try:
-        config = tomllib.loads(place.connection.read_text())
+        config = tomllib.loads(place.connection.read_text(encoding="utf-8"))
         return str(config["superlink"][CONNECTION]["address"])
     except (OSError, ValueError, KeyError):
         allowed = f"no coordinator was started with this directory; {start_advice(place)}"
@@ -133,7 +135,7 @@ def coordinator_address(place: CoordinatorPlace) -> str:
 
 def start_advice(place: CoordinatorPlace) -> str:
     """Return what to do if there is no coordinator."""
-    return f"start it with: univarfl deploy coordinator {place.directory}"
+    return f"start it with: univarfl deploy coordinator {shlex.quote(str(place.directory))}"
 
 
 def require_coordinator(place: CoordinatorPlace) -> None:

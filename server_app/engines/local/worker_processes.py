@@ -9,7 +9,9 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from uuid import uuid4
 
 from flwr.app import Context, Message
@@ -222,23 +224,18 @@ def end_with_the_server() -> None:
     os._exit(1)
 
 
-class LogSender(logging.Handler):
-    """Sends log records to the server's process.
+class LogSender(QueueHandler):
+    """Sends log records to the server's process, as text.
 
     Args:
         connection: to the server.
     """
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__()
+        super().__init__(SimpleQueue())  # never used: `enqueue` sends each record
         self._connection = connection
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send a record; what cannot be sent of it becomes text."""
-        if record.exc_info:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-            record.exc_info = None
-        if not all(isinstance(each, str | int | float) for each in record.args or ()):
-            record.msg, record.args = record.getMessage(), None
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a record that `QueueHandler` has prepared; a server that is gone reads no log."""
         with suppress(OSError):
             self._connection.send(record)

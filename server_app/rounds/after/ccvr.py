@@ -125,7 +125,7 @@ class Ccvr(AfterTraining):
         found.collect()
         note_absent_classes(context, found.pooled.present)
         features, labels = draw_features(found.pooled, self.samples, seed)
-        how = Training(self.samples, self.epochs, self.batch_size, self.lr, self.momentum)
+        how = Training(self.epochs, self.batch_size, self.lr, self.momentum)
         weight, bias = retrain(before[WEIGHT], before.get(BIAS), features, labels, how, seed)
         new = {WEIGHT: weight} if bias is None else {WEIGHT: weight, BIAS: bias}
         facts = {

@@ -27,9 +27,11 @@ def read_record(directory: Path) -> dict[str, Any]:
     """Return ``run.json`` unchecked; `server_app.runs.records.reader.read_run` checks it.
 
     Raises:
-        OSError, ValueError: it is missing, or not JSON.
+        OSError, ValueError: it is missing, or not a JSON object.
     """
-    record: dict[str, Any] = json.loads((directory / RUN_JSON).read_text())
+    record = json.loads((directory / RUN_JSON).read_text(encoding="utf-8"))
+    if not isinstance(record, dict):
+        raise ValueError("it is not a JSON object")
     return record
 
 
@@ -44,10 +46,7 @@ def close_record(directory: Path, reason: str) -> None:
 
 
 def mark_interrupted(directory: Path) -> None:
-    """Mark a run as interrupted unless it is completed.
-
-    Its processes may have recorded another failure while they were being stopped.
-    """
+    """Mark a run as interrupted unless it is completed, also if it failed while it was stopped."""
     _close(directory, ("running", "failed"), {"reason": INTERRUPTED, "restartable": False})
 
 

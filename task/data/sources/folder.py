@@ -7,6 +7,7 @@ domain. If there are both, ``val`` is used for training, because each client hol
 its own images for validation.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,14 @@ from task.data.sources.families.given_splits import (
 )
 from task.data.sources.families.held_out import sample_test, share_of_group
 from task.data.sources.families.own_images import OwnImages
-from task.data.sources.families.tree import Tree, composed, index_of_files, readable, walk
+from task.data.sources.families.tree import (
+    IMG_EXTENSIONS,
+    Tree,
+    composed,
+    index_of_files,
+    readable,
+    walk,
+)
 from task.errors import ConfigError, DataError
 
 LAYOUTS = "<class>/*, <split>/<class>/* or <domain>/<class>/*"
@@ -131,7 +139,12 @@ def notes(tree: Tree, classes: Sequence[str], names: Sequence[str]) -> list[str]
     """Return notes on classes without images and on files that are not images."""
     found = unlisted_note(classes, names)
     if tree.others:
-        files = "1 file" if len(tree.others) == 1 else f"{len(tree.others)} files"
+        kinds = Counter(Path(name).suffix.lower() or "no extension" for name in tree.others)
+        most = ", ".join(f"{count} {readable(kind)}" for kind, count in kinds.most_common(3))
         example = readable(tree.others[0])
-        found.append(f"{files} without an image extension ignored, such as {example}")
+        count = len(tree.others)
+        what = (
+            f"{count} files are not read ({most}), such as" if count > 1 else "1 file is not read:"
+        )
+        found.append(f"{what} {example}; images are {', '.join(IMG_EXTENSIONS)}")
     return found

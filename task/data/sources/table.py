@@ -124,7 +124,8 @@ def checked_row(table: Path, line: int, values: dict[str, str]) -> Row:
     where = f"{table}, line {line}"
     for name, value in values.items():
         if not value:
-            raise DataError(f"{where}: no {name}; every row needs one, or remove the column")
+            cure = "every row needs one" + ("" if name in NEEDED else ", or remove the column")
+            raise DataError(f"{where}: no {name}; {cure}")
         if not value.isprintable():
             raise DataError(f"{where}: the {name} has characters that cannot be printed")
     values |= {name: composed(values[name]) for name in ("label", "domain") if name in values}

@@ -1,6 +1,7 @@
 """A run that was ended and goes on gives what it would have given."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,27 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     train(*whole_words([f"resume={ended}"]))
     assert read_record(ended)["resumed_from"] == 2
     assert sha256(ended) == sha256(train(*words, "rounds=4"))
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"overrides": 1, "status": "failed"}'])
+def test_a_record_of_another_form_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ConfigError, match="must be the directory of a run"):
+        whole_words([f"resume={tmp_path}"])
+
+
+def test_a_record_of_an_older_version_is_refused_as_such(train: Train) -> None:
+    directory = train("rounds=1", "run_id=older")
+    record = read_record(directory)
+    del record["format"], record["config"]["watch"]["models_every"], record["status"]
+    (directory / "run.json").write_text(json.dumps(record))
+    words = whole_words([f"resume={directory}"])
+    with pytest.raises(ConfigError, match="another version of the code"):
+        plan_run_directory(compose_experiment(words))
+
+
+def test_a_directory_whose_name_is_no_run_id_has_to_be_renamed(train: Train) -> None:
+    directory = train("rounds=1", "run_id=first")
+    other = directory.rename(directory.with_name("my run"))
+    with pytest.raises(ConfigError, match="my run: rename the directory"):
+        whole_words([f"resume={other}"])

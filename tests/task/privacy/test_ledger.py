@@ -122,6 +122,20 @@ def test_files_are_read_once_for_each_version(tmp_path: Path) -> None:
     assert len(book.images_of("v2", tmp_path / "images")) == 2
 
 
+@pytest.mark.parametrize("left", [0, 3, 31, 40])
+def test_hashes_of_images_that_were_cut_are_computed_again(tmp_path: Path, left: int) -> None:
+    """Otherwise an empty file would mean that there are no images, and nothing is charged."""
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(3):
+        (images / f"{number}.png").write_bytes(bytes([number]))
+    first = ledger(tmp_path).images_of("v", images)
+    path = tmp_path / "ledger" / "v.files"
+    path.write_bytes(path.read_bytes()[:left])
+    assert np.array_equal(ledger(tmp_path).images_of("v", images), first)
+    assert len(first) == 3
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b'{"charges": [', b"[]", b'{"charges": [{"images": "x"}]}', b'{"other": 1}'],

@@ -14,9 +14,8 @@ PURPOSE = "after ccvr"
 
 @dataclass(frozen=True)
 class Training:
-    """How the classifier is trained: `samples` features for each class, and SGD on them."""
+    """How the classifier is trained on the features: by SGD."""
 
-    samples: int
     epochs: int
     batch_size: int
     lr: float

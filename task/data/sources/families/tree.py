@@ -17,11 +17,12 @@ from task.data.sources.families.directory_source import hash_of_states
 
 MAX_DEPTH = 4
 
-# The extensions of torchvision's ImageFolder. Importing them from torchvision takes three seconds,
-# which a site would wait for at each message.
+# The extensions of torchvision's ImageFolder, ".gif" and ".jfif". Importing them from torchvision
+# takes three seconds, which a site would wait for at each message.
 IMG_EXTENSIONS = (
-    ".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+    ".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
 )  # fmt: skip
+OF_ARCHIVES = "__MACOSX"  # what macOS adds to an archive
 
 
 class ImageFile(NamedTuple):
@@ -57,7 +58,7 @@ class Tree:
 
 
 def walk(root: Path) -> Tree:
-    """List a directory down to `MAX_DEPTH`, without names that begin with a dot.
+    """List a directory down to `MAX_DEPTH`, without names that begin with a dot, or `OF_ARCHIVES`.
 
     Raises:
         OSError: a directory cannot be read, or the target of a link is missing.
@@ -71,7 +72,7 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...]) -> None:
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or entry.name == OF_ARCHIVES:
             continue
         here = (*parts, entry.name)
         status = entry.stat()

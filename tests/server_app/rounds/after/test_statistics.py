@@ -107,7 +107,7 @@ class TestDrawing:
         features = torch.cat([ONE, ONE + 5])
         labels = torch.tensor([0, 0, 0, 1, 1, 1])
         start = torch.zeros(2, 2), torch.zeros(2)
-        how = Training(samples=3, epochs=200, batch_size=4, lr=0.1, momentum=0.9)
+        how = Training(epochs=200, batch_size=4, lr=0.1, momentum=0.9)
         weight, bias = retrain(*start, features, labels, how, seed=0)
         assert bias is not None
         assert torch.equal((features.float() @ weight.T + bias).argmax(dim=1), labels)
