@@ -422,7 +422,7 @@ STUDIES = {  # with the time of each on two cores
         tables=partial(beside_published, "niid_bench"),
         pictures=("accuracy",),
     ),
-    # Two and a half hours.
+    # Four hours.
     "niid_bench-causes": Study(
         (
             f"{NIID_FEW}=2 method=fedavg rounds=50",
@@ -430,6 +430,8 @@ STUDIES = {  # with the time of each on two cores
             f"{NIID_FEW}=2 method=fedprox rounds=50 method.proximal_weight=0.001",
             f"{NIID_FEW}=1 method=fedprox rounds=50",
             f"{NIID_FEW}=3 method=fedprox rounds=20 method.proximal_weight=0.001",
+            f"{NIID_FEW}=3 method=fedprox rounds=50 method.proximal_weight=0.001",
+            "experiment=niid_bench seed=0 alpha=0.5 method=fedprox rounds=50",
         ),
         needs="MNIST",
         tables=partial(beside_published, "niid_bench"),
