@@ -31,7 +31,12 @@ OTHER_PROGRAMS = (
 SHOWN = [each for page, text in written().items() for each in commands(page, text)]
 PRODUCT = [each for each in SHOWN if each.words[0] == "univarfl"]
 EXPERIMENTS = ("train", "data", "deploy run")
-NEW_PARTS = ("logit_decay", "half_step", "arrays")  # examples of components that a reader adds
+NEW_PARTS = (
+    "logit_decay",
+    "half_step",
+    "arrays",
+    "two_layers",
+)  # examples of components that a reader adds
 
 
 @pytest.mark.parametrize("page", sorted(every_page().keys() - LISTS))

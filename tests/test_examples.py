@@ -12,6 +12,7 @@ import torch
 
 import task.data.sources
 import task.methods
+import task.models
 from server_app.aggregation import strategies
 from server_app.config import choices, composition
 from server_app.runs.records.record import read_record
@@ -26,6 +27,7 @@ COMPONENTS = (
     "conf/strategy/half_step.yaml",
 )
 SOURCE = ("task/data/sources/arrays.py", "conf/data/arrays.yaml")
+MODEL = ("task/models/two_layers.py", "conf/model/two_layers.yaml")
 
 
 def run(project: Path, *words: str) -> str:
@@ -38,25 +40,26 @@ def run(project: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_documented_method_strategy_and_data_source_train(
+def test_the_documented_method_strategy_data_source_and_model_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Train
 ) -> None:
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    for place in (*COMPONENTS, *SOURCE):
+    for place in (*COMPONENTS, *SOURCE, *MODEL):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(example(place))
     for module in (choices, composition):
         monkeypatch.setattr(module, "CONF", tmp_path / "conf")
-    for package in (task.methods, task.data.sources, strategies):
+    for package in (task.methods, task.data.sources, task.models, strategies):
         folder = tmp_path / package.__name__.replace(".", "/")
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
     images = np.random.default_rng(0).integers(0, 255, (150, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "scans.npz", images=images, labels=np.arange(150) % 3)
-    words = ["data=arrays", f"data.root={tmp_path / 'scans.npz'}", "num_clients=2", "rounds=1"]
-    record = read_record(train("method=logit_decay", "strategy=half_step", *words))
+    words = [f"data.root={tmp_path / 'scans.npz'}", "num_clients=2", "rounds=1"]
+    parts = ["data=arrays", "model=two_layers", "method=logit_decay", "strategy=half_step"]
+    record = read_record(train(*parts, *words))
     assert record["status"] == "completed"
-    names = [record["config"][group]["name"] for group in ("method", "strategy", "data")]
-    assert names == ["logit_decay", "half_step", "arrays"]
+    names = [record["config"][part.partition("=")[0]]["name"] for part in parts]
+    assert names == ["arrays", "two_layers", "logit_decay", "half_step"]
     assert record["data"]["test"] == 30
 
 
