@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from task.errors import ConfigError, DataError, DeviceError, RunError
     from univarfl.names import data_sets, methods, models, strategies
     from univarfl.run import Run, load_run
-    from univarfl.runs import Runs
+    from univarfl.runs import Runs, load_runs
     from univarfl.training import sweep, train
 
 __version__: str
@@ -20,6 +20,7 @@ __all__ = [
     "Runs",
     "data_sets",
     "load_run",
+    "load_runs",
     "methods",
     "models",
     "strategies",
@@ -31,7 +32,7 @@ _ERRORS = ("ConfigError", "DataError", "DeviceError", "RunError")
 _MODULES = {
     "names": ("data_sets", "methods", "models", "strategies"),
     "run": ("Run", "load_run"),
-    "runs": ("Runs",),
+    "runs": ("Runs", "load_runs"),
     "training": ("sweep", "train"),
 }
 

@@ -9,6 +9,8 @@ import univarfl.application  # noqa: F401
 # isort: split
 
 from server_app.config.differences import differing_settings
+from server_app.runs.lookup import runs_parent, start_of
+from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
 from univarfl.run import Run
 
@@ -109,3 +111,23 @@ class Runs(Sequence[Run]):
         if len(places) != 1:
             raise ConfigError("runs", len(self), "must be runs of one directory")
         return write_report(places.pop(), to)
+
+
+def load_runs(directory: str | Path | None = None) -> Runs:
+    """Return all runs in a directory, whatever their status, the one that started first first.
+
+    After a sweep in which some runs failed, these are the completed ones::
+
+        Runs(run for run in load_runs("runs/skew") if run.status == "completed")
+
+    Args:
+        directory: the parent of run directories; None for ``$UNIVARFL_RUNS`` (default: ``./runs``).
+
+    Raises:
+        ConfigError: it holds no run, or a record is damaged.
+    """
+    parent = runs_parent(None if directory is None else str(directory))
+    records = sorted(parent.glob(f"*/{RUN_JSON}"), key=lambda path: (start_of(path), path))
+    if not records:
+        raise ConfigError("directory", parent, "holds no runs")
+    return Runs(Run(path.parent) for path in records)

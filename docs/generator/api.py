@@ -17,7 +17,7 @@ notebook `examples/notebook.ipynb` compares two methods. These functions return
 [runs](api-runs.md)."""
 SECTION = re.compile(r"^(Args|Attributes|Raises|Returns):$")
 ENTRY = re.compile(r"^    (\S[^:]*): (.*)$")
-FUNCTIONS = ("train", "sweep", "load_run")
+FUNCTIONS = ("train", "sweep", "load_run", "load_runs")
 NAMES = ("methods", "strategies", "data_sets", "models")
 VALUES = (property, cached_property)
 CLASSES = ("Run", "Runs")

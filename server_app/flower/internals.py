@@ -1,8 +1,9 @@
-"""Everything that `server_app` uses of Flower and that Flower does not document.
+"""What the server uses of Flower and Flower does not document.
 
-Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. No other module of
-`server_app` imports from anywhere else in Flower. ``tests/server_app/flower/test_internals.py``
-fails and names the interface when a new version of Flower changes one of these:
+Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. Three modules of
+`server_app` import from others: this one, `server_app.flower.fleet` and
+`server_app.deploy.gate.announcements`. ``tests/server_app/flower/test_internals.py`` fails and
+names the interface when a new version of Flower changes one of these:
 
 - ``flwr.common.constant``: the error codes of `flwr.app.Error`, which has no public names for them,
   and the keys and node id that Flower's simulation gives each node.

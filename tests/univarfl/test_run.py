@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 
 import univarfl
 from server_app.runs.records.record import write_record
+from tests.server_app.runs.recorded import change, record
 
 TINY: dict[str, Any] = {"rounds": 2, "num_clients": 2, "local_epochs": 1, "partition": "iid"}
 
@@ -106,6 +107,16 @@ def test_a_run_is_found_by_path_id_and_latest(run: univarfl.Run, place: Path) ->
     for name in ("nothing", place):
         with pytest.raises(univarfl.ConfigError, match="run="):
             univarfl.load_run(name)
+
+
+def test_all_runs_of_a_directory_are_loaded_in_the_order_of_their_start(tmp_path: Path) -> None:
+    for name, started, status in (("b", "2026-01-01", "completed"), ("a", "2026-01-02", "failed")):
+        change(record(tmp_path, name, [], [0.1, 0.5]), started=started, status=status)
+    found = univarfl.load_runs(tmp_path)
+    assert [(run.id, run.status) for run in found] == [("b", "completed"), ("a", "failed")]
+    assert list(found.table["run"]) == ["b", "a"]
+    with pytest.raises(univarfl.ConfigError, match="holds no runs"):
+        univarfl.load_runs(tmp_path / "a")
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
-"""Everything that the resident worker uses of Flower and that Flower does not document.
+"""What the resident worker uses of Flower and Flower does not document.
 
 A SuperNode that is started with ``--isolation process`` leaves its tasks to another program: it
 serves a local HTTP API, where that program claims a task, takes the message and leaves the reply.
 Flower's own program for it, ``flower-superexec``, installs the coordinator's bundle and runs the
 code in it. This module speaks the same API and uses no bundle.
 
-``tests/client_app/resident/test_worker.py`` fails when a new version of
-Flower changes one. No other module of ``client_app`` imports Flower's private modules.
+``tests/client_app/resident/test_worker.py`` fails when a new version of Flower changes one. One
+other module of ``client_app`` imports from Flower's private modules: `client_app.registration`, for
+the names of two keys.
 """
 
 from dataclasses import dataclass, field

@@ -42,6 +42,7 @@ from task.errors import DataError
 
 TABLE = "images.csv"
 CURE = "list the images in this table, with the columns image and label"
+MISSING = {"n/a", "na", "nan", "none", "null"}  # what programs write for a missing label
 NEEDED, OPTIONAL = ("image", "label"), ("split", "domain", "subject")
 
 
@@ -92,6 +93,7 @@ class Table(OwnImages):
             [
                 *split_notes(splits),
                 *unlisted_note(classes, names),
+                *doubtful_labels_note(classes),
                 *unlisted_files_note(len(rows), len(files)),
             ],
             subjects if any(subjects) else (),
@@ -181,6 +183,17 @@ def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:
                 f"{table}, line {row.line}: subject {row.subject!r} is {places}; put all images of "
                 "a subject on one side, or give different subjects different names"
             )
+
+
+def doubtful_labels_note(classes: Sequence[str]) -> list[str]:
+    """Return a note on classes that may be missing labels, or one label in two spellings."""
+    missing = [name for name in classes if name.lower() in MISSING]
+    found = [f"class {', '.join(missing)} may be missing labels"] if missing else []
+    spellings: dict[str, list[str]] = {}
+    for name in classes:
+        spellings.setdefault(name.casefold().strip(), []).append(name)
+    same = [" and ".join(names) for names in spellings.values() if len(names) > 1]
+    return [*found, *(f"{each} are different classes" for each in same)]
 
 
 def unlisted_files_note(listed: int, found: int) -> list[str]:

@@ -231,3 +231,14 @@ def test_clients_with_one_patient_have_no_validation_images_and_are_counted(tmp_
     assert not any(len(split.validation) for split in data.clients.values())
     note = f"{PATIENTS} clients have no validation images: they have images of too few subjects"
     assert data.notes == (note,)
+
+
+def test_labels_that_may_be_missing_or_spelled_in_two_ways_are_noted(tmp_path: Path) -> None:
+    patients(tmp_path, "image,label")
+    table = (tmp_path / "images.csv").read_text()
+    table = table.replace(",well", ",NaN", 20).replace(",sick", ",Sick", 20)
+    (tmp_path / "images.csv").write_text(table)
+    data = opened(tmp_path)
+    assert data.notes[-2:] == (
+        "class NaN may be missing labels", "Sick and sick are different classes",
+    )  # fmt: skip
