@@ -80,6 +80,24 @@ def test_a_straggler_leaves_later_rounds_alone(root: Path) -> None:
     assert files(root) == [f"round-{kept}.safetensors" for kept in (4, 6, 7)]
 
 
+def test_of_many_later_rounds_the_newest_stay(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a server that went back to before round 5."""
+    monkeypatch.setattr("client_app.client_state.MAX_ROUNDS", 2)
+    for server_round, accepted in ((7, 0), (8, 7), (9, 8), (5, 0)):
+        state().keep(3, server_round, accepted, KEPT)
+    assert files(root) == [f"round-{kept}.safetensors" for kept in (5, 8, 9)]
+
+
+def test_the_states_of_too_many_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a coordinator could fill the disk under names of its choice."""
+    monkeypatch.setattr("client_app.client_state.MAX_RUNS", 2)
+    for run in ("a", "b"):
+        assert ClientState(run).first("x", run) == run
+    with pytest.raises(StateLostError, match="the states of 2 runs; delete old ones"):
+        ClientState("c").first("x", "c")
+    assert ClientState("a").first("x", "other") == "a"
+
+
 def test_states_of_another_experiment_are_refused() -> None:
     """Another experiment under the same run id may have had less noise."""
     state().require_experiment("{}")

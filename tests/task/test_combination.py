@@ -97,6 +97,22 @@ def test_perturbed_weights_are_restored_before_another_member_sees_them() -> Non
     assert not model.weight.grad.any()
 
 
+def test_a_member_that_perturbs_does_so_after_the_others() -> None:
+    order: list[str] = []
+
+    class Plain(Method):
+        def batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            order.append(type(self).__name__)
+            return x, y
+
+    class Perturbing(Plain):
+        perturbs: ClassVar = True
+
+    both = Combination({"perturbing": Perturbing(), "plain": Plain()})
+    both.batch(torch.zeros(1), torch.zeros(1))
+    assert order == ["Plain", "Perturbing"]
+
+
 def test_a_batch_in_two_parts_is_perturbed_once() -> None:
     model, method = nn.Linear(2, 2), FedLESAM(radius=0.5)
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -22,7 +22,7 @@ from task.protocol.messages import (
     TrainRequest,
 )
 from task.protocol.packed import DATA, HEADER, JSON, PIECE_BYTES, Packed, pieces_of, place_of
-from task.protocol.tensors import PackedTensors, check_tensors
+from task.protocol.tensors import MAX_INDEX_BYTES, PackedTensors, check_tensors
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
 
@@ -156,6 +156,14 @@ def test_a_reply_to_another_message_is_refused(name: str, value: object) -> None
         other.check_answers(request)
 
 
+def test_rows_of_clients_that_were_not_asked_for_are_refused() -> None:
+    request = train_request()
+    row = {"client": 3, "device": "cpu"}
+    reply = TrainReply.to(request, rows=[row], weights={}, extra={})
+    with pytest.raises(ProtocolError, match="its rows name clients that were not asked for"):
+        reply.check_answers(request)
+
+
 def test_text_that_could_forge_a_line_of_a_log_is_refused() -> None:
     request = RegistrationRequest(run="run", experiment="{}", fingerprint=fingerprint())
     fields = {
@@ -185,3 +193,11 @@ def test_tensors_that_differ_from_the_expected_ones_are_refused(
     check_tensors(WEIGHTS, WEIGHTS)
     with pytest.raises(ProtocolError, match=reason):
         check_tensors(tensors, WEIGHTS)
+
+
+def test_a_file_whose_index_is_too_large_is_refused() -> None:
+    """Its reader would make objects of all of it."""
+    index = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    index = index.ljust(MAX_INDEX_BYTES + 8)
+    with pytest.raises(ProtocolError, match="their index is above 1000000 bytes"):
+        PackedTensors(len(index).to_bytes(8, "little") + index + bytes(4)).unpack()

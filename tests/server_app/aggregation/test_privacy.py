@@ -138,7 +138,7 @@ def test_noise_that_is_not_there_cannot_be_reproduced() -> None:
 
 
 def test_noise_is_added_on_a_grid_far_finer_than_its_deviation() -> None:
-    values = np.random.default_rng(0).normal(size=(50, 400)).astype(np.float32)
+    values = np.random.default_rng(0).normal(size=(50, 400))
     noisy = add_gaussian_noise(values, 0.3)
     units = noisy * 2.0**37  # 0.3 is between 2^-2 and 2^-1
     assert noisy.shape == values.shape

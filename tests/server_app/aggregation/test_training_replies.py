@@ -179,6 +179,11 @@ class TestSum:
                 {},
                 "w in the sum is larger than valid models can add up to",
             ),
+            (
+                {"w": torch.ones((2, 2), dtype=torch.int64), "batches": torch.tensor(2**40)},
+                {},
+                "batches counts more than a round can",
+            ),
         ],
     )
     def test_no_client_counts_if_the_sum_cannot_be_used(
@@ -188,6 +193,14 @@ class TestSum:
         found = reasons(self.reply("", sums, **changes), accumulator, [0, 1], summed=True)
         assert all(found)
         assert reason in found[0]
+        assert not accumulator.accepted
+
+    def test_no_client_counts_if_the_sum_of_what_the_method_sends_is_too_large(self) -> None:
+        accumulator = accumulator_of([0, 1], extra={"c": torch.zeros(2)})
+        reply = self.reply()
+        reply.extra[SUM] = PackedTensors.of({"c": torch.full((2,), 2**62 + 1)})
+        found = reasons(reply, accumulator, [0, 1], summed=True)
+        assert found == ["c in the sum is larger than valid models can add up to"] * 2
         assert not accumulator.accepted
 
 

@@ -59,6 +59,9 @@ def test_other_code_is_named_and_other_images_are_not_compared(runs: Path) -> No
     assert found.warnings() == [
         "The runs were made by different code: the shared code (2 versions)."
     ]
+    change(runs / "moon2", data_version="other")
+    pooled = compare(runs / "fedavg0", runs / "moon0").second
+    assert {run.config["seed"] for run in pooled} == {0, 1}
     for seed in range(3):
         change(runs / f"moon{seed}", data_version="other")
     text = compare(runs / "fedavg0", runs / "moon0").paired_test()

@@ -110,12 +110,26 @@ def test_experiments_that_wait_are_few(tmp_path: Path, monkeypatch: pytest.Monke
     first, second = kept.asked()
     kept.approve(first)
     kept.require("north", "one")
+    with pytest.raises(SiteError, match="has not approved"):
+        kept.require("north", "three")  # the approved one does not wait any more
     assert kept.find(second.name[:DIGITS]) == second
     for digits in ("", "0" * 64):
         with pytest.raises(
             ConfigError, match="must be the first digits of exactly one of these hashes: "
         ):
             kept.find(digits)
+
+
+def test_an_approval_is_of_the_whole_text(tmp_path: Path) -> None:
+    """Two experiments may differ in their last character alone."""
+    kept, long = Approvals(tmp_path / "approvals"), "x" * 5000
+    with pytest.raises(SiteError):
+        kept.require("north", long + "1")
+    (asked,) = kept.asked()
+    kept.approve(asked)
+    kept.require("north", long + "1")
+    with pytest.raises(SiteError, match="has not approved"):
+        kept.require("north", long + "2")
 
 
 def test_a_request_beyond_the_approved_rounds_is_refused(site: Site) -> None:

@@ -32,6 +32,15 @@ def test_the_certificate_is_for_the_hosts_and_signed_by_the_authority(tmp_path: 
     assert {path.stat().st_mode & 0o777 for path in (place.key, place.authority_key)} == {0o600}
 
 
+def test_only_the_authority_may_sign_certificates(tmp_path: Path) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    make_coordinator(place, ["localhost"])
+    for path, may_sign in ((place.authority, True), (place.certificate, False)):
+        found = x509.load_pem_x509_certificate(path.read_bytes()).extensions
+        assert found.get_extension_for_class(x509.BasicConstraints).value.ca == may_sign
+        assert found.get_extension_for_class(x509.KeyUsage).value.key_cert_sign == may_sign
+
+
 def test_a_site_gets_a_key_pair_on_the_curve_that_flower_requires(tmp_path: Path) -> None:
     place = SitePlace(tmp_path / "site")
     (tmp_path / "it's \\ här").mkdir()
@@ -108,6 +117,17 @@ def test_a_host_can_be_added_without_new_files_at_the_sites(tmp_path: Path) -> N
     assert names.get_values_for_type(x509.DNSName) == added
     assert list(map(str, names.get_values_for_type(x509.IPAddress))) == ["10.0.0.5", "127.0.0.1"]
     assert place.key.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_hosts_of_another_authoritys_certificate_are_not_taken_over(tmp_path: Path) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    make_coordinator(place, ["old.example.org"])
+    place.authority.unlink()
+    place.authority_key.unlink()
+    make_coordinator(place, ["new.example.org"])
+    signed = x509.load_pem_x509_certificate(place.certificate.read_bytes())
+    names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["new.example.org", "localhost"]
 
 
 def test_a_damaged_authority_is_refused_and_not_replaced(tmp_path: Path) -> None:

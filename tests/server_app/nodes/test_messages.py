@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 
 import pytest
-from flwr.app import Context, Error, Message
+from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from client_app.app import app as client_app
@@ -14,7 +15,7 @@ from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.nodes.late_replies import LateReplies
-from server_app.nodes.messages import Exchange, Letter, RecordWriter
+from server_app.nodes.messages import LIFETIME, Exchange, Letter, RecordWriter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint
@@ -22,12 +23,13 @@ from task.protocol.messages import (
     FORGET,
     REGISTER,
     TRAIN,
+    ForgetReply,
     ForgetRequest,
     RegistrationReply,
     RegistrationRequest,
     TrainRequest,
 )
-from task.protocol.packed import Packed
+from task.protocol.packed import DATA, Packed, place_of
 from task.protocol.tensors import PackedTensors
 from task.training.device import choose_device
 
@@ -88,6 +90,21 @@ def test_a_reply_to_something_else_is_a_failure(name: str) -> None:
     assert f"its reply is for another {name}" in reply.reason
 
 
+def test_a_reply_with_an_array_that_was_not_asked_for_is_a_failure() -> None:
+    """It is refused before its pieces are put together."""
+    other = ClientApp()
+
+    @other.query()
+    def answer(message: Message, context: Context) -> Message:
+        reply = client_app(message, context)
+        reply.content[place_of("more", 0)] = ConfigRecord({DATA: b"x" * 100})
+        return reply
+
+    (reply,) = replies(InProcessGrid(other, 1), simulated=True)
+    assert isinstance(reply, Failure)
+    assert "it holds an array that was not asked for" in reply.reason
+
+
 def test_a_reply_that_answers_is_returned() -> None:
     (reply,) = replies(InProcessGrid(client_app, 1), simulated=True)
     assert isinstance(reply, RegistrationReply)
@@ -140,6 +157,29 @@ def test_a_reply_that_arrives_in_a_later_round_is_named_late() -> None:
     while len(notes) < 2:
         late.drop_arrived()
     assert sorted(notes) == ["ward 0", "ward 1"]
+
+
+def test_the_servers_own_work_takes_no_time_from_the_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It adds up one reply for 1.5 of 2 seconds before it looks for the next."""
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=lambda _: None)
+    monkeypatch.setattr("server_app.nodes.messages.time", clock)
+    grid = InProcessGrid(client_app, 3)
+    exchange = Exchange(grid, FORGET, forget_letters(grid), 2.0, simulated=True)
+    found = []
+    for _, reply in exchange.arrivals():
+        found.append(reply)
+        now += 1.5
+    assert [type(reply) for reply in found] == [ForgetReply] * 3
+
+
+def test_a_message_expires_soon_after_its_timeout(flower_identity: None) -> None:
+    """A site that returns later finds no outdated work."""
+    request = ForgetRequest(run="run", experiment="{}", fingerprint=fingerprint(), seconds=30.0)
+    message = RecordWriter().message(FORGET, Letter(1, request))
+    assert message.metadata.ttl == LIFETIME * 30
 
 
 class Keeping(InProcessGrid):

@@ -32,3 +32,19 @@ def test_failures_end_the_run() -> None:
         after(policy, number, broken)
     with pytest.raises(RunFailedError, match="no clients succeeded, 3 rounds in a row"):
         after(policy, EMPTY_ROUNDS, broken)
+
+
+def test_an_update_makes_earlier_failures_forgotten() -> None:
+    """Both clients have failed, but only one of them since the update."""
+    policy = FailurePolicy(2, 1)
+    after(policy, 1, ClientUpdate(0, "", reason="OSError"))
+    after(policy, 2, ClientUpdate(0, ""))
+    after(policy, 3, ClientUpdate(1, "", reason="OSError"))
+    assert policy.state()["failed"] == [1]
+
+
+def test_a_client_that_was_given_up_has_not_failed() -> None:
+    policy = FailurePolicy(2, 2)
+    failed = ClientUpdate(0, "", reason="OSError")
+    after(policy, 1, failed, ClientUpdate(1, "", reason="too few others", given_up=True))
+    assert policy.state()["failed"] == [0]

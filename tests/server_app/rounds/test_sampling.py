@@ -24,7 +24,8 @@ from server_app.rounds.sampling import (
         (4, 0.25, 1),
         (1, 1.0, 1),
         (1000, 1.0, 1000),
-        (30, 0.15, 5),  # 4.5 as a decimal, below it as a float
+        (30, 0.15, 5),  # 4.5, halves up
+        (50, 0.29, 15),  # 14.5 as a decimal, below it as a float
     ],
 )
 def test_the_count_is_that_of_the_decimal(num_clients: int, rho: float, count: int) -> None:

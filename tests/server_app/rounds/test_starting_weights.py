@@ -116,6 +116,24 @@ def test_half_precision_is_converted(tmp_path: Path) -> None:
         starting_weights(given, initial)
 
 
+def test_a_classifier_of_which_a_part_fits_keeps_its_initial_weights_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    initial = {
+        "body.weight": torch.ones(2),
+        "classifier.weight": torch.ones(4, 2),
+        "classifier.bias": torch.ones(4),
+    }
+    of_three = {name: torch.zeros_like(value) for name, value in initial.items()}
+    of_three["classifier.weight"] = torch.zeros(3, 2)
+    save_file(of_three, tmp_path / "file")
+    given = GivenWeights(tmp_path / "file", hash_of(KEY, tmp_path / "file", EXPECTED))
+    weights, _ = starting_weights(given, initial)
+    assert torch.equal(weights["body.weight"], of_three["body.weight"])
+    for name in ("classifier.weight", "classifier.bias"):
+        assert torch.equal(weights[name], initial[name])
+
+
 def test_what_is_no_file_of_weights_is_refused(train: Train, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file or directory; name a safetensors file"):
         train(f"model.weights={tmp_path / 'nothing'}")

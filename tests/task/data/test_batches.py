@@ -78,6 +78,19 @@ class TestBatches:
         expected = images.labels(positions).sort().values
         assert all(torch.equal(labels.sort().values, expected) for labels in seen)
 
+    def test_changes_are_drawn_anew_in_each_epoch(self) -> None:
+        """A new order of the images does not replace them."""
+        seeds: list[int] = []
+
+        class Recorded(NoAugmentation):
+            def draw(self, images: int, generator: torch.Generator) -> torch.Tensor:
+                seeds.append(generator.initial_seed())
+                return super().draw(images, generator)
+
+        for epoch in range(3):
+            list(epoch_batches(digits(), torch.arange(9), 8, "merge", Recorded(), KEY, epoch))
+        assert len(set(seeds)) == 3
+
 
 def shifted(image: torch.Tensor, padding: int, top: int, left: int, flip: int) -> torch.Tensor:
     """Return one image's crop by definition: pad with black, crop, flip."""

@@ -16,7 +16,7 @@ from task.data.partitions.base import (
     PartitionResult,
     TrainingPool,
 )
-from task.data.partitions.dirichlet import DirichletPartitioner, class_shares
+from task.data.partitions.dirichlet import DirichletPartitioner, Draw, class_shares
 from task.data.partitions.domains import DomainPartitioner
 from task.data.partitions.iid import IidPartitioner
 from task.data.partitions.pathological import PathologicalPartitioner, deal_classes, draw_classes
@@ -135,6 +135,29 @@ class TestDirichlet:
             for balanced in (True, False)
         }
         assert spread[True] < 0.7 * spread[False]
+
+    def test_a_client_with_exactly_an_even_share_gets_no_more(self) -> None:
+        """Of two classes each goes to one client."""
+        classes = [np.arange(100), np.arange(100, 200)]
+        partitioner = DirichletPartitioner(10, 1e-6, balanced=True)
+        for seed in range(20):
+            drawn = partitioner._draw(classes, 2, numpy_generator(seed))
+            assert drawn.sizes.tolist() == [100, 100]
+
+    def test_of_draws_that_are_all_too_small_the_best_is_kept(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes = iter([np.array([least, 30 - least]) for least in (3, 9, 5)])
+
+        def draw(*_: object) -> Draw:
+            counts = next(sizes)
+            return Draw([np.arange(30)], [counts], counts)
+
+        monkeypatch.setattr("task.data.partitions.dirichlet.DRAWS", 3)
+        monkeypatch.setattr(DirichletPartitioner, "_draw", draw)
+        partitioner = DirichletPartitioner(10, 0.1, balanced=True)
+        result = partitioner.partition(pool(30), 2, numpy_generator(0))
+        assert result.note == "1 images moved to clients below 10 after 3 draws"
 
 
 class TestPathological:
@@ -301,7 +324,8 @@ class TestFederate:
             assert len(client.validation) == int(size / 10 + 0.5)
 
     @pytest.mark.parametrize(
-        ("images", "validation"), [(0, 0), (1, 0), (2, 1), (14, 1), (15, 2), (100, 10)]
+        ("images", "validation"),
+        [(0, 0), (1, 0), (2, 1), (14, 1), (15, 2), (16, 2), (25, 3), (100, 10)],
     )
     def test_small_clients(self, images: int, validation: int) -> None:
         split = hold_out(np.arange(images), seed=0, client=0, share=0.1)

@@ -20,7 +20,7 @@ from task.data.image_store.store import open_dataset
 from task.data.partitions.base import fill_smallest
 from task.data.partitions.iid import IidPartitioner
 from task.data.splits import stored
-from task.data.splits.clients import ClientImages
+from task.data.splits.clients import ClientImages, hold_out
 
 MANY = (
     "data=generated", "data.image_size=8", "data.num_images=4004", "data.test_images=10",
@@ -54,6 +54,12 @@ def test_a_client_that_does_not_exist_has_no_images() -> None:
     for client in (-1, 0, 4):
         with pytest.raises(KeyError):
             clients[client]
+
+
+def test_clients_hold_out_other_places_among_their_images() -> None:
+    """Positions are ascending and data sets often ordered, so equal places would be alike."""
+    held = {tuple(hold_out(np.arange(100), 0, client, 0.1).validation) for client in range(3)}
+    assert len(held) == 3
 
 
 def moved_one_by_one(sizes: list[int], minimum: int) -> list[int]:

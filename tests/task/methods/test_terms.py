@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from task.methods.base import LocalRound
+from task.methods.families.server_update import Contribution
 from task.methods.fedalign import lipschitz, lipschitz_gap, spectral_norm, transmitting_matrix
 from task.methods.feddyn import add_dynamic_gradient
+from task.methods.fedexp import NORM, ExtrapolatedStep
 from task.methods.fedprox import add_proximal_gradient
 from task.methods.fedrcl import FedRCL, contrast, penalty, similarities
 from task.methods.feduv import classifier_deviation, uniformity
@@ -419,3 +421,16 @@ class TestFedDyn:
         w = parameter([3.0], [10.0])
         add_dynamic_gradient([w], [torch.tensor([1.0])], [torch.tensor([4.0])], 0.5)
         assert gradient(w).item() == 7
+
+
+class TestFedExP:
+    @pytest.mark.parametrize(("mean_of_squares", "step"), [(4.0, 1.0), (16.0, 2.0)])
+    def test_the_step_by_hand_and_never_shorter_than_the_mean(
+        self, mean_of_squares: float, step: float
+    ) -> None:
+        """||D||^2 = 4, epsilon 0: eta = 4 / 8 for clients that agree, and 16 / 8 otherwise."""
+        before, after = {"w": torch.zeros(4)}, {"w": torch.ones(4)}
+        extra = {NORM: torch.tensor(mean_of_squares).double()}
+        clients = Contribution(1.0, {"w": torch.ones(4).double()}, extra, 1.0)
+        new = ExtrapolatedStep(["w"], 0.0).update(before, after, clients)
+        assert new["w"].tolist() == [step] * 4

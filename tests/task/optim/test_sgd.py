@@ -48,6 +48,7 @@ def test_it_takes_the_steps_of_pytorchs_class(
         stepper.step()
         reference.step()
         assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
+    assert stepper.state() == {}  # keep_momentum=False
 
 
 def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:

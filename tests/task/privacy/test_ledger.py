@@ -1,5 +1,6 @@
 """A site's ledger: what it adds up, what it refuses, and what does not reset it."""
 
+import errno
 import json
 import os
 import time
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from task.errors import SiteError
+from task.machine.files import write_whole
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.images import Hashes, image_hashes
 from task.privacy.ledger import LEDGER, Ledger
@@ -112,6 +114,16 @@ def test_files_are_known_by_their_content_alone(tmp_path: Path) -> None:
     assert len(np.intersect1d(image_hashes(tmp_path / "moved"), hashes)) == 4
 
 
+def test_images_behind_a_link_are_known(tmp_path: Path) -> None:
+    """Training reads them, so that they must be charged."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.png").write_bytes(b"a")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "cat").symlink_to(tmp_path / "real")
+    assert np.array_equal(image_hashes(tmp_path / "site"), image_hashes(tmp_path / "real"))
+    assert len(image_hashes(tmp_path / "site")) == 1
+
+
 def test_files_are_read_once_for_each_version(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.png").write_bytes(b"a")
@@ -178,6 +190,23 @@ def test_a_write_that_was_torn_off_leaves_the_ledger_before_it(
             ledger(tmp_path).charge(IMAGES, OTHER)
     assert ledger(tmp_path).spent(IMAGES) == epsilon_of(ROUND)
     assert ledger(tmp_path).charge(IMAGES, OTHER) == epsilon_of(ROUND, OTHER)
+
+
+def test_a_disk_that_is_full_at_the_first_charge_leaves_a_usable_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The images were kept before the charge, and a set of images alone looks like a loss."""
+
+    def full(path: Path, content: bytes) -> None:
+        if b"steps" in content:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_whole(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("task.privacy.ledger.write_whole", full)
+        with pytest.raises(OSError, match="No space"):
+            ledger(tmp_path).charge(IMAGES, ROUND)
+    assert ledger(tmp_path).charge(IMAGES, ROUND) == epsilon_of(ROUND)
 
 
 def test_a_clock_that_is_set_back_changes_nothing(

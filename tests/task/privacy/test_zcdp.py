@@ -106,6 +106,14 @@ def test_a_clipped_update_is_never_longer_than_the_bound(scale: float) -> None:
         assert torch.corrcoef(torch.stack([moved.flatten(), given.flatten()]))[0, 1] > 0.999999
 
 
+def test_rounding_does_not_lengthen_an_update_of_small_numbers() -> None:
+    """Each of 10,000 numbers becomes 0.6 of a unit; to the nearest, it would stay 1."""
+    update = {"w": torch.ones(10_000, dtype=torch.int64)}
+    start = {"w": torch.zeros(10_000, dtype=torch.int64)}
+    clipped = clip_integers(update, start, {"w": 1.0}, 60.0)
+    assert float(clipped["w"].double().norm()) <= 60.0
+
+
 def test_the_noise_of_several_participants_adds_up_in_fixed_point() -> None:
     """Seven of eight participants answer; the mean has the noise of seven, in every tensor."""
     sigma, share, answered = 0.3, 1 / 8, 7

@@ -12,10 +12,13 @@ from task.protocol.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure import mask_secrets
 from task.secure.coordinator import Coordinator
-from task.secure.mask_secrets import MaskSecrets, commitment, remove_masks
+from task.secure.mask_secrets import MaskSecrets, commitment, place_of, remove_masks
 from task.secure.participant import Participant, Revealed
 from task.secure.primitives.mask_stream import Vector
+from task.secure.primitives.sealing import seal
+from task.secure.primitives.shamir import PRIME, SHARE_BYTES, weights_at
 from task.secure.primitives.signing import public_bytes, sign_digest
+from task.secure.restoration import Restoration
 from task.secure.rules.ledger import DiskLedger, Ledger
 from task.secure.rules.roster import SiteRoster
 from task.secure.rules.threshold import threshold_of
@@ -106,6 +109,14 @@ def test_a_site_is_not_two_participants() -> None:
     for place, lie in enumerate(lies):
         with pytest.raises(ProtocolError, match=r"same key|both present and absent"):
             trial.sites[place].share(lie)
+
+
+def test_keys_under_the_number_of_another_participant_are_refused() -> None:
+    trial = Trial(4)
+    setup = trial.keys()
+    swapped = {**setup.adverts, 1: setup.adverts[2], 2: setup.adverts[1]}
+    with pytest.raises(ProtocolError, match="participant 1 has the keys of another one"):
+        trial.sites[0].share(replace(setup, adverts=swapped))
 
 
 def test_sites_with_different_rosters_notice_it() -> None:
@@ -203,6 +214,16 @@ def test_different_setups_of_two_halves_give_no_sum() -> None:
     boxes = trial.coordinator.boxes_for(3)
     with pytest.raises(ProtocolError, match="sealed shares were changed"):
         trial.sites[3].open_report(trial.view, boxes)
+
+
+def test_a_view_of_another_setup_than_the_shares_were_split_for_is_refused() -> None:
+    """Its lower threshold would let one signature unmask."""
+    trial = Trial(4)
+    trial.keys()
+    trial.share()
+    lie = replace(trial.view, setup=replace(trial.setup, threshold=1))
+    with pytest.raises(ProtocolError, match="the setup was changed"):
+        trial.sites[0].open_report(lie, trial.coordinator.boxes_for(0))
 
 
 def other_model(view: View) -> View:
@@ -466,10 +487,41 @@ def test_no_mask_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not leaked.any()
 
 
+def test_no_two_boxes_are_sealed_with_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All have the same nonce, so that a second box of a key would reveal both contents."""
+    used: list[bytes] = []
+
+    def noted(key: bytes, content: bytes, context: bytes) -> bytes:
+        used.append(key)
+        return seal(key, content, context)
+
+    monkeypatch.setattr(mask_secrets, "seal", noted)
+    trial = Trial(4)
+    trial.keys()
+    trial.share()
+    assert len(set(used)) == len(used) == 4 * 3
+
+
 # Participants that lie to the coordinator.
 
 
-def test_wrong_shares_are_noticed_and_the_sum_is_not_used() -> None:
+def zeros(_share: bytes) -> bytes:
+    return bytes(SHARE_BYTES)
+
+
+def slightly_wrong(share: bytes) -> bytes:
+    """Return participant 1's share, such that 0, 1 and 2 restore a secret of the right length."""
+    weight = weights_at(tuple(map(place_of, (0, 1, 2))))[1]
+    value = int.from_bytes(share, "big") + 2**100 * pow(weight, -1, PRIME)
+    return (value % PRIME).to_bytes(SHARE_BYTES, "big")
+
+
+@pytest.mark.parametrize("change", [zeros, slightly_wrong])
+@pytest.mark.parametrize("owner", [0, 3], ids=["seed", "mask key"])
+def test_wrong_shares_are_noticed_and_the_sum_is_not_used(
+    owner: int, change: Callable[[bytes], bytes]
+) -> None:
+    """The commitment or the public key tells, also if the restored secret is a possible one."""
     trial = Trial(4)
     trial.keys()
     trial.share()
@@ -479,9 +531,13 @@ def test_wrong_shares_are_noticed_and_the_sum_is_not_used() -> None:
     for client in (0, 1, 2):
         revealed = trial.sites[client].unmask(signatures)
         if client == 1:
-            revealed = Revealed(revealed.seeds, {3: bytes(66)})
+            seeds, mask_keys = (
+                {who: change(share) if who == owner else share for who, share in shares.items()}
+                for shares in (revealed.seeds, revealed.mask_keys)
+            )
+            revealed = Revealed(seeds, mask_keys)
         trial.coordinator.add_revealed(trial.view, (0, 1, 2), client, revealed)
-    with pytest.raises(ProtocolError, match="shares of participant 3's secret"):
+    with pytest.raises(ProtocolError, match=f"shares of participant {owner}'s secret"):
         trial.coordinator.unmask(trial.view, (0, 1, 2), total)
     assert np.array_equal(total, before)
 
@@ -535,6 +591,14 @@ def test_wrong_shares_of_its_own_secret_accuse_nobody_else(
     assert trial.coordinator.restoration.liars == set()
     needed = victim in range(trial.view.setup.threshold)
     assert trial.coordinator.restoration.wrong == ({victim: {5}} if needed else {})
+
+
+def test_a_giver_is_not_a_liar_while_as_many_owners_may_lie() -> None:
+    restoration = Restoration(threshold=3, colluding=1)
+    restoration.wrong[2].add(0)
+    assert restoration.liars == set()
+    restoration.wrong[2].add(1)
+    assert restoration.liars == {2}
 
 
 @pytest.mark.parametrize("key", ["mask_key", "sealing_key"])

@@ -189,6 +189,20 @@ def test_the_hooks_are_called_in_the_order_they_promise() -> None:
     assert list(result.losses) == ["ce", "extra"]
 
 
+def test_a_method_draws_anew_for_each_client_and_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    class Spy(Method):
+        def start(self, model: nn.Module, this: LocalRound) -> None:
+            seeds.append(this.generator.initial_seed())
+
+    one = worker()
+    monkeypatch.setattr(one.trainer, "method", Spy())
+    for server_round, client in ((1, 0), (2, 0), (1, 1)):
+        one.train(one.initial_weights(), server_round, client)
+    assert len(set(seeds)) == 3
+
+
 @pytest.mark.parametrize("images", [0, 1])
 def test_too_few_images_are_an_error(images: int) -> None:
     one = worker()

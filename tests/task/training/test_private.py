@@ -162,6 +162,12 @@ def test_norms_are_clipped_and_what_is_not_finite_counts_as_nothing() -> None:
     assert clipping_scales(norms, 1.0).tolist() == [1.0, 1.0, 1.0, 0.25, 0.0, 0.0]
 
 
+def test_the_steps_of_an_epoch_are_rounded_to_the_nearest() -> None:
+    """1.67, 3.33 and 5 batches; epsilon counts as many as are trained."""
+    privacy = compose_experiment([*EXAMPLE, "privacy.sampling_rate=0.6"]).privacy
+    assert [privacy.steps(epochs) for epochs in (1, 2, 3)] == [2, 3, 5]
+
+
 CASES = [(1.0, 0.1, 100), (0.8, 0.02, 1000), (2.0, 0.05, 3000), (4.0, 1.0, 20)]
 
 
@@ -232,6 +238,10 @@ def test_a_seed_does_not_remove_the_noise_of_the_clients(train: Train, tmp_path:
         (["method=fedavg", "model.norm=group", "strategy=dp_fixed"], "choose one: strategy=fedavg"),
         (["method=fedavg", "model.norm=group", "privacy.unit=site"], "example"),
         (["method=fedavg", "model.norm=group", "secure=masked"], "choose secure=none"),
+        (
+            ["method=fedavg", "model=linear", "runtime.precision=bfloat16"],
+            r"runtime\.precision=bfloat16.*choose float32",
+        ),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -246,6 +246,21 @@ def test_a_revoked_site_is_unregistered_at_once_and_its_key_never_returns(
             revoke_site(place, name)
 
 
+def test_a_key_that_flower_has_unregistered_never_returns(
+    place: CoordinatorPlace, superlink: SuperLink
+) -> None:
+    """Also if the folder with the revoked keys is lost."""
+    key = new_key()
+    put(place, "east", key)
+    keys = Registry(place)
+    keys.update()
+    revoke_site(place, "east")
+    shutil.rmtree(place.revoked)
+    put(place, "east", key)
+    assert keys.update() == ["east.pub is a key that was revoked; ask the site for a new one"]
+    assert active(place) == []
+
+
 def test_a_site_that_was_revoked_while_no_superlink_ran_is_unregistered_later(
     place: CoordinatorPlace, superlink: SuperLink
 ) -> None:
@@ -303,3 +318,16 @@ def test_a_rotation_by_another_site_or_to_its_key_is_refused(
     ):
         assert line == [f"{line[0].split()[0]} is refused: {reason}"]
     assert active(place) == ["east", "north"]
+
+
+def test_the_key_of_a_site_whose_file_is_gone_is_no_successor(
+    place: CoordinatorPlace, superlink: SuperLink
+) -> None:
+    """Flower still knows it under the name of its site."""
+    east, north = new_key(), new_key()
+    put(place, "east", east)
+    put(place, "north", north)
+    Registry(place).update()
+    (place.sites / "north.pub").unlink()
+    (line,) = rotated(place, "east", east, north)
+    assert line == "east.rotation is refused: its new key has been used before"

@@ -184,9 +184,11 @@ def test_a_client_refuses_to_weigh_more_and_to_send_counters(
 
 
 def test_noise_that_the_fixed_point_cannot_hold_is_refused() -> None:
-    numbers = {"w": torch.zeros(3, dtype=torch.int64)}
+    """The tensor of the coarsest unit decides, wherever it stands."""
+    units = {"a": 2.0**-40, "b": 2.0**-10, "c": 2.0**-40}
+    numbers = {name: torch.zeros(3, dtype=torch.int64) for name in units}
     with pytest.raises(TrainingError, match=r"raise privacy\.noise_multiplier"):
-        protect_update(numbers, numbers, {"w": 2.0**-10}, 1e-3, 0.5, 4)
+        protect_update(numbers, numbers, units, 1e-3, 0.5, 4)
 
 
 def test_a_site_charges_a_round_to_its_ledger_until_its_budget_is_spent(tmp_path: Path) -> None:
@@ -280,6 +282,7 @@ def test_a_site_with_a_budget_wants_secret_noise(word: str) -> None:
         (["strategy=krum"], "with secure=masked the server knows their sum only"),
         (["method=scaffold"], "has a server update"),
         (["num_clients=2", "secure.colluding=1"], "are too few"),
+        (["num_clients=10", "privacy.delta=0.1"], r"privacy\.delta.*below .*, here 1 / 10"),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """What the tables make of runs that are missing, diverged, damaged, or of other images."""
 
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,67 @@ def test_a_target_can_be_reached_before_the_first_round(tmp_path: Path) -> None:
         change(made, reply_bytes=1000)
     row = row_of(tmp_path, "Rounds and seconds to FedAvg's accuracy", "FedLC")
     assert row["a"] == "0.0 rounds, 0 s"
+
+
+TWO_TRIALS = PLAN.model_copy(
+    update={
+        "cells": {"a": "rounds=6"},
+        "methods": {"fedavg": PLAN.methods["fedavg"]},
+        "tuning": Tuning(cell="a", seeds=[8, 9]),
+    }
+)
+
+
+class Tuned:
+    """The trials of two values of FedAvg, two seeds each.
+
+    The first value is better on average over the last five rounds, the second in the last one.
+    """
+
+    first, second = "optim.lr=0.01", "optim.lr=0.1"
+
+    def __init__(self, place: Path) -> None:
+        curves = {
+            self.first: [0.0, 0.8, 0.8, 0.8, 0.8, 0.5],
+            self.second: [0.9, 0.4, 0.4, 0.4, 0.4, 0.6],
+        }
+        self.place = place
+        self.runs = {
+            (entry.value, entry.seed): record(
+                place, f"trial{number}", entry.words, [0.1, *curves[entry.value]]
+            )
+            for number, entry in enumerate(trials(TWO_TRIALS, "fedavg"))
+        }
+
+    def outcome(self) -> Outcome:
+        return Outcome(TWO_TRIALS, records_in(self.place).runs, diverged_settings(self.place))
+
+    def scores(self) -> list[float | None]:
+        return [trial.score for trial in self.outcome().trials["fedavg"]]
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Tuned:
+    return Tuned(tmp_path)
+
+
+def test_a_value_is_chosen_by_its_last_five_rounds(tuned: Tuned) -> None:
+    """Not by the last one alone, and not by all of them."""
+    assert tuned.scores() == pytest.approx([(4 * 0.8 + 0.5) / 5, (4 * 0.4 + 0.6) / 5])
+    assert tuned.outcome().chosen("fedavg") == tuned.first
+
+
+def test_no_value_is_chosen_while_a_trial_is_missing(tuned: Tuned) -> None:
+    shutil.rmtree(tuned.runs[tuned.second, 9])
+    assert [score is None for score in tuned.scores()] == [False, True]
+    assert tuned.outcome().chosen("fedavg") is None
+
+
+def test_a_value_that_diverged_once_is_the_worst(tuned: Tuned) -> None:
+    run = tuned.runs[tuned.first, 9]
+    change(run, status="failed", reason=f"client 1: {DIVERGED}")
+    assert tuned.scores()[0] == -math.inf
+    assert tuned.outcome().chosen("fedavg") == tuned.second
 
 
 @pytest.mark.parametrize(
