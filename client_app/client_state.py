@@ -153,9 +153,9 @@ class ClientState:
         name = hashlib.sha256(experiment.encode()).hexdigest()
         unmarked = any(self.directory.glob("client-*")) and not (self.directory / MADE_BY).exists()
         if unmarked or self.first(MADE_BY, name) != name:
+            made_by = "an earlier version of this code" if unmarked else "another experiment"
             raise StateLostError(
-                "it keeps client state of another experiment under the name of this run; start a "
-                "new run"
+                f"it keeps client state of {made_by} under the name of this run; start a new run"
             )
 
     def has(self, prefix: str) -> bool:

@@ -51,7 +51,7 @@ class LocalConfig(Strict):
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
     num_clients: Annotated[int, Field(ge=1)]
-    rounds: Annotated[int, Field(ge=1, le=10**9)]
+    rounds: Annotated[int, Field(ge=1, lt=10**9)]
     local_epochs: Annotated[int, Field(ge=1)]
     batch_size: Annotated[int, Field(ge=2)]
     last_batch: LastBatch

@@ -4,6 +4,7 @@
 or is a `task.protocol.base.Line`, which refuses what `one_line` would have to change.
 """
 
+import copy
 import logging
 
 MAX_LINE = 1000
@@ -44,7 +45,11 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text; an exception that another formatter wrote is written again."""
-        record.exc_text = None
+        record = copy.copy(record)
+        if record.exc_info:
+            record.exc_text = None
+        elif record.exc_text:  # that of another process
+            record.exc_text = indented(record.exc_text)
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
@@ -54,5 +59,9 @@ class PlainFormatter(logging.Formatter):
 
     def formatException(self, ei) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001, N802
         """Return a traceback, each line indented and escaped."""
-        lines = super().formatException(ei).splitlines()
-        return "\n".join(f"    {escaped(line[:MAX_MESSAGE])}" for line in lines)
+        return indented(super().formatException(ei))
+
+
+def indented(traceback: str) -> str:
+    """Return a traceback, each line indented and escaped."""
+    return "\n".join(f"    {escaped(line[:MAX_MESSAGE])}" for line in traceback.splitlines())

@@ -58,7 +58,7 @@ class Site(BaseModel):
             federation, NAME.pub, which its owner has collected. Masked rounds need it.
         colluding: ``colluding``, how many of these sites may work together with the coordinator.
             None means the largest number below a third of them.
-        max_share: ``max-share``, the largest weight of one update in a masked sum, up to 1.
+        max_share: ``max-share``, the largest weight of one site in a masked sum, up to 1.
         extensions: ``extensions``, the installed packages whose methods and data sources it may
             run, beside those of univarfl. Flower's settings take no lists, so text with spaces
             between the names is read too.

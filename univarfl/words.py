@@ -51,7 +51,8 @@ def text(key: str, value: Any) -> str:
     """
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         # A scalar of NumPy or PyTorch; float32's 0.1 is 0.1, and not 0.10000000149.
-        value = float(str(value)) if isinstance(value, np.floating) else value.item()
+        found = np.asarray(value.cpu() if hasattr(value, "cpu") else value)[()]
+        value = float(str(found)) if isinstance(found, np.floating) else found.item()
     if value is None:
         return "null"
     if isinstance(value, bool):

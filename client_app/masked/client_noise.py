@@ -6,6 +6,7 @@ import math
 from torch import Tensor
 
 from client_app.masked.party import Party
+from client_app.norm_clipping import clip_result
 from client_app.session import Session
 from client_app.work_unit import train_client
 from task.errors import UntrainableDataError
@@ -21,9 +22,13 @@ logger = logging.getLogger("univarfl.client")
 
 
 def trained_or_unchanged(
-    session: Session[ReportRequest], client: int, start: Tensors
-) -> LocalResult:
-    """Train a client, and return its result.
+    session: Session[ReportRequest],
+    client: int,
+    start: Tensors,
+    layout: UpdateVector,
+    share: float,
+) -> tuple[LocalResult, dict[str, Tensor]]:
+    """Train a client, and return its result and share * its model in fixed point.
 
     With noise at the clients, a training that fails because of the client's images leaves the
     weights unchanged, so that the update has noise alone. If it were reported, the coordinator
@@ -33,18 +38,23 @@ def trained_or_unchanged(
         session: the request.
         client: the participant.
         start: the global weights.
+        layout: puts models into fixed point.
+        share: the update's weight in the mean.
 
     Raises:
         TrainingError: training failed; with noise at the clients for another reason.
         ProtocolError, SiteError, SpaceError: as for `train_client`.
     """
     try:
-        return train_client(session, client, 0, start, {})
+        result = train_client(session, client, 0, start, {})
+        result = clip_result(result, start, largest_norm(session))
+        return result, layout.fixed(result.weights, share)
     except UntrainableDataError as error:
         if not session.worker.config.privacy.per_client:
             raise
         logger.warning("client %d sends noise alone: %s", client, error)
-        return LocalResult(dict(start), examples=0, losses={}, state={}, extra={})
+        unchanged = LocalResult(dict(start), examples=0, losses={}, state={}, extra={})
+        return unchanged, layout.fixed(start, share)
 
 
 def largest_norm(session: Session[ReportRequest]) -> float:

@@ -8,15 +8,10 @@ import torch
 from flwr.app import Context
 from torch import Tensor
 
-from client_app.masked.client_noise import (
-    add_client_noise,
-    largest_norm,
-    trained_or_unchanged,
-)
+from client_app.masked.client_noise import add_client_noise, trained_or_unchanged
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.party import continued
 from client_app.masked.stages import answered, told_examples
-from client_app.norm_clipping import clip_result
 from client_app.session import Session
 from client_app.work_unit import trained_row
 from task.protocol.errors import ProtocolError
@@ -54,9 +49,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
 
         def train(client: int) -> LocalResult:
             share = total.open(client)
-            result = trained_or_unchanged(session, client, start)
-            result = clip_result(result, start, largest_norm(session))
-            parts = layout.fixed(result.weights, share)
+            result, parts = trained_or_unchanged(session, client, start, layout, share)
             parts = add_client_noise(session, party, client, layout, start, parts, share)
             total.add(client, layout.pack(parts, result.losses, share))
             for name, value in counters(result.weights).items():

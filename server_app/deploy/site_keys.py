@@ -34,7 +34,7 @@ models-dir = {models}
 # require-secure = true  # take part in masked rounds only
 # roster = "/DIRECTORY"  # with NAME.pub of every site; masked rounds need it
 # colluding = 1        # how many of these sites may work together with the coordinator
-# max-share = 0.75     # the largest weight of one update in a masked sum
+# max-share = 0.75     # the largest weight of one site in a masked sum
 # extensions = ["NAME"]  # installed packages whose methods and data sources may run here
 """
 

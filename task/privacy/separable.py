@@ -17,18 +17,20 @@ def check_separable(config: "LocalConfig") -> None:
     """
     from task.methods.base import Method  # noqa: PLC0415  (it imports PyTorch)
 
-    for name, member in zip(config.methods(), config.local_method().members(), strict=True):
+    members = config.local_method().members()
+    for name, member in zip(config.methods(), members, strict=True):
         if not member.separable:
             fitting = [
                 known
                 for known in registry.names("method")
                 if registry.component_class("method", known, Method).separable
             ]
-            whole = ", or protect whole clients with privacy=client secure=masked"
+            keeps = config.models_kept or any(each.server_update for each in members)
+            whole = "" if keeps else ", or protect whole clients with privacy=client secure=masked"
             allowed = (
                 "does not work with privacy.unit=example: an image's loss depends on other images, "
                 "in its batch or through the client's class counts; choose method="
-                f"{', '.join(fitting)}{'' if member.personalises else whole}"
+                f"{', '.join(fitting)}{whole}"
             )
             raise ConfigError("method", name, allowed)
     if config.last_batch != "merge":

@@ -11,7 +11,7 @@ class Secure(BaseModel):
     Attributes:
         mode: whether they do.
         colluding: how many of them may work with the coordinator; None for just below a third.
-        max_share: the largest weight of one update that a participant accepts.
+        max_share: the largest weight of one participant in a sum that a participant accepts.
         max_norm: the largest norm of an update, which each participant applies; None for any.
     """
 

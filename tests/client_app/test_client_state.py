@@ -109,7 +109,7 @@ def test_states_of_another_experiment_are_refused() -> None:
 
 def test_states_of_an_unknown_experiment_are_refused() -> None:
     state().keep(0, 1, 0, KEPT)
-    with pytest.raises(StateLostError, match="of another experiment"):
+    with pytest.raises(StateLostError, match="of an earlier version"):
         state().require_experiment("{}")
 
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from server_app.deploy.gate.announcements import require_reply
@@ -85,26 +86,25 @@ class Gate:
     async def _health(self) -> Answer:
         if not await self._superlink.is_healthy():
             raise RefusedError(503, "the SuperLink does not answer")
-        text = json.dumps({"time": datetime.now(tz=UTC).isoformat()})
-        return Answer(200, (JSON,), text.encode())
+        return Answer(200, (JSON,), json.dumps({"time": datetime.now(tz=UTC).isoformat()}).encode())
 
     async def _forward(self, head: Head, body: bytes, caller: Caller, receive: Receive) -> Answer:
-        def check() -> None:
+        def check_key() -> None:
             if not self._authentication.is_registered(caller):
                 self._authentication.recognise(head)
+
+        def check() -> None:
+            check_key()
             if self._is_closing():
                 raise RefusedError(503, "the gate is about to end")
 
-        check()  # the key may have been removed while the body arrived
+        check_key()  # it may have been removed while the body arrived
         self._messages.heard(caller, head.route)
         if head.route == PUSH_MESSAGES:
             require_reply(body)
+        ask = partial(self._superlink.ask, head, body)
         if head.route != PULL_MESSAGES:
-            return await self._superlink.ask(head, body)
-
-        async def ask() -> Answer:
-            return await self._superlink.ask(head, body)
-
+            return await ask()
         gone = asyncio.create_task(wait_until_gone(receive))
         try:
             return await self._messages.pull(ask, check, caller, gone)

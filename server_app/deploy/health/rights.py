@@ -1,5 +1,6 @@
 """The rights of other users of a site's machine to its keys and settings."""
 
+import shlex
 from pathlib import Path
 
 from server_app.deploy.places import SitePlace
@@ -21,8 +22,10 @@ def rights_of_others(place: SitePlace, site: Site) -> str:
     read.append(site.state_directory)
     if site.roster:
         read += [Path(site.roster), *Path(site.roster).glob("*.pub")]
-    for path, bits in (forbidden | dict.fromkeys(filter(Path.exists, read), WRITE)).items():
-        if path.stat().st_mode & bits:
-            verb, change = ("change", "go-w") if bits == WRITE else ("read", "go-rwx")
-            return f"other users can {verb} {path}; run: chmod {change} {path}"
+    shared = dict.fromkeys(filter(Path.exists, read), WRITE)
+    for verb, change, places in (("read", "go-rwx", forbidden), ("change", "go-w", shared)):
+        found = [str(path) for path, bits in places.items() if path.stat().st_mode & bits]
+        if found:
+            cure = f"chmod {change} {shlex.join(found)}"
+            return f"other users can {verb} {', '.join(found)}; run: {cure}"
     return ""

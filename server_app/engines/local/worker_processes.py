@@ -1,5 +1,6 @@
 """A Flower grid whose SuperNodes are processes of our own, without SuperLink and Ray."""
 
+import copy
 import logging
 import multiprocessing
 import os
@@ -9,9 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
 from uuid import uuid4
 
 from flwr.app import Context, Message
@@ -224,18 +223,25 @@ def end_with_the_server() -> None:
     os._exit(1)
 
 
-class LogSender(QueueHandler):
-    """Sends log records to the server's process, as text.
+class LogSender(logging.Handler):
+    """Sends log records to the server's process.
 
     Args:
         connection: to the server.
     """
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(SimpleQueue())  # never used: `enqueue` sends each record
+        super().__init__()
         self._connection = connection
 
-    def enqueue(self, record: logging.LogRecord) -> None:
-        """Send a record that `QueueHandler` has prepared; a server that is gone reads no log."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a copy of a record; what cannot be sent of it becomes text."""
+        record = copy.copy(record)
+        if record.exc_info:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
+        values = record.args.values() if isinstance(record.args, dict) else record.args or ()
+        if not all(isinstance(each, str | int | float) for each in values):
+            record.msg, record.args = record.getMessage(), None
         with suppress(OSError):
             self._connection.send(record)

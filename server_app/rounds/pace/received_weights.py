@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from server_app.aggregation.weights import as_bytes, from_file, from_tensors, to_tensors
 from server_app.rounds.errors import RunFailedError
 from task.machine.files import write_whole
+from task.machine.round_files import ANY_ROUND
 from task.methods.base import Tensors
 
 DIRECTORY = "running_jobs"
@@ -47,7 +48,7 @@ class ReceivedWeights:
     def drop_others(self, needed: Collection[int]) -> None:
         """Delete the weights of all rounds but these."""
         kept = {self._path(server_round) for server_round in needed}
-        for path in self._directory.glob("round-*.safetensors"):
+        for path in self._directory.glob(ANY_ROUND):
             if path not in kept:
                 path.unlink(missing_ok=True)
 

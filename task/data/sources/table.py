@@ -188,7 +188,7 @@ def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:
 def doubtful_labels_note(classes: Sequence[str]) -> list[str]:
     """Return a note on classes that may be missing labels, or one label in two spellings."""
     missing = [name for name in classes if name.lower() in MISSING]
-    found = [f"class {', '.join(missing)} may be missing labels"] if missing else []
+    found = [f"{name} may be a missing label" for name in missing]
     spellings: dict[str, list[str]] = {}
     for name in classes:
         spellings.setdefault(name.casefold().strip(), []).append(name)

@@ -18,24 +18,25 @@ def check_masked_experiment(config: "LocalConfig") -> None:
     Raises:
         ConfigError: a method or a setting does not fit masks; the text names what to choose.
     """
+    plain = "" if config.privacy.per_client else ", or secure=none"
     members = config.local_method().members()
     for name, member in zip(config.methods(), members, strict=True):
         if member.server_update:
             allowed = (
                 "has a server update, for which clients send more than their model, without a "
-                "mask; choose another method, or secure=none"
+                f"mask; choose another method{plain}"
             )
             raise ConfigError("method", name, allowed)
         if member.keeps_state or member.personalises:
             allowed = (
                 "keeps something at each client between rounds, and a coordinator could use it to "
-                "separate one client's update from the sum; choose another method, or secure=none"
+                f"separate one client's update from the sum; choose another method{plain}"
             )
             raise ConfigError("method", name, allowed)
     if config.optim.keep_momentum:
         allowed = (
             "a coordinator could use the kept momentum to separate one client's update from the "
-            "sum; leave it out, or add secure=none"
+            f"sum; leave it out{plain}"
         )
         raise ConfigError("optim.keep_momentum", True, allowed)
     if config.privacy.per_example:

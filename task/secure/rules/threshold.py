@@ -63,8 +63,8 @@ def shares_of(counts: Mapping[int, int], uniform: bool, max_share: float) -> dic
         raise ProtocolError(
             f"participant {largest} has {shares[largest]:.3g} of all weight; it must be over 0 and "
             f"at most {max_share:g} (secure.max_share, or max-share in site.toml), or the sum "
-            "would reveal what it holds; raise the limit, or give updates the same weight with "
-            "strategy.weighting=uniform"
+            "would reveal what it holds; raise the limit, or add strategy.weighting=uniform (for "
+            "updates) or data.validation_share=0 (for scores)"
         )
     if not math.isclose(math.fsum(shares.values()), 1.0, rel_tol=1e-9):
         raise ProtocolError("the weights do not add up to 1")

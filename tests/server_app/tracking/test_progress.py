@@ -15,6 +15,19 @@ from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients, count
 from tests.conftest import SMALL, faulty
 
 
+def test_the_bars_count_the_clients_of_other_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
+    words = [*SMALL, "federation.workers=2"]
+    experiment = compose_experiment(words)
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress_on(experiment, console) as progress:
+        train_experiment(experiment, words)
+        ended = [(task.completed, task.total) for task in progress.bars.tasks]
+    assert ended == [(8, 8), (4, 4)]
+
+
 @pytest.mark.usefixtures("parts")
 def test_the_bars_count_clients_and_rounds_in_this_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -240,5 +240,5 @@ def test_labels_that_may_be_missing_or_spelled_in_two_ways_are_noted(tmp_path: P
     (tmp_path / "images.csv").write_text(table)
     data = opened(tmp_path)
     assert data.notes[-2:] == (
-        "class NaN may be missing labels", "Sick and sick are different classes",
+        "NaN may be a missing label", "Sick and sick are different classes",
     )  # fmt: skip

@@ -163,6 +163,15 @@ def test_a_training_that_fails_on_the_images_is_not_told(
     assert all(np.array_equal(vector, first) for vector in found.values())  # the global weights
 
 
+def test_an_update_that_the_fixed_point_cannot_hold_is_not_told(train: Train) -> None:
+    """With a huge clipping norm, clipping does not keep it within the bounds."""
+    noise = (SILENT, "privacy.clipping_norm=1e9", "optim.lr=1e9")
+    directory = train(*ROUND, *noise, "local_epochs=1")
+    assert {(row["status"], row["reason"]) for row in rows(directory, "clients.csv")} == {
+        ("ok", "")
+    }
+
+
 def test_a_client_refuses_to_be_scored() -> None:
     with pytest.raises(ProtocolError, match="scores on its images are not sent"):
         score(session_of(), SimpleNamespace())  # type: ignore[arg-type]
