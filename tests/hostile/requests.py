@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import torch
+from pydantic_core import to_json
 
 from tests.hostile.draft import Case, Change, Draft, arrays, content, fields, only, tensors, text
 from tests.hostile.replies import ANSI, FORGED, HUGE, MALFORMED, UNREADABLE, filled, only_tensor
@@ -27,7 +28,7 @@ def experiment(**changes: Any) -> Change:
                 found[group][name] = value
             else:
                 found[group] = value
-        draft.fields["experiment"] = json.dumps(found)
+        draft.fields["experiment"] = to_json(found).decode()  # in the form of a server
 
     return change
 
