@@ -50,7 +50,7 @@ class TrainingError(RuntimeError):
 
 
 class UntrainableDataError(TrainingError):
-    """Training failed because of the client's images, so that the failure tells of them."""
+    """Training failed because of the client's images; the failure itself reveals something."""
 
 
 class RunError(RuntimeError):

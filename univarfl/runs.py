@@ -9,8 +9,7 @@ import univarfl.application  # noqa: F401
 # isort: split
 
 from server_app.config.differences import differing_settings
-from server_app.runs.lookup import runs_parent, start_of
-from server_app.runs.records.record import RUN_JSON
+from server_app.runs.lookup import run_directories, runs_parent
 from task.errors import ConfigError
 from univarfl.run import Run
 
@@ -127,7 +126,7 @@ def load_runs(directory: str | Path | None = None) -> Runs:
         ConfigError: it holds no run, or a record is damaged.
     """
     parent = runs_parent(None if directory is None else str(directory))
-    records = sorted(parent.glob(f"*/{RUN_JSON}"), key=lambda path: (start_of(path), path))
-    if not records:
+    found = run_directories(parent)
+    if not found:
         raise ConfigError("directory", parent, "holds no runs")
-    return Runs(Run(path.parent) for path in records)
+    return Runs(map(Run, found))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from server_app.config.file_hash import hash_of
+from server_app.config.file_hash import require_unchanged
 from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from task.errors import ConfigError, system_reason
 
@@ -41,9 +41,7 @@ def starting_weights(given: GivenWeights | None, initial: Mapping[str, Tensor]) 
     """
     if given is None:
         return StartingWeights(dict(initial), [])
-    if hash_of(KEY, given.path, EXPECTED) != given.sha256:
-        allowed = "the file has changed since the run was composed; start a new run"
-        raise ConfigError(KEY, given.path, allowed)
+    require_unchanged(KEY, given.path, given.sha256, EXPECTED)
     try:
         with safe_open(given.path, "pt") as file:
             return matched(given, file, initial)

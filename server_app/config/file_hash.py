@@ -26,6 +26,23 @@ def hash_of(key: str, path: Path, expected: str) -> str:
         raise ConfigError(key, path, reason) from None
 
 
+def require_unchanged(key: str, path: Path, sha256: str, expected: str) -> None:
+    """Refuse a file that has changed since the run was composed.
+
+    Args:
+        key: the setting that names it.
+        path: the file.
+        sha256: its hash when the run was composed.
+        expected: what the setting must be, for the error of a file that cannot be read.
+
+    Raises:
+        ConfigError: it has changed, or cannot be read.
+    """
+    if hash_of(key, path, expected) != sha256:
+        allowed = "the file has changed since the run was composed; start a new run"
+        raise ConfigError(key, path, allowed)
+
+
 @functools.lru_cache(maxsize=8)
 def _hash(path: Path, *state: int) -> str:
     """Return the SHA-256 of a file in a state; a sweep composes many runs with one file."""

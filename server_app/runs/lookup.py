@@ -43,10 +43,16 @@ def latest_run(runs: Path) -> Path:
     Raises:
         ConfigError: the directory holds no runs.
     """
-    started = [(start_of(path), path.parent.name) for path in runs.glob(f"*/{RUN_JSON}")]
-    if not started:
+    found = run_directories(runs)
+    if not found:
         raise ConfigError("run", LATEST, f"{runs} holds no runs")
-    return runs / max(started)[1]
+    return found[-1]
+
+
+def run_directories(runs: Path) -> list[Path]:
+    """Return the run directories in a directory, the one whose run started first first."""
+    found = [path.parent for path in runs.glob(f"*/{RUN_JSON}")]
+    return sorted(found, key=lambda path: (start_of(path / RUN_JSON), path.name))
 
 
 def start_of(path: Path) -> str:

@@ -17,14 +17,15 @@ def rights_of_others(place: SitePlace, site: Site) -> str:
         OSError: a file cannot be looked at.
     """
     keys = (place.key(site.name), place.next_key(site.name), place.secret)
-    forbidden = dict.fromkeys(filter(Path.is_file, keys), OTHERS)
     read = [place.settings, place.directory, place.flower, place.node_settings, place.authority]
     read.append(site.state_directory)
     if site.roster:
         read += [Path(site.roster), *Path(site.roster).glob("*.pub")]
-    shared = dict.fromkeys(filter(Path.exists, read), WRITE)
-    for verb, change, places in (("read", "go-rwx", forbidden), ("change", "go-w", shared)):
-        found = [str(path) for path, bits in places.items() if path.stat().st_mode & bits]
+    for verb, change, bits, places in (
+        ("read", "go-rwx", OTHERS, filter(Path.is_file, keys)),
+        ("change", "go-w", WRITE, filter(Path.exists, read)),
+    ):
+        found = [str(path) for path in places if path.stat().st_mode & bits]
         if found:
             cure = f"chmod {change} {shlex.join(found)}"
             return f"other users can {verb} {', '.join(found)}; run: {cure}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.config.file_hash import hash_of
+from server_app.config.file_hash import require_unchanged
 from server_app.rounds.clock.base import Clock
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.devices.profiles import Population
@@ -93,10 +93,9 @@ class VirtualClock(Clock):
         self, experiment: "Experiment", images: Positions, reply_bytes: int
     ) -> Devices | None:
         if self.trace is not None:
-            path, expected = Path(self.trace), "start the run again"
-            if self.trace_sha256 not in (None, hash_of("clock.trace", path, expected)):
-                allowed = f"the file has changed since the run was composed; {expected}"
-                raise ConfigError("clock.trace", path, allowed)
+            path = Path(self.trace)
+            if self.trace_sha256 is not None:
+                require_unchanged("clock.trace", path, self.trace_sha256, "start the run again")
             profiles = read_trace(path, experiment.num_clients)
         else:
             population = Population(
