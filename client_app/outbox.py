@@ -1,6 +1,8 @@
 """What a work unit sends of the models it trained: each by itself, or their weighted sum."""
 
-from task.exact_sum import ExactSum
+from collections.abc import Callable
+
+from task.exact_sum import ExactSum, IntegerSum
 from task.methods.base import Tensors
 from task.protocol.messages import SUM, TrainRequest
 from task.protocol.tensors import PackedTensors
@@ -34,13 +36,21 @@ class ModelSum:
 
     Args:
         request: names the clients and their shares.
-        weights: the global weights.
+        total: an empty sum of models.
         broadcast: what the method's server update sent.
+        key_of: returns what the random rounding of a client's numbers is drawn from.
     """
 
-    def __init__(self, request: TrainRequest, weights: Tensors, broadcast: Tensors) -> None:
+    def __init__(
+        self,
+        request: TrainRequest,
+        total: IntegerSum,
+        broadcast: Tensors,
+        key_of: Callable[[int], bytes],
+    ) -> None:
         self._shares = dict(zip(request.clients, request.shares, strict=True))
-        self._weights, self._extra = ExactSum(weights), ExactSum(broadcast)
+        self._weights, self._extra = total, ExactSum(broadcast)
+        self._key_of = key_of
 
     def add(self, client: int, result: LocalResult) -> None:
         """Add a client's result.
@@ -49,7 +59,7 @@ class ModelSum:
             TrainingError: a number is too large for the sum; nothing was added.
         """
         share = self._shares[client]
-        weights = self._weights.to_fixed_point(result.weights, share)
+        weights = self._weights.to_fixed_point(result.weights, share, self._key_of(client))
         extra = self._extra.to_fixed_point(result.extra, share)
         self._weights.add(weights)
         self._extra.add(extra)
@@ -63,6 +73,6 @@ class ModelSum:
         return packed_sum(self._extra)
 
 
-def packed_sum(total: ExactSum) -> dict[str, PackedTensors]:
+def packed_sum(total: IntegerSum) -> dict[str, PackedTensors]:
     """Pack a sum under the key `SUM`; empty if nothing was added."""
     return {SUM: PackedTensors.of(total.totals)} if total.totals else {}

@@ -1,6 +1,7 @@
 """What a worker needs to answer a request: its data and model, its site, its deadline."""
 
 import math
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from client_app.client_state import ClientState
-from client_app.node import check_extensions, site_of
+from client_app.node import check_extensions, simulated, site_of
 from task.approval.approvals import Approvals
 from task.config import LocalConfig, read_local_config
 from task.data.federated import site_version
@@ -21,9 +22,11 @@ from task.machine.disk import require_space
 from task.protocol.errors import ProtocolError
 from task.protocol.messages import Request
 from task.protocol.tensors import PackedTensors, check_tensors
+from task.seeding import numpy_generator
 from task.site import NodeConfig, Site
 from task.training.worker import Worker, shared_worker
 
+ROUNDING_KEY_BYTES = 32
 DATA_VERSION = "data-version"  # the entry with the version of a site's images at the run's start
 
 Asked = TypeVar("Asked", bound=Request)
@@ -139,6 +142,22 @@ class Session(Generic[Asked]):
         """
         if self.request.round != self.worker.config.rounds:
             raise ProtocolError(f"{rule} after the last round alone")
+
+    def rounding_key(self, purpose: str, client: int) -> bytes:
+        """Return what the random rounding of a client's numbers is drawn from.
+
+        It comes from the operating system. Only in a simulation it follows from the seed, so that
+        the same seed gives the same bits.
+
+        Args:
+            purpose: what is rounded.
+            client: the client.
+        """
+        if not simulated(self.node_config):
+            return secrets.token_bytes(ROUNDING_KEY_BYTES)
+        request = self.request
+        key = "rounding", purpose, request.round, request.attempt, client
+        return numpy_generator(self.config.seed, *key).bytes(ROUNDING_KEY_BYTES)
 
     def refuse_scores_with_noise(self) -> None:
         """Refuse to send scores on images that noise at the clients protects.

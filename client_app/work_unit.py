@@ -30,6 +30,8 @@ from task.protocol.trained_clients import count_client
 from task.training.evaluation import Score
 from task.training.loop import LocalResult
 
+TRAIN_PURPOSE = "train"
+
 logger = logging.getLogger("univarfl.client")
 
 
@@ -44,7 +46,14 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
     session.check_clients(request.clients)
     weights, broadcast = session.tensors(request.weights), request.broadcast.unpack()
     check_tensors(broadcast, session.worker.broadcast())
-    outbox = ModelSum(request, weights, broadcast) if request.shares else SeparateModels()
+    outbox = (
+        ModelSum(
+            request, session.config.secure.new_sum(weights), broadcast,
+            partial(session.rounding_key, TRAIN_PURPOSE),
+        )
+        if request.shares
+        else SeparateModels()
+    )  # fmt: skip
     rows = []
 
     def train(client: int, accepted: int) -> LocalResult:

@@ -93,7 +93,7 @@ class LocalConfig(Strict):
             if member.personalises and not self.source().validation_share:
                 allowed = "needs validation images at the clients; add data.validation_share=0.1"
                 raise ConfigError("method", self.method["name"], allowed)
-        if self.secure.masked:
+        if self.secure.rounded:
             check_masked_experiment(self)
         if self.privacy.per_example:
             check_separable(self)

@@ -1,6 +1,7 @@
 """Weighted sums of models whose bits do not depend on the order or the place of addition."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
@@ -12,17 +13,13 @@ from task.methods.base import Tensors
 FRACTION_BITS, GROWTH_BITS = 46, 16
 
 
-class ExactSum:
-    """The sum over clients of share * model, in 64-bit fixed point.
+class IntegerSum(ABC):
+    """A weighted sum of models as 64-bit integers, which can be added in any order.
 
     A sum of floats depends on the order, a sum of integers does not. So each worker can add up its
     own clients, and the server the workers' sums. The memory and the messages of a round then do
     not grow with the number of clients. The same seed gives the same bits with any number of
     workers.
-
-    A tensor's unit is 2^-46 * 2^e. 2^e is the smallest power of two, at least 1, that is above
-    every number of the tensor at the start of the round. No number may exceed 2^16 * 2^e at the end
-    of the round. Integers, such as batch norm's counters, are not added: the largest is kept.
 
     Args:
         start: the global weights before the round; must be the same for all sums that are added.
@@ -32,41 +29,31 @@ class ExactSum:
     """
 
     def __init__(self, start: Tensors) -> None:
-        self._exponents = {
-            name: exponent(value) if value.is_floating_point() else None
-            for name, value in start.items()
-        }
+        self._floating = {name: value.is_floating_point() for name, value in start.items()}
         self.totals: dict[str, Tensor] = {}
 
-    def to_fixed_point(self, values: Tensors, share: float) -> dict[str, Tensor]:
-        """Return share * values in fixed point, int64, ready for `add`.
+    @abstractmethod
+    def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
+        """Return a client's part of the sum as integers, int64, ready for `add`.
 
         Args:
             values: a client's model, in the names and shapes of `start`.
-            share: the client's weight in the mean; all shares together are at most 1.
+            share: the client's weight; at most 1.
+            key: 32 bytes that random rounding is drawn from; unused by an exact sum.
 
         Raises:
             TrainingError: a number is too large or NaN.
         """
-        return {name: self._fixed(name, value, share) for name, value in values.items()}
 
     def add(self, totals: Tensors) -> None:
         """Add the result of `to_fixed_point`, or the `totals` of a sum with the same start."""
         for name, value in totals.items():
             if name not in self.totals:
                 self.totals[name] = value.clone()
-            elif self._exponents[name] is None:
-                torch.maximum(self.totals[name], value, out=self.totals[name])
-            else:
+            elif self._floating[name]:
                 self.totals[name].add_(value)
-
-    def units(self) -> dict[str, float]:
-        """Return the value of one unit of each floating-point tensor, by name."""
-        return {
-            name: 2.0 ** (power - FRACTION_BITS)
-            for name, power in self._exponents.items()
-            if power is not None
-        }
+            else:
+                torch.maximum(self.totals[name], value, out=self.totals[name])
 
     def check_totals(self, totals: Tensors) -> None:
         """Check that the `totals` of another sum can be the sum of valid models.
@@ -74,21 +61,53 @@ class ExactSum:
         Raises:
             TrainingError: a number is too large.
         """
-        limit = 2 ** (FRACTION_BITS + GROWTH_BITS)  # for shares that add up to 1
         for name, value in totals.items():
-            if self._exponents[name] is not None and value.numel():
+            if self._floating[name] and value.numel():
                 least, most = value.aminmax()
-                if not -limit <= int(least) <= int(most) <= limit:
+                if not -self.most <= int(least) <= int(most) <= self.most:
                     raise TrainingError(
                         f"{name} in the sum is larger than valid models can add up to"
                     )
 
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """The largest magnitude that a number of valid `totals` can have."""
+
+    @abstractmethod
     def mean(self, share: float) -> dict[str, Tensor]:
-        """Return the weighted mean, float64, and the maximum of integers.
+        """Return the weighted mean of the models, float64, and their integers.
 
         Args:
             share: the sum of the added shares, above 0.
         """
+
+
+class ExactSum(IntegerSum):
+    """The sum over clients of share * model, in a fixed point that is finer than float32.
+
+    The shares of all clients sum to at most 1. A tensor's unit is 2^-46 * 2^e. 2^e is the smallest
+    power of two, at least 1, that is above every number of the tensor at the start of the round. No
+    number may exceed 2^16 * 2^e at the end of the round. Integers, such as batch norm's counters,
+    are not added: the largest is kept.
+
+    Masked sums are not exact (`task.secure.vectors.rounded_sum`). Whoever knows the shares can
+    split the exact sum of a few clients into their models.
+    """
+
+    most = 2 ** (FRACTION_BITS + GROWTH_BITS)  # for shares that add up to 1
+
+    def __init__(self, start: Tensors) -> None:
+        super().__init__(start)
+        self._exponents = {
+            name: exponent(value) if value.is_floating_point() else None
+            for name, value in start.items()
+        }
+
+    def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
+        return {name: self._fixed(name, value, share) for name, value in values.items()}
+
+    def mean(self, share: float) -> dict[str, Tensor]:
         return {
             name: value
             if (power := self._exponents[name]) is None
@@ -120,3 +139,9 @@ def normalise_weights(weights: Mapping[int, float]) -> dict[int, float]:
     """Return each client's share of the sum of all weights; 0 for all if the sum is 0."""
     whole = math.fsum(weights.values()) or 1.0
     return {client: weight / whole for client, weight in weights.items()}
+
+
+def relative_weights(weights: Mapping[int, float]) -> dict[int, float]:
+    """Return each client's weight divided by the largest; 0 for all if this is 0."""
+    largest = max(weights.values(), default=0.0) or 1.0
+    return {client: weight / largest for client, weight in weights.items()}

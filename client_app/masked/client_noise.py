@@ -1,7 +1,6 @@
 """A client's part of the noise that protects all its data, added before its update is masked."""
 
 import logging
-import math
 
 from torch import Tensor
 
@@ -15,7 +14,8 @@ from task.privacy.participant import protect_update
 from task.privacy.randomness import repeatable_bytes, secret_bytes
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportRequest
-from task.secure.vectors.update_vector import UpdateVector, counters
+from task.secure.vectors.rounding import UNIT
+from task.secure.vectors.update_vector import UpdateVector, has_counters
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")
@@ -26,9 +26,10 @@ def trained_or_unchanged(
     client: int,
     start: Tensors,
     layout: UpdateVector,
-    share: float,
+    weight: float,
+    key: bytes,
 ) -> tuple[LocalResult, dict[str, Tensor]]:
-    """Train a client, and return its result and share * its model in fixed point.
+    """Train a client, and return its result and weight * its update in fixed point.
 
     With noise at the clients, a training that fails because of the client's images leaves the
     weights unchanged, so that the update has noise alone. If it were reported, the coordinator
@@ -38,8 +39,9 @@ def trained_or_unchanged(
         session: the request.
         client: the participant.
         start: the global weights.
-        layout: puts models into fixed point.
-        share: the update's weight in the mean.
+        layout: puts updates into fixed point.
+        weight: the update's.
+        key: what rounding is drawn from.
 
     Raises:
         TrainingError: training failed; with noise at the clients for another reason.
@@ -48,13 +50,13 @@ def trained_or_unchanged(
     try:
         result = train_client(session, client, 0, start, {})
         result = clip_result(result, start, largest_norm(session))
-        return result, layout.fixed(result.weights, share)
+        return result, layout.fixed(result.weights, weight, key)
     except UntrainableDataError as error:
         if not session.worker.config.privacy.per_client:
             raise
         logger.warning("client %d sends noise alone: %s", client, error)
         unchanged = LocalResult(dict(start), examples=0, losses={}, state={}, extra={})
-        return unchanged, layout.fixed(start, share)
+        return unchanged, layout.fixed(start, weight, key)
 
 
 def largest_norm(session: Session[ReportRequest]) -> float:
@@ -68,10 +70,8 @@ def add_client_noise(
     session: Session[ReportRequest],
     party: Party,
     client: int,
-    layout: UpdateVector,
     start: Tensors,
     parts: Tensors,
-    share: float,
 ) -> dict[str, Tensor]:
     """Return an update clipped, and with noise; unchanged if clients add none.
 
@@ -79,10 +79,8 @@ def add_client_noise(
         session: the request.
         party: the participants of this worker.
         client: the participant.
-        layout: puts models into fixed point.
         start: the global weights.
-        parts: share * model in fixed point.
-        share: the update's weight in the mean.
+        parts: its update in fixed point.
 
     Raises:
         ProtocolError: clients weigh differently, or the model has counters, which have no noise.
@@ -92,17 +90,16 @@ def add_client_noise(
     privacy = config.privacy
     if not privacy.per_client:
         return dict(parts)
-    if not math.isclose(share * party.asked(client), 1.0, rel_tol=1e-9):
+    if not party.weighs_alike(client):
         raise ProtocolError("with privacy.unit=client all clients must weigh the same")
-    if counters(start):
+    if has_counters(start):
         raise ProtocolError("with privacy.unit=client a model with counters is not sent")
     key = request.round, request.attempt, client
     source = repeatable_bytes(config.seed, "client", *key) if privacy.reproducible else secret_bytes
     return protect_update(
         parts,
-        layout.fixed(start, share),
-        layout.units,
-        share * privacy.clipping_norm,
+        UNIT,
+        privacy.clipping_norm,
         privacy.noise_multiplier,
         party.honest(client),
         source,

@@ -91,16 +91,13 @@ class SiteIdentity(Identity):
     Args:
         config: the experiment.
         site: the site.
-        run: the run's id.
         key: the site's private key.
 
     Raises:
         SiteError: the roster cannot be used.
     """
 
-    def __init__(
-        self, config: LocalConfig, site: Site, run: str, key: EllipticCurvePrivateKey
-    ) -> None:
+    def __init__(self, config: LocalConfig, site: Site, key: EllipticCurvePrivateKey) -> None:
         clients, keys = dict(enumerate(config.partitioner().sites)), read_roster(site, key)
         self.roster = SiteRoster(clients, keys, site.colluding)
         self._colluding = max(
@@ -108,7 +105,7 @@ class SiteIdentity(Identity):
             colluding_of(config.num_clients, config.secure.colluding),
         )
         self.max_share = min(config.secure.max_share, site.max_share)
-        self._key, self._ledger = key, site_ledger(site, run)
+        self._key, self._ledger = key, site_ledger(site)
 
     def signer(self, client: int) -> EllipticCurvePrivateKey:
         return self._key
@@ -139,7 +136,7 @@ def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKe
         return SimulatedIdentity(config, keys)
     key = signing_key(session.node_config)
     assert key is not None  # only simulated workers have none
-    return SiteIdentity(config, session.site, session.request.run, key)
+    return SiteIdentity(config, session.site, key)
 
 
 def check_identity(session: Session[Any]) -> None:

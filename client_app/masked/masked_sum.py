@@ -21,7 +21,6 @@ class MaskedSum:
         party: the participants.
         members: everyone whose shares have been sent on.
         boxes: for each client of the worker, by sender, the shares that are sealed for it.
-        model: a hash of the global weights.
         max_norm: the largest update norm that the experiment asks for; 0 for any.
     """
 
@@ -30,11 +29,10 @@ class MaskedSum:
         party: Party,
         members: Sequence[int],
         boxes: Mapping[str, Mapping[str, str]],
-        model: bytes,
         max_norm: float = 0.0,
     ) -> None:
         self._party, self._members, self._boxes = party, members, boxes
-        self._model, self._max_norm = model, max_norm
+        self._max_norm = max_norm
         self._view: View | None = None
         self._total: Vector | None = None
 
@@ -52,9 +50,9 @@ class MaskedSum:
         if setup is None:
             raise ProtocolError("this participant has shared no secrets")
         if self._view is None:
-            self._view = View(setup, self._members, self._model, self._max_norm)
+            self._view = View(setup, self._members, self._max_norm)
         boxes = from_hex(self._boxes.get(str(client), {}))
-        return participant.open_report(self._view, boxes)
+        return participant.open_report(self._view, boxes, self._party.ledger(client))
 
     def add(self, client: int, vector: Vector) -> None:
         """Mask a participant's vector in place, and add it.

@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Context
 from client_app.masked.identity import Identity, identity_of
 from client_app.session import Session
 from task.protocol.errors import ProtocolError
-from task.protocol.masking.messages import MaskedRequest, ReportRequest
+from task.protocol.masking.messages import MaskedRequest
 from task.secure.participant import Participant, Progress
 from task.secure.primitives.signing import new_signing_key, private_bytes, read_signing_key
 from task.secure.rules.ledger import Ledger
@@ -46,9 +46,10 @@ class Party:
             self._members[client],
         )  # fmt: skip
 
-    def asked(self, client: int) -> int:
-        """Return how many clients the round asks, as a participant was shown it."""
-        return len(self._setup(client).counts)
+    def weighs_alike(self, client: int) -> bool:
+        """Return whether all participants have the same weight, as one of them was shown it."""
+        setup = self._setup(client)
+        return setup.weighs_alike or len(set(setup.counts.values())) == 1
 
     def honest(self, client: int) -> int:
         """Return the smallest number of honest participants in a sum with this one's update.
@@ -57,7 +58,7 @@ class Party:
             ProtocolError: there might be none.
         """
         setup = self._setup(client)
-        honest = setup.threshold - self._identity.most_colluding(len(setup.counts))
+        honest = setup.threshold - self._identity.most_colluding(setup.asked)
         if honest < 1:
             raise ProtocolError(
                 f"{setup.threshold} participants are in the sum, and all of them may collude"
@@ -82,9 +83,12 @@ class Party:
         context.state[STATE] = record
 
 
-def scope_of(request: MaskedRequest | ReportRequest) -> Scope:
+def scope_of(request: MaskedRequest) -> Scope:
     """Return the attempt that a request belongs to."""
-    return Scope(request.run, request.round, request.attempt, request.experiment, request.purpose)
+    return Scope(
+        request.run, request.round, request.attempt, request.experiment, request.model,
+        request.keys_nonce, request.purpose,
+    )  # fmt: skip
 
 
 def new_party(session: Session[Any], clients: Sequence[int]) -> Party:

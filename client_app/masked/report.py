@@ -1,27 +1,32 @@
 """The stage report: clients are trained or score the model, and the sum of it is masked."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
-import torch
 from flwr.app import Context
-from torch import Tensor
 
 from client_app.masked.client_noise import add_client_noise, trained_or_unchanged
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.party import continued
 from client_app.masked.stages import answered, told_examples
+from client_app.node import simulated
 from client_app.session import Session
 from client_app.work_unit import trained_row
+from task.errors import SiteError
+from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
-from task.protocol.tensors import PackedTensors
-from task.secure.transcript import model_hash
+from task.secure.transcript import weights_hash
 from task.secure.vectors.score_vector import pack_score
-from task.secure.vectors.update_vector import UpdateVector, counters
+from task.secure.vectors.update_vector import UpdateVector
+from task.site import site_name
 from task.training.loop import LocalResult
+
+T = TypeVar("T")
 
 logger = logging.getLogger("univarfl.client")
 
@@ -37,32 +42,32 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     if request.shares or request.broadcast.data or any(request.accepted):
         raise ProtocolError("it sends weights of clients, has a server update, or names a state")
     start = session.tensors(request.weights)
-    layout = UpdateVector(start, session.worker.masked_terms())
-    most: dict[str, Tensor] = {}
+    layout = layout_of(session, start)
+    if request.round == 1:
+        check_first_model(session)
     rows = []
     logger.info("round %d, attempt %d: stage report", request.round, request.attempt)
     with continued(session, context) as party:
-        total = MaskedSum(
-            party, request.members, request.boxes, model_hash(request.weights.data),
-            request.max_norm,
-        )  # fmt: skip
+        total = MaskedSum(party, request.members, request.boxes, request.max_norm)
 
         def train(client: int) -> LocalResult:
-            share = total.open(client)
-            result, parts = trained_or_unchanged(session, client, start, layout, share)
-            parts = add_client_noise(session, party, client, layout, start, parts, share)
-            total.add(client, layout.pack(parts, result.losses, share))
-            for name, value in counters(result.weights).items():
-                most[name] = torch.maximum(most[name], value) if name in most else value
+            weight = total.open(client)
+            key = session.rounding_key(request.purpose, client)
+
+            def vector() -> LocalResult:
+                result, parts = trained_or_unchanged(session, client, start, layout, weight, key)
+                parts = add_client_noise(session, party, client, start, parts)
+                total.add(client, layout.pack(parts, result.losses, weight, key))
+                return result
+
+            result = without_reason(session, vector)
             # The losses are in the sum, and told nowhere else.
             return replace(result, examples=told_examples(session, result.examples), losses={})
 
         for client in request.clients:
             row = trained_row(session, client, partial(train, client))
             rows.append(row.model_dump())
-    return ReportReply.to(
-        request, rows=rows, masked=total.packed(), counters=PackedTensors.of(most)
-    )
+    return ReportReply.to(request, rows=rows, masked=total.packed())
 
 
 def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
@@ -75,16 +80,72 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
     session.check_clients(request.clients)
     session.refuse_scores_with_noise()
     weights = session.tensors(request.weights)
+    layout_of(session, weights)
     with continued(session, context) as party:
-        model = model_hash(request.weights.data)
-        total = MaskedSum(party, request.members, request.boxes, model)
+        total = MaskedSum(party, request.members, request.boxes)
 
         def row(client: int) -> ScoreRow:
-            total.open(client)
             session.check_trained_here(client)
-            (found,) = session.worker.validate(weights, [client])
-            total.add(client, pack_score(found))
+            total.open(client)
+            key = session.rounding_key(request.purpose, client)
+
+            def vector() -> None:
+                (found,) = session.worker.validate(weights, [client])
+                total.add(client, pack_score(found, key))
+
+            without_reason(session, vector)
             return ScoreRow(client=client)
 
         rows = answered(session, "score", row)
     return ScoreReply.to(request, rows=rows, masked=total.packed())
+
+
+def layout_of(
+    session: Session[ReportRequest] | Session[ScoreRequest], start: Tensors
+) -> UpdateVector:
+    """Return how updates of a model are packed, if it is the model that keys were made for.
+
+    Raises:
+        ProtocolError: it is another one, or has numbers that masked sums do not take.
+    """
+    if weights_hash(start) != session.request.model:
+        raise ProtocolError("the model is not the one that keys were made for")
+    layout = UpdateVector(
+        start, session.worker.masked_terms(), session.worker.config.secure.rounding
+    )
+    layout.check_start()
+    return layout
+
+
+def check_first_model(session: Session[ReportRequest]) -> None:
+    """Refuse a model in round 1 that the experiment does not start from.
+
+    Raises:
+        ProtocolError: it is neither the seed's, nor the one whose hash the experiment has.
+    """
+    worker = session.worker
+    expected = worker.config.secure.start or weights_hash(worker.initial_weights())
+    if session.request.model != expected:
+        raise ProtocolError(
+            "round 1 starts from another model than the experiment's seed or model.weights gives"
+        )
+
+
+def without_reason(session: Session[Any], work: Callable[[], T]) -> T:
+    """Do work that depends on a client's images and on the model.
+
+    A coordinator chooses the model, so the reason of a failure would tell it something of the
+    images. A site keeps the reason in its log. It tells the refusals of its own files.
+
+    Raises:
+        SiteError: a site has failed.
+    """
+    try:
+        return work()
+    except (SiteError, ProtocolError):
+        raise
+    except Exception as error:
+        if simulated(session.node_config):
+            raise
+        name = site_name(session.node_config)
+        raise SiteError(f"site {name} did not report; see the site's log") from error

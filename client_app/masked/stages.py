@@ -18,7 +18,7 @@ from task.protocol.envelope import TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import AgreeRequest, KeysRequest, SharesRequest, UnmaskRequest
 from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
-from task.secure.rules.ledger import name_of_sum
+from task.secure.rules.ledger import signed_survivors
 from task.secure.transcript import Setup
 
 logger = logging.getLogger("univarfl.client")
@@ -38,7 +38,7 @@ def keys(session: Session[KeysRequest], context: Context) -> TableReply:
         split = data.clients[client]
         examples = len(split.train if party.scope.purpose == "train" else split.validation)
         told = told_examples(session, examples)
-        signed = party.ledger(client).signed(name_of_sum(party.scope))
+        signed = signed_survivors(party.ledger(client), party.scope)
         advert = party.participant(client).keys(party.scope, told)
         return KeysRow(client=client, advert=advert, signed=list(signed))
 
@@ -108,7 +108,7 @@ def setup_of(party: Party, request: SharesRequest) -> Setup:
         request.threshold,
         request.uniform,
         adverts,
-        {int(client): count for client, count in request.absent.items()},
+        request.absent,
     )
 
 

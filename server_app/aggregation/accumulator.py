@@ -11,7 +11,7 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.update_filter import FilterDecision, UpdateFilter
 from task.errors import TrainingError
-from task.exact_sum import ExactSum
+from task.exact_sum import ExactSum, IntegerSum
 from task.methods.base import Tensors
 
 Rebase = Callable[[int, Tensors], Tensors]
@@ -28,7 +28,7 @@ class UpdateAccumulator:
     Args:
         before: the global weights that the clients started from.
         broadcast: what the method's server update sent.
-        shares: each participant's weight in the round's mean.
+        shares: each participant's weight in the round's mean; at most 1.
         examples: the number of images that each participant trains on.
         guard: filters the updates.
         trained: the names of the parameters that training changes; the others are statistics.
@@ -39,11 +39,12 @@ class UpdateAccumulator:
         rebase: takes a client and its model, which may have started from older weights than
             `before`, and returns the model that counts.
         problem_with: see `ServerUpdate.problem_with`.
+        new_sum: returns an empty sum of models that were trained from given weights.
 
     Attributes:
         before: the global weights that the clients started from.
         broadcast: what the method's server update sent.
-        shares: by participant; they sum to at most 1.
+        shares: by participant; the weight of its update, at most 1.
         examples: by participant.
         terms: the names of the loss terms that clients may report.
         problem_with: see `ServerUpdate.problem_with`.
@@ -69,6 +70,7 @@ class UpdateAccumulator:
         keep: bool = False,
         rebase: Rebase | None = None,
         problem_with: Callable[[Tensors], str] = no_problem,
+        new_sum: Callable[[Tensors], IntegerSum] = ExactSum,
     ) -> None:
         self.problem_with = problem_with
         self.before, self.broadcast = before, broadcast
@@ -83,7 +85,7 @@ class UpdateAccumulator:
         self._summed = [
             name for name, value in before.items() if mean or not value.is_floating_point()
         ]
-        self._weights = ExactSum({name: before[name] for name in self._summed})
+        self._weights = new_sum({name: before[name] for name in self._summed})
         self._extra = ExactSum(broadcast)
 
     @property

@@ -16,13 +16,14 @@ from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
-from task.errors import DIVERGED
-from task.exact_sum import normalise_weights
+from task.errors import DIVERGED, ConfigError
+from task.exact_sum import normalise_weights, relative_weights
 from task.methods.base import Tensors
 from task.methods.families.server_update import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
-from task.secure.vectors.update_vector import VECTOR_ITEM_BYTES, UpdateVector
+from task.secure.primitives.mask_stream import VECTOR_ITEM_BYTES
+from task.secure.transcript import weights_hash
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
@@ -64,8 +65,12 @@ class GlobalModel:
         self._weights, self.notes = starting_weights(
             given_weights(experiment.model), worker.initial_weights()
         )
+        start = experiment.secure.start
+        if start is not None and weights_hash(self._weights) != start:
+            allowed = "must have the layers of this network and no others, with secure=masked"
+            raise ConfigError("model.weights", experiment.model["weights"], allowed)
         self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
-        self._masked = experiment.secure.masked
+        self._secure = experiment.secure
         self._terms = worker.method.reported_terms()
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)
@@ -111,10 +116,11 @@ class GlobalModel:
             keep: whether it keeps each client's model.
             rebase: see `UpdateAccumulator`.
         """
+        weights = {client: self._weight(self._sizes[client]) for client in sampled}
         return UpdateAccumulator(
             self.weights,
             self.broadcast,
-            normalise_weights({client: self._weight(self._sizes[client]) for client in sampled}),
+            relative_weights(weights) if self._secure.rounded else normalise_weights(weights),
             {client: self._sizes[client] for client in sampled},
             self._guard,
             self._trained,
@@ -124,6 +130,7 @@ class GlobalModel:
             keep=keep,
             rebase=rebase,
             problem_with=self._server_update.problem_with if self._server_update else no_problem,
+            new_sum=self._secure.new_sum,
         )
 
     def shares_of_any(self, updates: int) -> Callable[[int], float]:
@@ -156,8 +163,9 @@ class GlobalModel:
     @property
     def reply_bytes(self) -> int:
         """The size of one client's reply: as large as the request, or a masked vector."""
-        if self._masked:
-            return VECTOR_ITEM_BYTES * UpdateVector(self.weights, self._terms).length
+        if self._secure.masked:
+            sent = sum(v.numel() for v in self.weights.values() if v.is_floating_point())
+            return VECTOR_ITEM_BYTES * (sent + len(self._terms))
         return self.request_bytes
 
     def state(self) -> ModelState:

@@ -17,7 +17,7 @@ from server_app.config.choices import CONF, choices, search_path
 from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of
-from server_app.config.given_weights import with_hash
+from server_app.config.given_weights import given_weights, start_hash, with_hash
 from server_app.config.override_text import quoted
 from server_app.config.vocabulary.overrides import Override, read_override
 from server_app.config.vocabulary.suggestions import improved, unknown_choice, unknown_key
@@ -86,6 +86,8 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
         raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {reason}") from None
     assert isinstance(settings, dict)
     settings["model"] = with_hash(settings["model"])
+    if (given := given_weights(settings["model"])) and settings["secure"]["mode"] == "masked":
+        settings["secure"]["start"] = start_hash(given)
     settings["clock"] = _with_trace_hash(settings["clock"])
     return {str(key): value for key, value in settings.items()}
 

@@ -81,8 +81,8 @@ class Experiment(LocalConfig):
                 "strategy=dp_fixed, or leave it out"
             )
             raise ConfigError("privacy.reproducible", True, allowed)
-        if self.secure.masked:
-            self._check_masked()
+        if self.secure.rounded:
+            self._check_rounded()
         if strategy.buffered:
             check_buffered(self)
         self.clients_clock().check(self)
@@ -90,10 +90,10 @@ class Experiment(LocalConfig):
         self.after_training().check(self)
         return self
 
-    def _check_masked(self) -> None:
-        from server_app.config.compatibility.masking import check_masked  # noqa: PLC0415
+    def _check_rounded(self) -> None:
+        from server_app.config.compatibility.masking import check_rounded  # noqa: PLC0415
 
-        check_masked(self)
+        check_rounded(self)
 
     def privacy_spent(self, rounds: int, repeated: int = 0) -> dict[str, Any]:
         """Return the privacy spent in rounds, and in `repeated` more attempts at them.

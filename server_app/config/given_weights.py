@@ -1,7 +1,8 @@
 """``model.weights``: the file of weights that a run starts from, and its hash.
 
 Only the server reads the file. If the setting is used, the experiment's group ``model`` has the
-file's path and hash. The part of the experiment that is sent to clients has neither.
+file's path and hash. The part of the experiment that is sent to clients has neither. With masks it
+has the hash of the weights themselves, with which participants compare what they receive.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server_app.config.file_hash import hash_of
+from task.errors import ConfigError
 from task.machine.files import from_home
 
 WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
@@ -39,6 +41,26 @@ def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
     path = from_home(str(typed)).absolute()
     path = path / MODEL if path.is_dir() else path
     return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: hash_of(KEY, path, EXPECTED)}
+
+
+def start_hash(given: GivenWeights) -> str:
+    """Return the hash of a file's weights, by `task.secure.transcript.weights_hash`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415  (few runs need these, which are slow)
+    from safetensors.torch import load_file  # noqa: PLC0415
+
+    from task.secure.transcript import weights_hash  # noqa: PLC0415
+
+    try:
+        weights = load_file(given.path)
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(KEY, given.path, f"cannot be read ({error}); {EXPECTED}") from None
+    return weights_hash(
+        {n: v.float() if v.is_floating_point() else v.long() for n, v in weights.items()}
+    )
 
 
 def without_weights(model: Mapping[str, Any]) -> dict[str, Any]:

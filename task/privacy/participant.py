@@ -21,8 +21,7 @@ LEAST_SIGMA = 10.0  # in units, of one participant; see `participant_sigma`
 
 def protect_update(
     update: Mapping[str, Tensor],
-    start: Mapping[str, Tensor],
-    units: Mapping[str, float],
+    unit: float,
     max_norm: float,
     noise_multiplier: float,
     honest: int,
@@ -30,15 +29,13 @@ def protect_update(
 ) -> dict[str, Tensor]:
     """Return an update clipped, and with its part of the noise.
 
-    The tensors may have different units. Each number has noise of the same sigma in the units of
-    the model, and rounding does not enlarge the update. So a sum without the update differs by at
-    most `max_norm`, and costs what `gaussian_rho` says: zCDP adds up over numbers.
+    Rounding does not enlarge the update. So a sum without the update differs by at most `max_norm`,
+    and costs what `gaussian_rho` says: zCDP adds up over numbers.
 
     Args:
-        update: share * model in fixed point, int64, by name.
-        start: share * the global weights in fixed point, likewise.
-        units: the value of one unit, by name.
-        max_norm: share * the bound of an update, in the units of the model; above 0.
+        update: the model minus the global weights in fixed point, int64, by name.
+        unit: the value of one unit.
+        max_norm: the bound of an update, in the units of the model; above 0.
         noise_multiplier: the noise of `honest` participants together, divided by `max_norm`; 0
             clips only.
         honest: see `participant_sigma`.
@@ -47,48 +44,38 @@ def protect_update(
     Raises:
         TrainingError: the noise would be too small for the fixed point.
     """
-    clipped = clip_integers(update, start, units, max_norm)
+    clipped = clip_integers(update, unit, max_norm)
     if not noise_multiplier:
         return clipped
     sigma = participant_sigma(noise_multiplier * max_norm, honest)
-    if sigma < LEAST_SIGMA * max(units.values()):
+    if sigma < LEAST_SIGMA * unit:
         raise TrainingError(
-            "the noise is too small for numbers as large as this model's; raise "
+            f"the noise of one participant is below {LEAST_SIGMA:g} units of {unit:.2g}; raise "
             "privacy.noise_multiplier or privacy.clipping_norm"
         )
-    return add_noise(clipped, units, sigma, random_bytes)
+    return add_noise(clipped, unit, sigma, random_bytes)
 
 
-def clip_integers(
-    update: Mapping[str, Tensor],
-    start: Mapping[str, Tensor],
-    units: Mapping[str, float],
-    max_norm: float,
-) -> dict[str, Tensor]:
-    """Return an update whose distance from the start is at most `max_norm`, as an L2 norm.
+def clip_integers(update: Mapping[str, Tensor], unit: float, max_norm: float) -> dict[str, Tensor]:
+    """Return an update whose L2 norm is at most `max_norm`.
 
-    The distance is scaled down and rounded towards zero, so that rounding cannot enlarge it.
+    A larger one is scaled down and rounded towards zero, so that rounding cannot enlarge it.
 
     Args:
-        update: share * model in fixed point, int64, by name.
-        start: share * the global weights in fixed point, likewise.
-        units: the value of one unit, by name.
+        update: the model minus the global weights in fixed point, int64, by name.
+        unit: the value of one unit.
         max_norm: the bound, in the units of the model; above 0.
     """
-    moved = {name: value - start[name] for name, value in update.items()}
-    norms = (l2_norm(value) * units[name] for name, value in moved.items())
-    norm = math.hypot(*norms)
+    norm = math.hypot(*map(l2_norm, update.values())) * unit
     scale = max_norm * (1 - SLACK) / norm if norm else math.inf
     if scale >= 1:
         return dict(update)
-    return {
-        name: start[name] + (value.double() * scale).trunc().long() for name, value in moved.items()
-    }
+    return {name: (value.double() * scale).trunc().long() for name, value in update.items()}
 
 
 def add_noise(
     update: Mapping[str, Tensor],
-    units: Mapping[str, float],
+    unit: float,
     sigma: float,
     random_bytes: ByteSource = secret_bytes,
 ) -> dict[str, Tensor]:
@@ -96,12 +83,12 @@ def add_noise(
 
     Args:
         update: in fixed point, int64, by name.
-        units: the value of one unit, by name.
+        unit: the value of one unit.
         sigma: the noise's parameter in the units of the model, above 0.
         random_bytes: returns a given number of random bytes.
     """
     noisy = {}
     for name, value in update.items():
-        noise = discrete_gaussian(sigma / units[name], value.numel(), random_bytes)
+        noise = discrete_gaussian(sigma / unit, value.numel(), random_bytes)
         noisy[name] = value + torch.from_numpy(noise).reshape(value.shape)
     return noisy

@@ -57,7 +57,7 @@ class Coordinator:
 
         Args:
             advert: the keys.
-            signed: the survivors that it has signed in an earlier attempt at the round.
+            signed: the survivors that it has signed before, for the same model.
 
         Raises:
             ProtocolError: they are not signed or cannot be used, or it has another number of
@@ -76,21 +76,26 @@ class Coordinator:
             require_usable(bytes.fromhex(key))
         self._check(advert, advert_statement(self._scope, advert), bytes.fromhex(advert.signature))
         self._adverts[client] = advert
-        if len(signed) >= self._threshold and self._counts.keys() >= set(signed):
+        if signed:
             self._claims[client] = tuple(sorted(set(signed)))
 
     def setup(self) -> Setup:
         """Return who takes part.
 
-        Participants that have signed a set of survivors in this round sign no other one. So only
+        Participants that have signed a set of survivors for this model sign no other one. So only
         this set takes part. If so few name a set that all of them may lie, they are left out
-        instead: otherwise one participant could choose the others, or end the round.
+        instead: otherwise one participant could choose the others, or end the round. So are those
+        that name a set with clients which this round does not ask.
 
         Raises:
             TooFewError: fewer than the threshold have sent keys.
         """
         self._require(self._adverts, "sent keys")
-        sets = Counter(self._claims.values())
+        sets = Counter(
+            signed
+            for signed in self._claims.values()
+            if len(signed) >= self._threshold and self._counts.keys() >= set(signed)
+        )
         survivors, naming = sets.most_common(1)[0] if sets else ((), 0)
         if naming <= self._colluding:
             self._adverts = {c: a for c, a in self._adverts.items() if c not in self._claims}
@@ -99,10 +104,10 @@ class Coordinator:
             self._adverts = {c: self._adverts[c] for c in survivors if c in self._adverts}
             if len(self._adverts) < len(survivors):
                 raise TooFewError(
-                    f"participants {', '.join(map(str, survivors))} signed an earlier attempt at "
-                    "this round, so all of them must take part, and some are missing"
+                    f"participants {', '.join(map(str, survivors))} signed an earlier sum of this "
+                    "model, so all of them must take part, and some are missing"
                 )
-        absent = {c: n for c, n in self._counts.items() if c not in self._adverts}
+        absent = sorted(self._counts.keys() - self._adverts.keys())
         return Setup(self._scope, self._threshold, self._uniform, dict(self._adverts), absent)
 
     def add_boxes(self, client: int, boxes: Mapping[int, bytes]) -> None:
@@ -115,14 +120,14 @@ class Coordinator:
             raise ProtocolError("it must seal shares for each other participant, and no more")
         self._boxes[client] = boxes
 
-    def view(self, setup: Setup, model: bytes, max_norm: float) -> View:
+    def view(self, setup: Setup, max_norm: float) -> View:
         """Return what everyone is shown before training.
 
         Raises:
             TooFewError: fewer than the threshold have sent shares.
         """
         self._require(self._boxes, "sent shares")
-        return View(setup, sorted(self._boxes), model, max_norm)
+        return View(setup, sorted(self._boxes), max_norm)
 
     def boxes_for(self, client: int) -> dict[int, bytes]:
         """Return the shares that are sealed for a member, by sender."""

@@ -11,10 +11,10 @@ from task.protocol.masking.rows import Advert
 from task.secure.mask_secrets import MaskSecrets, Pieces, commitment
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import sign_digest
-from task.secure.rules.ledger import Ledger, sign_once
+from task.secure.rules.ledger import Ledger, begin_report, sign_once
 from task.secure.rules.roster import Roster
 from task.secure.rules.setup_checks import check_setup, check_survivors, check_view
-from task.secure.rules.threshold import shares_of
+from task.secure.rules.threshold import weights_of
 from task.secure.transcript import Scope, Setup, View, advert_statement, agreement_statement
 
 NOT_SIGNED = "00" * 8
@@ -149,15 +149,16 @@ class Participant:
             for other, each in pieces.items()
         }
 
-    def open_report(self, view: View, boxes: Mapping[int, bytes]) -> float:
+    def open_report(self, view: View, boxes: Mapping[int, bytes], ledger: Ledger) -> float:
         """Check what it is shown before it trains; return the weight of its update.
 
         Args:
             view: what everyone is shown.
             boxes: by sender, the shares that are sealed for it.
+            ledger: counts the report.
 
         Raises:
-            ProtocolError: the view or a box is refused.
+            ProtocolError: the view or a box is refused, or the model was reported on too often.
         """
         progress = self.progress
         progress.enter(Stage.REPORT)
@@ -172,8 +173,9 @@ class Participant:
             except ProtocolError as error:
                 raise ProtocolError(f"{self._roster.name(other)}: {error}") from None
             progress.received[other] = pieces
+        begin_report(ledger, view.setup.scope)
         progress.view = view
-        return shares_of(view.setup.counts, view.setup.weighs_alike, self._max_share)[self.client]
+        return weights_of(view.setup.counts, view.setup.weighs_alike, self._max_share)[self.client]
 
     def mask(self, vector: Vector) -> None:
         """Add the masks to an update in place, modulo 2^64, and forget the secrets.
@@ -198,7 +200,7 @@ class Participant:
             ledger: what it has signed before.
 
         Raises:
-            ProtocolError: the set is refused, or another one was signed in this round.
+            ProtocolError: the set is refused, or another one was signed for this model.
         """
         progress = self.progress
         progress.enter(Stage.AGREE)

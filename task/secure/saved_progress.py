@@ -42,8 +42,7 @@ def unpack_progress(content: bytes) -> tuple[Scope, dict[int, Progress]]:
     setup = _setup(scope, found["setup"]) if found["setup"] else None
     view = None
     if found["view"] and setup:
-        model = bytes.fromhex(found["view"]["model"])
-        view = View(setup, found["view"]["members"], model, found["view"]["max_norm"])
+        view = View(setup, found["view"]["members"], found["view"]["max_norm"])
     return scope, {
         int(client): _progress(fields, setup, view) for client, fields in found["members"].items()
     }
@@ -90,7 +89,7 @@ def _setup_fields(setup: Setup) -> dict[str, Any]:
         "threshold": setup.threshold,
         "uniform": setup.uniform,
         "adverts": [advert.model_dump() for advert in setup.adverts.values()],
-        "absent": setup.absent,
+        "absent": list(setup.absent),
     }
 
 
@@ -101,9 +100,9 @@ def _setup(scope: Scope, fields: dict[str, Any]) -> Setup:
         fields["threshold"],
         fields["uniform"],
         {each.client: each for each in adverts},
-        {int(client): count for client, count in fields["absent"].items()},
+        fields["absent"],
     )
 
 
 def _view_fields(view: View) -> dict[str, Any]:
-    return {"members": list(view.members), "model": view.model.hex(), "max_norm": view.max_norm}
+    return {"members": list(view.members), "max_norm": view.max_norm}

@@ -1,28 +1,54 @@
 """The settings of secure aggregation, which every participant reads."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:  # these import PyTorch; see `task.config`
+    from task.exact_sum import IntegerSum
+    from task.methods.base import Tensors
+
+RoundingRule = Literal["stochastic", "nearest"]
 
 
 class Secure(BaseModel):
     """Whether participants mask their updates; see `task.secure`.
 
     Attributes:
-        mode: whether they do.
+        mode: whether they do; ``rounded`` for the arithmetic of masked rounds without masks.
+        rounding: how updates are rounded before they are masked.
         colluding: how many of them may work with the coordinator; None for just below a third.
         max_share: the largest weight of one participant in a sum that a participant accepts.
         max_norm: the largest norm of an update, which each participant applies; None for any.
+        start: the hash of the weights that round 1 starts from, by
+            `task.secure.transcript.weights_hash`; None for the initial weights of the seed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    mode: Literal["none", "masked"] = "none"
+    mode: Literal["none", "masked", "rounded"] = "none"
+    rounding: RoundingRule = "stochastic"
     colluding: Annotated[int, Field(ge=0)] | None = None
     max_share: Annotated[float, Field(gt=0, le=1)] = 0.75
     max_norm: Annotated[float, Field(gt=0)] | None = None
+    start: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
     @property
     def masked(self) -> bool:
         """Whether updates are masked."""
         return self.mode == "masked"
+
+    @property
+    def rounded(self) -> bool:
+        """Whether updates are rounded as masked rounds need it."""
+        return self.mode != "none"
+
+    def new_sum(self, start: "Tensors") -> "IntegerSum":
+        """Return an empty sum of models that were trained from the weights `start`."""
+        if self.rounded:
+            from task.secure.vectors.rounded_sum import RoundedSum  # noqa: PLC0415
+
+            return RoundedSum(start, self.rounding)
+        from task.exact_sum import ExactSum  # noqa: PLC0415
+
+        return ExactSum(start)

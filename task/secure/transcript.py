@@ -1,12 +1,17 @@
 """What participants are shown, and its hashes, which must be the same for all of them."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from task.protocol.masking.rows import Advert
 from task.secure.primitives.hashing import digest
+
+if TYPE_CHECKING:  # it imports PyTorch, and commands of a site need only the roster's hash
+    from task.methods.base import Tensors
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,8 @@ class Scope:
         round: the server's round.
         attempt: the attempt at it, from 1.
         experiment: the settings of local training as JSON.
+        model: the hash of the global weights, by `weights_hash`.
+        nonce: random, and new whenever keys are collected.
         purpose: what is added up: updates (``train``), or scores of the model (``validate``).
     """
 
@@ -25,12 +32,27 @@ class Scope:
     round: int
     attempt: int
     experiment: str
+    model: str
+    nonce: str
     purpose: str = "train"
 
     @cached_property
     def hash(self) -> bytes:
         """A hash of it."""
-        return digest("attempt", self.run, self.round, self.attempt, self.experiment, self.purpose)
+        return digest(
+            "attempt", self.run, self.round, self.attempt, self.experiment, self.model, self.nonce,
+            self.purpose,
+        )  # fmt: skip
+
+    @property
+    def sum_name(self) -> str:
+        """The name of the sum: what is added up, of which model. It has no run and no round."""
+        return f"{self.purpose}-{self.model}"
+
+    @cached_property
+    def settings(self) -> str:
+        """A hash of the experiment, in hexadecimal."""
+        return digest("settings", self.experiment).hex()
 
 
 @dataclass(frozen=True)
@@ -42,20 +64,24 @@ class Setup:
         threshold: how many participants the round needs.
         uniform: whether all updates weigh the same.
         adverts: by participant.
-        absent: the image counts of the round's other clients.
+        absent: the round's other clients.
     """
 
     scope: Scope
     threshold: int
     uniform: bool
     adverts: Mapping[int, Advert]
-    absent: Mapping[int, int]
+    absent: Sequence[int]
 
     @cached_property
     def counts(self) -> dict[int, int]:
-        """The image counts of all clients of the round, ascending."""
-        present = {client: advert.examples for client, advert in self.adverts.items()}
-        return dict(sorted({**self.absent, **present}.items()))
+        """The signed image counts of the participants, ascending by client."""
+        return {client: advert.examples for client, advert in sorted(self.adverts.items())}
+
+    @property
+    def asked(self) -> int:
+        """The number of clients that the round asks."""
+        return len(self.adverts) + len(self.absent)
 
     @property
     def weighs_alike(self) -> bool:
@@ -70,10 +96,9 @@ class Setup:
             for _, advert in sorted(self.adverts.items())
             for part in (advert_statement(self.scope, advert), advert.signer)
         ]
-        absent = chain.from_iterable(sorted(self.absent.items()))
         return digest(
             "setup", self.scope.hash, self.threshold, self.uniform, len(self.adverts),
-            len(self.absent), *signed, *absent,
+            len(self.absent), *signed, *sorted(self.absent),
         )  # fmt: skip
 
 
@@ -84,33 +109,28 @@ class View:
     Attributes:
         setup: what they were shown before.
         members: the participants whose shares were sent on.
-        model: a hash of the global model.
         max_norm: the largest update norm that the experiment asks for; 0 for any.
     """
 
     setup: Setup
     members: Sequence[int]
-    model: bytes
     max_norm: float
 
     @cached_property
     def hash(self) -> bytes:
         """A hash of it and of all that was shown before. Every mask is bound to it."""
         norm, members = float(self.max_norm), sorted(self.members)
-        return digest("view", self.setup.hash, self.model, norm, *members)
+        return digest("view", self.setup.hash, norm, *members)
 
-    @cached_property
-    def request(self) -> bytes:
-        """A hash of all that decides the updates and the weights of the round.
+    def weighting(self, survivors: Iterable[int]) -> str:
+        """Return a hash of what decides the weights in a sum, and the norm bound, in hexadecimal.
 
-        It is the same in each attempt at the round, so that a participant can compare two of them.
+        It is the same in each attempt to add up these survivors' updates.
         """
-        setup, scope = self.setup, self.setup.scope
-        clients = chain.from_iterable(setup.counts.items())
+        counts = ((client, self.setup.counts[client]) for client in sorted(survivors))
         return digest(
-            "request", scope.run, scope.round, scope.experiment, scope.purpose,
-            setup.uniform, self.model, float(self.max_norm), *clients,
-        )  # fmt: skip
+            "weighting", self.setup.uniform, float(self.max_norm), *chain.from_iterable(counts)
+        ).hex()
 
 
 def advert_statement(scope: Scope, advert: Advert) -> bytes:
@@ -132,6 +152,13 @@ def roster_hash(keys: Mapping[str, bytes]) -> str:
     return digest("roster", *parts).hex()
 
 
-def model_hash(weights: bytes) -> bytes:
-    """Return a hash of the global weights as they were sent."""
-    return digest("model", weights)
+def weights_hash(weights: "Tensors") -> str:
+    """Return a hash of weights in hexadecimal, which does not depend on how they were sent.
+
+    Two zeros of different sign give the same hash.
+    """
+    hashed = hashlib.sha256(digest("weights", len(weights)))
+    for name, value in sorted(weights.items()):
+        hashed.update(digest("tensor", name, str(value.dtype), *value.shape))
+        hashed.update((value + 0).reshape(-1).numpy().tobytes())
+    return hashed.hexdigest()

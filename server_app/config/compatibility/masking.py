@@ -1,4 +1,4 @@
-"""Which settings do not fit masked rounds, and how many participants those need."""
+"""Which settings do not fit masked or rounded sums, and how many participants masks need."""
 
 import math
 from typing import TYPE_CHECKING
@@ -9,23 +9,46 @@ from task.protocol.masking.rows import MAX_PARTICIPANTS
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
 
-ONLY_THE_SUM = "reads each client's update, and with secure=masked the server knows their sum only"
+ONLY_THE_SUM = "reads each client's update, and with secure={} the server knows their sum only"
 
 
-def check_masked(experiment: "Experiment") -> None:
-    """Refuse settings of the server that do not fit masked rounds.
+def check_rounded(experiment: "Experiment") -> None:
+    """Refuse settings of the server that do not fit sums of rounded updates.
 
     Raises:
         ConfigError: there is one; the text names what to choose instead.
     """
+    secure, only_the_sum = experiment.secure, ONLY_THE_SUM.format(experiment.secure.mode)
     if experiment.aggregation().needs_each_update:
         instead = "choose strategy=fedavg, fedavgm, fedadam, fedyogi or fedadagrad"
-        raise ConfigError("strategy", experiment.strategy["name"], f"{ONLY_THE_SUM}; {instead}")
+        raise ConfigError("strategy", experiment.strategy["name"], f"{only_the_sum}; {instead}")
     if experiment.update_guard().needs_each_update:
-        raise ConfigError("guard", experiment.guard["name"], f"{ONLY_THE_SUM}; add guard=none")
+        raise ConfigError("guard", experiment.guard["name"], f"{only_the_sum}; add guard=none")
     if experiment.watch.models_every:
-        allowed = "keeps each client's model, which secure=masked hides; leave it out"
+        allowed = f"keeps each client's model, which secure={secure.mode} hides; leave it out"
         raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
+    alike = experiment.aggregation().weighs_alike() or experiment.privacy.per_client
+    if secure.rounding == "nearest" and not alike:
+        allowed = (
+            "hides updates only if all weigh the same; add strategy.weighting=uniform, or choose "
+            "stochastic"
+        )
+        raise ConfigError("secure.rounding", "nearest", allowed)
+    if secure.masked:
+        check_masked(experiment)
+    elif experiment.partitioner().sites and secure.rounding == "stochastic":
+        allowed = (
+            "is for simulations, and at sites for secure.rounding=nearest; choose secure=masked"
+        )
+        raise ConfigError("secure", "rounded", allowed)
+
+
+def check_masked(experiment: "Experiment") -> None:
+    """Refuse numbers of participants that do not fit masked rounds.
+
+    Raises:
+        ConfigError: there are too few or too many.
+    """
     check_count(experiment)
     least = 1 / experiment.participants
     if experiment.secure.max_share < least:

@@ -7,17 +7,15 @@ from server_app.config.experiment import Experiment
 LEARNS = (
     "the sum of the updates, of the losses and of the validation scores of each round",
     "which clients took part in each round, on how many images and for how long",
-    "batch norm's counters of training steps",
 )
 LEARNS_WITH_NOISE = (
     "the sum of the updates of each round, with the noise of all participants",
     "which clients took part in each round, and for how long",
 )
 SIMULATED = (
-    "all keys are on one machine, so that this run protects nobody: it shows the protocol, its cost"
-    " and its results"
+    "all keys are on one machine, and random rounding follows from the seed, so that this run "
+    "protects nobody: it shows the protocol, its cost and its results"
 )
-
 AT_SITES = (
     "each site has its own keys, and computes the threshold from its own roster; the coordinator's "
     "program does not see them"
@@ -31,6 +29,7 @@ def described(experiment: Experiment) -> dict[str, Any]:
     return {
         "threshold": experiment.secure_threshold(count),
         "colluding": experiment.most_colluding(count),
+        "rounding": secure.rounding,
         "max_share": secure.max_share,
         "max_norm": secure.max_norm,
         "coordinator_learns": list(learns),

@@ -5,13 +5,12 @@ from functools import partial
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
-from server_app.rounds.masked.summing import MaskedSumming, site_keys
+from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ScoreReply
 from task.protocol.masking.rows import ScoreRow
 from task.protocol.messages import SCORE
 from task.secure.coordinator import Coordinator, TooFewError
-from task.secure.transcript import Scope
 from task.secure.vectors.score_vector import LENGTH, unpack_scores
 from task.training.evaluation import Score
 
@@ -34,7 +33,7 @@ def masked_scores(
     nothing = Score(0, 0, 0.0)
     if not clients:  # with noise at the clients no scores are asked for
         return nothing, 0, []
-    scope = Scope(context.run.id, server_round, ATTEMPT, context.run.experiment, VALIDATE)
+    scope = new_scope(context, server_round, ATTEMPT, VALIDATE)
     try:
         threshold = context.experiment.secure_threshold(len(clients))
     except ValueError as error:

@@ -1,7 +1,8 @@
 """One masked sum, stage by stage, after which the server knows the sum alone."""
 
 import logging
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.asking import Stages
+from task.protocol.envelope import NONCE_BYTES
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import VECTOR
 from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
@@ -19,9 +21,9 @@ from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.participant import Revealed
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import der
-from task.secure.transcript import Scope, View, model_hash
+from task.secure.transcript import Scope, View, weights_hash
 
-LEFT_OUT = "in an earlier attempt at this round, the sum of others was signed without it"
+LEFT_OUT = "a sum of this model was signed before, without it or with others"
 
 logger = logging.getLogger("univarfl")
 
@@ -54,7 +56,10 @@ class MaskedSumming:
         length: int,
     ) -> None:
         self._context, self._units, self._least = context, units, least
-        self._coordinator, self._purpose = coordinator, {"purpose": scope.purpose}
+        self._coordinator = coordinator
+        self._scope = {
+            "purpose": scope.purpose, "model": scope.model, "keys_nonce": scope.nonce,
+        }  # fmt: skip
         self.stages = Stages(context, scope.round, scope.attempt, units)
         self.survivors: set[int] = set()
         self._round = scope.round
@@ -80,26 +85,25 @@ class MaskedSumming:
             coordinator.add_boxes(client, from_hex(row.boxes))
 
         everyone = [client for unit in self._units for client in unit.clients]
-        self.stages.rows(KEYS, everyone, lambda _: self._purpose, KeysRow, take_keys)
+        self.stages.rows(KEYS, everyone, lambda _: self._scope, KeysRow, take_keys)
         setup = coordinator.setup()
         left_out = set(everyone) - setup.adverts.keys() - self.stages.reasons.keys()
         self.stages.reasons |= dict.fromkeys(left_out, LEFT_OUT)
         fields = {
-            **self._purpose,
+            **self._scope,
             "threshold": setup.threshold,
             "uniform": setup.uniform,
             "adverts": [setup.adverts[client] for client in sorted(setup.adverts)],
-            "absent": by_text(setup.absent),
+            "absent": list(setup.absent),
         }
         self.stages.rows(SHARES, setup.adverts, lambda _: fields, SharesRow, take_boxes)
-        packed = self._context.model.packed_weights
-        return coordinator.view(setup, model_hash(packed.data), max_norm)
+        return coordinator.view(setup, max_norm)
 
     def fields(self, view: View, clients: Sequence[int]) -> dict[str, Any]:
         """Return the fields that a request for reports has in any case."""
         boxes = {str(client): to_hex(self._coordinator.boxes_for(client)) for client in clients}
         return {
-            **self._purpose,
+            **self._scope,
             "weights": self._context.model.packed_weights,
             "members": list(view.members),
             "boxes": boxes,
@@ -143,11 +147,11 @@ class MaskedSumming:
             revealed = Revealed(from_hex(row.seeds), from_hex(row.mask_keys))
             coordinator.add_revealed(view, survivors, client, revealed)
 
-        agreed = {**self._purpose, "survivors": survivors}
+        agreed = {**self._scope, "survivors": survivors}
         self.stages.rows(AGREE, survivors, lambda _: agreed, AgreeRow, take_signature)
         signatures = coordinator.signatures()
         signed = {"signatures": to_hex(signatures), "members": len(view.members)}
-        fields = {**self._purpose, **signed}
+        fields = {**self._scope, **signed}
         self.stages.rows(UNMASK, signatures, lambda _: fields, UnmaskRow, take_shares)
         coordinator.unmask(view, survivors, self._total)
         restoration = coordinator.restoration
@@ -170,6 +174,9 @@ def site_keys(context: RoundContext, units: Sequence[WorkUnit]) -> dict[int, byt
     return {client: der(unit.node.public_key) for unit in units for client in unit.clients}
 
 
-def by_text(numbers: Mapping[int, int]) -> dict[str, int]:
-    """Return numbers by client as JSON has them."""
-    return {str(client): number for client, number in numbers.items()}
+def new_scope(context: RoundContext, server_round: int, attempt: int, purpose: str) -> Scope:
+    """Return an attempt to add something up of the global model."""
+    return Scope(
+        context.run.id, server_round, attempt, context.run.experiment,
+        weights_hash(context.model.weights), secrets.token_hex(NONCE_BYTES), purpose,
+    )  # fmt: skip

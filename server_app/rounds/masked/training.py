@@ -9,17 +9,16 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.training_replies import describe
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
-from server_app.rounds.masked.summing import MaskedSumming, site_keys
+from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.errors import TrainingError
-from task.exact_sum import ExactSum
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply
 from task.protocol.messages import REPORT
-from task.protocol.tensors import check_counters, check_tensors
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.primitives.mask_stream import Vector
-from task.secure.transcript import Scope, View
-from task.secure.vectors.update_vector import UpdateVector, counters
+from task.secure.rules.threshold import weights_of
+from task.secure.transcript import View
+from task.secure.vectors.update_vector import UpdateVector
 
 SILENT = "it did not report in time, and the others went on without it"
 
@@ -48,7 +47,7 @@ class MaskedTraining:
         self._accumulator, self._units, experiment = accumulator, units, context.experiment
         self._max_norm = experiment.secure.max_norm or 0.0
         clients = len(accumulator.shares)
-        scope = Scope(context.run.id, server_round, attempt, context.run.experiment)
+        scope = new_scope(context, server_round, attempt, "train")
         threshold = experiment.secure_threshold(clients)
         uniform = experiment.aggregation().weighs_alike()
         if experiment.privacy.per_client:  # a higher threshold lets each add less noise
@@ -61,9 +60,9 @@ class MaskedTraining:
             accumulator.examples,
             site_keys(context, units),
         )
-        self._layout = UpdateVector(accumulator.before, context.worker.masked_terms())
+        terms, rule = context.worker.masked_terms(), experiment.secure.rounding
+        self._layout = UpdateVector(accumulator.before, terms, rule)
         self._sum = MaskedSumming(context, scope, units, coordinator, least, self._layout.length)
-        self._counters = ExactSum(counters(accumulator.before))
         self._updates: dict[int, ClientUpdate] = {}
 
     def run(self) -> dict[str, float]:
@@ -75,6 +74,8 @@ class MaskedTraining:
         reason, given_up, reasons = SILENT, False, self._sum.stages.reasons
         try:
             view = self._sum.prepare(self._max_norm)
+            setup = view.setup
+            self._accumulator.shares |= weights_of(setup.counts, setup.weighs_alike, 1.0)
             self._report(view)
             losses = self._add_sum(self._sum.unmask(view))
         except (TooFewError, ProtocolError, TrainingError) as error:
@@ -124,12 +125,7 @@ class MaskedTraining:
                     ) from None
         if not trained:
             return
-        found = reply.counters.unpack()
-        before = counters(self._accumulator.before)
-        check_tensors(found, before, summed=True)
-        check_counters(found, before)
         self._sum.add(list(trained), reply.masked)
-        self._counters.add(found)
         self._updates |= trained
 
     def _add_sum(self, total: Vector) -> dict[str, float]:
@@ -139,7 +135,7 @@ class MaskedTraining:
             TrainingError: no valid updates can have this sum.
         """
         updates = [self._updates[client] for client in sorted(self._updates)]
-        share = math.fsum(self._accumulator.shares[update.client] for update in updates)
-        totals, losses = self._layout.unpack(total, share)
-        self._accumulator.add_sum(updates, {**totals, **self._counters.totals}, {})
+        weight = math.fsum(self._accumulator.shares[update.client] for update in updates)
+        totals, losses = self._layout.unpack(total, weight)
+        self._accumulator.add_sum(updates, totals, {})
         return losses

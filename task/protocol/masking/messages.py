@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from task.protocol.base import Count
+from task.protocol.base import Fingerprint, Nonce
 from task.protocol.envelope import Client, TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
@@ -30,9 +30,13 @@ class MaskedRequest(TableRequest):
 
     Attributes:
         purpose: what is added up: updates, or scores of the global model.
+        model: the hash of the global weights, by `task.secure.transcript.weights_hash`.
+        keys_nonce: random, and new whenever keys are collected; the same in all stages that follow.
     """
 
     purpose: Purpose
+    model: Fingerprint
+    keys_nonce: Nonce
 
 
 class KeysRequest(MaskedRequest):
@@ -49,21 +53,20 @@ class SharesRequest(MaskedRequest):
         threshold: how many participants the round needs.
         uniform: whether all updates weigh the same.
         adverts: of everyone who takes part.
-        absent: the image counts of the round's other clients, who have no advert; they count in the
-            weights only.
+        absent: the round's other clients, who have no advert.
     """
 
     threshold: Least
     uniform: bool
     adverts: Annotated[list[Advert], Field(max_length=MAX_PARTICIPANTS)]
-    absent: Annotated[dict[Number, Count], Field(max_length=MAX_PARTICIPANTS)]
+    absent: Participants
 
     def reply_limits(self) -> ReplyLimits:
         row = ROW_BYTES + BOX_BYTES * len(self.adverts)
         return ReplyLimits(SHORT_HEADER + row * len(self.clients))
 
 
-class ReportRequest(TrainRequest):
+class ReportRequest(TrainRequest, MaskedRequest):
     """Asks participants for a masked update.
 
     `shares` is empty: participants compute their weights themselves. `accepted` is 0 for each
@@ -74,15 +77,12 @@ class ReportRequest(TrainRequest):
         boxes: for each client of the request, by sender, the shares that are sealed for it.
     """
 
-    purpose: Literal["train"] = "train"
+    purpose: Literal["train"]
     members: Participants
     boxes: Boxes
 
     def reply_limits(self) -> ReplyLimits:
-        arrays = {
-            "masked": same_tensors(self.weights, summed=True),
-            "counters": same_tensors(self.weights, summed=True),
-        }
+        arrays = {"masked": same_tensors(self.weights, summed=True)}
         return ReplyLimits(SHORT_HEADER + ROW_BYTES * len(self.clients), arrays)
 
 
@@ -92,11 +92,9 @@ class ReportReply(TableReply):
     Attributes:
         rows: a `TrainRow` for each client, without losses.
         masked: one tensor, `VECTOR`, int64: the sum modulo 2^64; empty if every client failed.
-        counters: the largest of the clients' integer buffers, such as batch norm's counters.
     """
 
     masked: PackedTensors = NO_TENSORS
-    counters: PackedTensors = NO_TENSORS
 
     def row(self, client: int) -> TrainRow:
         """Return a client's row.
@@ -122,7 +120,7 @@ class ScoreRequest(MaskedRequest):
         boxes: for each client of the request, by sender, the shares that are sealed for it.
     """
 
-    purpose: Literal["validate"] = "validate"
+    purpose: Literal["validate"]
     weights: PackedTensors
     members: Participants
     boxes: Boxes

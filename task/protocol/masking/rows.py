@@ -59,7 +59,7 @@ class KeysRow(ParticipantRow):
 
     Attributes:
         advert: its keys.
-        signed: the survivors that it has signed in an earlier attempt at this round.
+        signed: the survivors that it has signed before, for the same model.
     """
 
     advert: Advert | None = None

@@ -2,7 +2,7 @@
 
 import hashlib
 
-CONTEXT = "univarfl: secure aggregation, version 1"  # no other hash or signature covers this text
+CONTEXT = "univarfl: secure aggregation, version 2"  # no other hash or signature covers this text
 
 Part = bytes | str | int | float
 

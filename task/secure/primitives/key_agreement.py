@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from task.protocol.errors import ProtocolError
 
 KEY_BYTES = 32
+FIELD = 2**255 - 19  # of X25519's numbers
 
 
 class KeyPair:
@@ -50,12 +51,27 @@ class KeyPair:
 
 
 def require_usable(public: bytes) -> None:
-    """Refuse a public key with which nobody can agree on a secret.
+    """Refuse a public key with which nobody can agree on a secret, or that has a second form.
 
     Raises:
-        ProtocolError: it is one of the few points of X25519 whose secret is zero for everybody.
+        ProtocolError: it is one of the few points of X25519 whose secret is zero for everybody, or
+            not in its one form.
     """
+    require_canonical(public)
     KeyPair().agree(public, b"", "")
+
+
+def require_canonical(public: bytes) -> None:
+    """Refuse a public key that stands for the same point as another one.
+
+    X25519 ignores the highest bit, and takes numbers modulo `FIELD` (RFC 7748, section 5). So equal
+    keys are recognised only if each has one form.
+
+    Raises:
+        ProtocolError: it is not the smallest number that stands for its point.
+    """
+    if int.from_bytes(public, "little") >= FIELD:
+        raise ProtocolError("a public key is not in its shortest form")
 
 
 def derive(secret: bytes, salt: bytes, purpose: str) -> bytes:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.int64]
 
 CHUNK = 1 << 15  # numbers at a time; 256 kB stay in a processor's cache
-NUMBER_BYTES = 8
+VECTOR_ITEM_BYTES = 8
 BLOCK = 16  # bytes of AES's counter, which starts at 0: no key serves two streams
 
 
@@ -27,7 +27,7 @@ def _apply(vector: Vector, key: bytes, change: np.ufunc) -> None:
     if not vector.flags.c_contiguous or vector.dtype != np.int64:
         raise ValueError("a masked vector must be contiguous, int64")
     encryptor = Cipher(AES(key), CTR(bytes(BLOCK))).encryptor()
-    zeros = bytes(CHUNK * NUMBER_BYTES)
+    zeros = bytes(CHUNK * VECTOR_ITEM_BYTES)
     buffer = bytearray(len(zeros))
     stream = np.frombuffer(buffer, "<u8")
     numbers = vector.reshape(-1).view(np.uint64)

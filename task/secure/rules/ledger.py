@@ -1,6 +1,12 @@
-"""Which survivors a participant has signed in each round: one set, for one request."""
+"""Which sums a participant has signed: of each model one set of participants, and one weighting.
+
+A second sum of the same model over other participants would differ from the first by single
+updates. So would one with other weights or settings, because settings such as the batch size can
+change the training of one participant alone. This holds over rounds and runs.
+"""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -9,27 +15,35 @@ from task.machine.files import create_whole, make_private
 from task.protocol.errors import ProtocolError
 from task.secure.transcript import Scope, View
 
+MOST_REPORTS = 64  # of one model: random rounding averages out over many
+ANOTHER_START = "start from another model, such as that of another seed"
+
 
 class Entry(NamedTuple):
-    """What a participant has signed in a round.
+    """What a participant has signed for one model.
 
     Attributes:
-        request: a hash of the round's request; see `task.secure.transcript.View`.
-        survivors: the set, ascending.
+        settings: a hash of the experiment.
+        weighting: a hash of the weights; see `task.secure.transcript.View.weighting`.
+        survivors: the participants in the sum, ascending.
     """
 
-    request: str
+    settings: str
+    weighting: str
     survivors: tuple[int, ...]
 
 
 class Ledger(Protocol):
-    """Remembers one entry for each sum, such as ``train-3`` for the updates of round 3."""
+    """Remembers one entry for each sum, by `Scope.sum_name`, and counts its reports."""
 
-    def first(self, sum_of: str, entry: Entry) -> Entry:
+    def first(self, sum_name: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none."""
 
-    def signed(self, sum_of: str) -> tuple[int, ...]:
-        """Return the survivors of a sum, ascending; none if none were signed."""
+    def entry(self, sum_name: str) -> Entry | None:
+        """Return the entry of a sum; None if there is none."""
+
+    def count_report(self, sum_name: str) -> int:
+        """Count one more report for a sum; return how many there are now."""
 
 
 class MemoryLedger:
@@ -37,29 +51,35 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._reports: dict[str, int] = {}
 
-    def first(self, sum_of: str, entry: Entry) -> Entry:
+    def first(self, sum_name: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none."""
-        return self._entries.setdefault(sum_of, entry)
+        return self._entries.setdefault(sum_name, entry)
 
-    def signed(self, sum_of: str) -> tuple[int, ...]:
-        """Return the survivors of a sum, ascending; none if none were signed."""
-        return self._entries[sum_of].survivors if sum_of in self._entries else ()
+    def entry(self, sum_name: str) -> Entry | None:
+        """Return the entry of a sum; None if there is none."""
+        return self._entries.get(sum_name)
+
+    def count_report(self, sum_name: str) -> int:
+        """Count one more report for a sum; return how many there are now."""
+        self._reports[sum_name] = self._reports.get(sum_name, 0) + 1
+        return self._reports[sum_name]
 
 
 class DiskLedger:
-    """A site's ledger of one run. It is written through to the disk before a site answers.
+    """A site's ledger. It is written through to the disk before a site answers.
 
-    It stays when the run ends, so that a coordinator cannot repeat a round later.
+    It stays when a run ends, so that a coordinator cannot repeat a sum later.
 
     Args:
-        directory: of this run, private to the site.
+        directory: private to the site.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def first(self, sum_of: str, entry: Entry) -> Entry:
+    def first(self, sum_name: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none.
 
         Raises:
@@ -67,34 +87,77 @@ class DiskLedger:
             ProtocolError: what was kept is damaged; nothing may be signed.
         """
         make_private(self._directory)
-        if create_whole(self._path(sum_of), json.dumps(entry).encode()):
+        if create_whole(self._path(sum_name), json.dumps(entry).encode()):
             return entry
-        return self._read(sum_of)
+        return self._read(sum_name)
 
-    def signed(self, sum_of: str) -> tuple[int, ...]:
-        """Return the survivors of a sum, ascending; none if none were signed.
+    def entry(self, sum_name: str) -> Entry | None:
+        """Return the entry of a sum; None if there is none.
 
         Raises:
             ProtocolError: what was kept is damaged; nothing may be signed.
         """
-        return self._read(sum_of).survivors if self._path(sum_of).exists() else ()
+        return self._read(sum_name) if self._path(sum_name).exists() else None
 
-    def _path(self, sum_of: str) -> Path:
-        return self._directory / f"{sum_of}.json"
+    def count_report(self, sum_name: str) -> int:
+        """Count one more report for a sum; return how many there are now.
 
-    def _read(self, sum_of: str) -> Entry:
+        Raises:
+            OSError: it cannot be counted; nothing may be reported.
+        """
+        make_private(self._directory)
+        with (self._directory / f"{sum_name}.reports").open("ab") as file:  # one byte for each
+            file.write(b".")
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def _path(self, sum_name: str) -> Path:
+        return self._directory / f"{sum_name}.json"
+
+    def _read(self, sum_name: str) -> Entry:
         try:
-            request, survivors = json.loads(self._path(sum_of).read_text())
-            return Entry(str(request), tuple(map(int, survivors)))
+            settings, weighting, survivors = json.loads(self._path(sum_name).read_text())
+            return Entry(str(settings), str(weighting), tuple(map(int, survivors)))
         except (ValueError, TypeError):
             raise ProtocolError(
-                f"the ledger of {sum_of} is damaged, and nothing may be signed"
+                f"the ledger of {sum_name} is damaged, and nothing may be signed"
             ) from None
 
 
-def name_of_sum(scope: Scope) -> str:
-    """Return under which name the sum of a round is kept."""
-    return f"{scope.purpose}-{scope.round}"
+def signed_survivors(ledger: Ledger, scope: Scope) -> tuple[int, ...]:
+    """Return the participants of the sum that was signed for an attempt's model; none if none was.
+
+    Args:
+        ledger: what was signed before.
+        scope: the attempt.
+
+    Raises:
+        ProtocolError: it was signed in another experiment.
+    """
+    entry = ledger.entry(scope.sum_name)
+    if entry is None:
+        return ()
+    if entry.settings != scope.settings:
+        raise ProtocolError(f"this model was summed before, in another experiment; {ANOTHER_START}")
+    return entry.survivors
+
+
+def begin_report(ledger: Ledger, scope: Scope) -> None:
+    """Count a report before its training, so that a failed one counts as well.
+
+    Args:
+        ledger: what was reported before.
+        scope: the attempt.
+
+    Raises:
+        ProtocolError: the model was reported on too often.
+    """
+    if ledger.count_report(scope.sum_name) > MOST_REPORTS:
+        raise ProtocolError(
+            f"this model was trained or scored {MOST_REPORTS} times, and random rounding would "
+            f"average out; {ANOTHER_START}"
+        )
 
 
 def sign_once(ledger: Ledger, view: View, survivors: Sequence[int]) -> None:
@@ -106,18 +169,17 @@ def sign_once(ledger: Ledger, view: View, survivors: Sequence[int]) -> None:
         survivors: the set.
 
     Raises:
-        ProtocolError: another set or request was signed in this round.
+        ProtocolError: another set, weighting or experiment was signed for this model.
     """
     scope = view.setup.scope
-    server_round = scope.round
-    wanted = Entry(view.request.hex(), tuple(sorted(survivors)))
-    known = ledger.first(name_of_sum(scope), wanted)
-    if known.request != wanted.request:
-        raise ProtocolError(
-            f"round {server_round} was answered before, with another model, weights or settings"
-        )
+    wanted = Entry(scope.settings, view.weighting(survivors), tuple(sorted(survivors)))
+    known = ledger.first(scope.sum_name, wanted)
     if known.survivors != wanted.survivors:
         raise ProtocolError(
-            f"round {server_round} was answered before, with the participants "
+            "this model was summed before, with the participants "
             f"{', '.join(map(str, known.survivors))}"
+        )
+    if known != wanted:
+        raise ProtocolError(
+            f"this model was summed before, with other settings or weights; {ANOTHER_START}"
         )

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 def check_masked_experiment(config: "LocalConfig") -> None:
     """Refuse an experiment whose clients send more than an update, or keep a state.
 
+    ``secure=rounded`` takes the same experiments, so that the two can be compared.
+
     A coordinator chooses the global model, and for each client the round of the state that the
     client continues from. With a model that has no gradients, and a state at one client only, the
     sum of all updates would be this client's own.

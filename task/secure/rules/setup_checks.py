@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 
 from task.protocol.errors import ProtocolError
 from task.protocol.masking.rows import Advert
+from task.secure.primitives.key_agreement import require_canonical
 from task.secure.rules.roster import Roster
-from task.secure.rules.threshold import shares_of
+from task.secure.rules.threshold import weights_of
 from task.secure.transcript import Setup, View, advert_statement
 
 
@@ -24,7 +25,7 @@ def check_setup(setup: Setup, own: Advert, roster: Roster, max_share: float) -> 
     adverts = setup.adverts
     if adverts.get(own.client) != own:
         raise ProtocolError("this participant's own keys or count are missing or changed")
-    least = roster.least_threshold(len(setup.counts))
+    least = roster.least_threshold(setup.asked)
     if setup.threshold < least:
         raise ProtocolError(
             f"a threshold of {setup.threshold} is below {least}, which this participant needs"
@@ -33,9 +34,11 @@ def check_setup(setup: Setup, own: Advert, roster: Roster, max_share: float) -> 
         raise ProtocolError(
             f"{len(adverts)} participants are fewer than the threshold of {setup.threshold}"
         )
-    if adverts.keys() & setup.absent.keys():
-        raise ProtocolError("a client is both present and absent")
+    if adverts.keys() & set(setup.absent) or len(set(setup.absent)) < len(setup.absent):
+        raise ProtocolError("a client is both present and absent, or absent twice")
     keys = [key for each in adverts.values() for key in (each.mask_key, each.sealing_key)]
+    for key in keys:
+        require_canonical(bytes.fromhex(key))
     if len(set(keys)) < len(keys):
         raise ProtocolError("two participants have the same key")
     for client in setup.absent:
@@ -45,9 +48,7 @@ def check_setup(setup: Setup, own: Advert, roster: Roster, max_share: float) -> 
             raise ProtocolError(f"participant {client} has the keys of another one")
         statement = advert_statement(setup.scope, advert)
         roster.check(advert, statement, bytes.fromhex(advert.signature))
-    shares_of(setup.counts, setup.weighs_alike, max_share)
-    present = {client: advert.examples for client, advert in adverts.items()}
-    shares_of(present, setup.weighs_alike, max_share)  # nobody has signed the counts of the absent
+    weights_of(setup.counts, setup.weighs_alike, max_share)
 
 
 def check_view(view: View, own: int, boxes: Mapping[int, bytes]) -> None:
@@ -93,4 +94,4 @@ def check_survivors(view: View, own: int, survivors: Collection[int], max_share:
             f"{len(survivors)} survivors are fewer than the threshold of {view.setup.threshold}"
         )
     counts = {client: view.setup.counts[client] for client in survivors}
-    shares_of(counts, view.setup.weighs_alike, max_share)
+    weights_of(counts, view.setup.weighs_alike, max_share)

@@ -5,7 +5,6 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from task.errors import DataError, SiteError
-from task.protocol.base import directory_name
 from task.protocol.masking.rows import MAX_PARTICIPANTS
 from task.protocol.public_keys import PublicKeyError, read_key_file
 from task.secure.primitives.signing import in_der, public_bytes
@@ -65,6 +64,6 @@ def comparable(roster: dict[str, bytes]) -> str:
     return "-".join(text[BLOCK * place : BLOCK * (place + 1)] for place in range(BLOCKS))
 
 
-def site_ledger(site: Site, run: str) -> DiskLedger:
-    """Return what a site has signed in a run; see `DiskLedger`."""
-    return DiskLedger(site.state_directory / SIGNED / directory_name(run))
+def site_ledger(site: Site) -> DiskLedger:
+    """Return what a site has signed in all runs; see `DiskLedger`."""
+    return DiskLedger(site.state_directory / SIGNED)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from task.exact_sum import normalise_weights
+from task.exact_sum import relative_weights
 from task.protocol.errors import ProtocolError
 
 LEAST_HONEST = 2  # updates of honest participants in every sum
@@ -44,28 +44,25 @@ def threshold_of(count: int, colluding: int | None) -> int:
     return needed
 
 
-def shares_of(counts: Mapping[int, int], uniform: bool, max_share: float) -> dict[int, float]:
-    """Return each participant's weight in the mean, computed from the image counts.
+def weights_of(counts: Mapping[int, int], uniform: bool, max_share: float) -> dict[int, float]:
+    """Return each participant's weight, divided by the largest, from the signed image counts.
 
     Args:
         counts: by participant.
         uniform: whether all weigh the same.
-        max_share: the largest share that is accepted.
+        max_share: the largest share of all weight that one may have.
 
     Raises:
-        ProtocolError: one is larger, or all counts are 0.
+        ProtocolError: one has more, or all counts are 0.
     """
-    shares = normalise_weights(
-        {client: 1.0 if uniform else float(count) for client, count in counts.items()}
-    )
-    largest = max(shares, key=shares.__getitem__)
-    if not 0 < shares[largest] <= max_share:
+    weights = {client: 1.0 if uniform else float(count) for client, count in counts.items()}
+    largest = max(weights, key=weights.__getitem__)
+    share = weights[largest] / (math.fsum(weights.values()) or 1.0)
+    if not 0 < share <= max_share:
         raise ProtocolError(
-            f"participant {largest} has {shares[largest]:.3g} of all weight; it must be over 0 and "
+            f"participant {largest} has {share:.3g} of all weight; it must be over 0 and "
             f"at most {max_share:g} (secure.max_share, or max-share in site.toml), or the sum "
             "would reveal what it holds; raise the limit, or add strategy.weighting=uniform (for "
             "updates) or data.validation_share=0 (for scores)"
         )
-    if not math.isclose(math.fsum(shares.values()), 1.0, rel_tol=1e-9):
-        raise ProtocolError("the weights do not add up to 1")
-    return shares
+    return relative_weights(weights)

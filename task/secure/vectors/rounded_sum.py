@@ -1,0 +1,100 @@
+"""Weighted sums of updates that are rounded, so that masks can hide the single ones."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from task.errors import diverged
+from task.exact_sum import IntegerSum
+from task.methods.base import Tensors
+from task.protocol.errors import ProtocolError
+from task.secure.settings import RoundingRule
+from task.secure.vectors.rounding import (
+    CHUNK,
+    UNIT,
+    Rounding,
+    rounding_of,
+    ulps_of,
+)
+
+LARGEST = 2.0**20  # of a model's numbers, before and after training
+
+
+class RoundedSum(IntegerSum):
+    """The sum over clients of weight * (model - start), in units of 2^-20, each part rounded.
+
+    The weight of the largest client is 1. Integers, such as batch norm's counters, keep the value
+    that they have at the start, and are not sent.
+
+    Args:
+        start: the global weights before the round.
+        rule: how each part is rounded.
+    """
+
+    most = 2**62  # a thousand participants cannot reach it
+
+    def __init__(self, start: Tensors, rule: RoundingRule) -> None:
+        super().__init__(start)
+        self._start, self._rule = start, rule
+
+    def check_start(self) -> None:
+        """Refuse a start that this number format was not made for.
+
+        Raises:
+            ProtocolError: it has a number that is not finite or too large.
+        """
+        for name, value in self._start.items():
+            if value.is_floating_point() and value.numel() and not magnitude(value) < LARGEST:
+                raise ProtocolError(f"the model has numbers of {LARGEST:,.0f} or more in {name}")
+
+    def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
+        rounding = rounding_of(self._rule, key)
+        return {
+            name: self._rounded(name, values[name], share, rounding)
+            if self._floating[name]
+            else self._start[name].long()
+            for name in sorted(values)
+        }
+
+    def mean(self, share: float) -> dict[str, Tensor]:
+        integers = {n: v.long() for n, v in self._start.items() if not self._floating[n]}
+        means = {
+            name: self._start[name].double() + total.double() * (UNIT / share)
+            for name, total in self.totals.items()
+            if self._floating[name]
+        }
+        return {**integers, **means}
+
+    def _rounded(self, name: str, value: Tensor, share: float, rounding: Rounding) -> Tensor:
+        start = self._start[name]
+        if value.numel() and not magnitude(value) < LARGEST:
+            raise diverged(f"{name} has numbers beyond {LARGEST:,.0f}")
+        result = np.empty(value.numel(), np.int64)
+        precision = torch.finfo(value.dtype).eps
+        flat, origin = flattened(value), flattened(start)
+        fine = not len(flat) or max(magnitude(value), magnitude(start)) < 2 * UNIT / precision
+        for first in range(0, len(flat), CHUNK):
+            part = slice(first, first + CHUNK)
+            model, before = flat[part].astype(np.float64), origin[part].astype(np.float64)
+            ulps = None
+            if not fine:
+                largest = np.maximum(np.abs(model), np.abs(before))
+                ulps = ulps_of(largest, precision) / UNIT
+            model -= before
+            model *= share / UNIT
+            result[part] = rounding(model, ulps)
+        return torch.from_numpy(result).reshape(value.shape)
+
+
+def flattened(value: Tensor) -> NDArray[Any]:
+    """Return a tensor's numbers in the order of its indices, without a copy if possible."""
+    return value.detach().contiguous().reshape(-1).numpy()
+
+
+def magnitude(value: Tensor) -> float:
+    """Return the largest magnitude of a tensor's numbers; NaN if one is NaN."""
+    least, most = value.aminmax()
+    return max(-float(least), float(most))
