@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.recovery import WORDS, Watched, digits
 from benchmarks.site_faults import left_out, simulated
 from tests.machines import Machines, until
-from tests.test_masked_deployment import with_rosters
+from tests.test_masked_deployment import NEAREST, with_rosters
 
 SITES = ("east", "north", "south", "west")
 VICTIM = SITES[-1]
@@ -29,7 +29,7 @@ LATER = 0.4
 ROUNDS = 20
 COMMON = [
     *(word for word in WORDS if not word.startswith(("rounds=", "evaluate_every=", "partition"))),
-    f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}",
+    f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}", *NEAREST,
 ]  # fmt: skip
 ON_SITES = [
     *COMMON, "secure=masked", "partition=sites", f"partition.names=[{','.join(SITES)}]",
@@ -76,7 +76,8 @@ def main() -> int:
         missing = {reply[:2] for reply in replies}
         for kill in kills:
             kill["counted"] = (kill["round"], SITES.index(VICTIM)) not in missing
-        expected = simulated(COMMON, place / "data", place / "simulated", len(SITES), replies)
+        words = [*COMMON, "secure=rounded"]
+        expected = simulated(words, place / "data", place / "simulated", len(SITES), replies)
         outcome = {**result, "expected": expected, "left_out": sorted(missing), "kills": kills}
     Path(sys.argv[1]).write_text(json.dumps(outcome, indent=1) + "\n")
     print(json.dumps(outcome))

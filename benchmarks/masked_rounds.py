@@ -15,7 +15,7 @@ from benchmarks.faults import partition
 from benchmarks.rounds import round_seconds
 from server_app.runs.records.record import read_record
 from tests.machines import Machines
-from tests.test_masked_deployment import with_rosters
+from tests.test_masked_deployment import NEAREST, with_rosters
 
 ROUNDS = 3
 LONGEST = 1800.0  # seconds of a run
@@ -30,7 +30,7 @@ def measure(place: Path, sites: Path, words: list[str], masks: str) -> None:
         machines.coordinate()
         for name in names:
             machines.join(name)
-        log = machines.run(*words, f"secure={masks}")
+        log = machines.run(*words, f"secure={masks}", *NEAREST)
         if machines.processes["run"].wait(LONGEST):
             raise SystemExit(log.read_text())
         directory = machines.record()
@@ -49,7 +49,7 @@ def main() -> None:
         words = [word for word in on_sites if not word.startswith(("data.image_size", "rounds",
                  "evaluate_every", "federation.round_timeout"))]  # fmt: skip
         words += ["data.image_size=96", f"rounds={ROUNDS}", f"evaluate_every={ROUNDS + 1}"]
-        for masks in ("none", "masked"):
+        for masks in ("rounded", "masked"):
             measure(place / masks, place / "data" / "sites", words, masks)
 
 

@@ -2,10 +2,11 @@
 
     uv run python -m benchmarks.masks                     (two minutes)
 
-A site's part is all that one participant computes in a round: keys, shares, masks, signatures. The
-server's part restores secrets and removes the masks of the sum. Mask streams of a large vector are
-timed once and multiplied by their number; everything else is run. Flower's part are its secret
-sharing and its mask streams alone, without keys, quantisation and encryption.
+A site's part is all that one participant computes in a round: keys, shares, signatures, the
+rounding of its update, and masks. The server's part restores secrets and removes the masks of the
+sum. Mask streams of a large vector are timed once and multiplied by their number; everything else
+is run. Flower's part are its secret sharing and its mask streams alone, without keys, quantisation
+and encryption.
 """
 
 import gc
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import torch
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares, create_shares
 from flwr.common.secure_aggregation.ndarrays_arithmetic import parameters_addition
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
@@ -28,7 +30,8 @@ from task.secure.primitives.signing import is_signed, new_signing_key
 from task.secure.rules.ledger import MemoryLedger
 from task.secure.rules.roster import SimulatedRoster
 from task.secure.rules.threshold import default_colluding, threshold_of
-from task.secure.transcript import Scope, View, model_hash
+from task.secure.transcript import Scope, View
+from task.secure.vectors.update_vector import UpdateVector
 
 SIZES, COUNTS, DROPPED = (1_000_000, 11_000_000), (4, 10, 100), (0.0, 0.3)
 REPEATS = 3
@@ -58,6 +61,14 @@ def stream_seconds(length: int) -> tuple[float, float]:
     return seconds(lambda: add_stream(vector, key)), seconds(flowers)
 
 
+def rounding_seconds(length: int) -> float:
+    """Return the time to put a trained model into the integers of a masked sum."""
+    start = {"w": torch.zeros(length).normal_()}
+    trained = {"w": start["w"] + 1e-3}
+    layout, key = UpdateVector(start, (), "stochastic"), secrets.token_bytes(32)
+    return seconds(lambda: layout.pack(layout.fixed(trained, 0.5, key), {}, 0.5, key))
+
+
 class Clock:
     """Adds up the time that each participant spends."""
 
@@ -74,7 +85,7 @@ class Clock:
 
 def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
     """Return what a round costs a site and the server, but for the streams of a large vector."""
-    clients, clock, scope = range(count), Clock(), Scope("run", 1, 1, "{}")
+    clients, clock, scope = range(count), Clock(), Scope("run", 1, 1, "{}", "00" * 32, "00" * 16)
     images = dict.fromkeys(clients, 100)
     threshold, colluding = threshold_of(count, None), default_colluding(count)
     coordinator = Coordinator(scope, threshold, colluding, True, images, None)
@@ -88,14 +99,14 @@ def protocol_seconds(count: int, dropped: int) -> tuple[float, float]:
         with clock.of(client):
             boxes = site.share(replace(setup))  # a copy: each site computes the hashes itself
         coordinator.add_boxes(client, boxes)
-    shown = coordinator.view(setup, model_hash(b""), 0.0)
+    shown = coordinator.view(setup, 0.0)
     survivors, total = tuple(clients)[dropped:], np.zeros(1, np.int64)
     for client in survivors:
         site, vector, boxes = sites[client], np.zeros(1, np.int64), coordinator.boxes_for(client)
         with clock.of(client):
             assert site.progress.setup
-            view = View(site.progress.setup, shown.members, shown.model, shown.max_norm)
-            site.open_report(view, boxes)
+            view = View(site.progress.setup, shown.members, shown.max_norm)
+            site.open_report(view, boxes, MemoryLedger())
             site.mask(vector)
         total += vector
     for client in survivors:
@@ -131,10 +142,12 @@ def megabytes(count: int, length: int) -> float:
 
 def main() -> None:
     """Print a row for each case."""
+    torch.set_num_threads(1)
     sharing = {count: flowers_sharing(count) for count in COUNTS}
     rows = []
     for length in SIZES:
         ours, flowers = stream_seconds(length)
+        rounding = rounding_seconds(length)
         for count in COUNTS:
             split, combine = sharing[count]
             for share in DROPPED:
@@ -144,7 +157,7 @@ def main() -> None:
                 streams = left + dropped * left
                 rows.append(
                     [
-                        f"{length / 1e6:.0f}M", count, dropped, site + count * ours,
+                        f"{length / 1e6:.0f}M", count, dropped, site + rounding + count * ours,
                         split + count * flowers, server + streams * ours,
                         count * combine + streams * flowers, megabytes(count, length),
                         4 * length / 1e6,

@@ -25,10 +25,12 @@ from scipy.stats import binom
 
 from server_app.config.composition import compose_experiment
 from task.data.batches import DeviceImages
-from task.exact_sum import ExactSum
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.participant import protect_update
+from task.privacy.randomness import secret_bytes
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
+from task.secure.vectors.rounded_sum import RoundedSum
+from task.secure.vectors.rounding import UNIT
 from task.secure.vectors.update_vector import UpdateVector
 from task.training.worker import Worker
 
@@ -106,14 +108,12 @@ def client_scores(noise: float, seed: int) -> tuple[NDArray[np.float64], NDArray
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     there = generator.random(CANARIES) < 0.5
     start = {"weight": torch.zeros(10, SIDE**2)}
-    share, layout, total = 1 / CANARIES, UpdateVector(start, ()), ExactSum(start)
+    layout, total = UpdateVector(start, (), "stochastic"), RoundedSum(start, "stochastic")
     for direction, present in zip(directions, there, strict=True):
         moved = torch.from_numpy(direction * 10 * NORM * present).reshape(10, SIDE**2)
-        update = layout.fixed({"weight": moved}, share)
-        nothing = layout.fixed(start, share)
-        most = share * NORM
-        total.add(protect_update(update, nothing, layout.units, most, noise, CANARIES))
-    return directions @ total.mean(1.0)["weight"].flatten().numpy(), there
+        update = layout.fixed({"weight": moved}, 1.0, secret_bytes(32))
+        total.add(protect_update(update, UNIT, NORM, noise, CANARIES))
+    return directions @ total.mean(CANARIES)["weight"].flatten().numpy(), there
 
 
 def audit_clients(noise: float, seed: int = 0) -> Audit:

@@ -14,6 +14,7 @@ WORDS = [
     "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "rounds=2", "local_epochs=1",
     "evaluate_every=2",
 ]  # fmt: skip
+NEAREST = ("secure.rounding=nearest", "strategy.weighting=uniform")
 ON_SITES = ["partition=sites", f"partition.names=[{','.join(SITES)}]"]
 
 
@@ -43,13 +44,14 @@ def test_four_sites_mask_their_updates_and_train_the_model_of_the_simulation(
         open_run = machines.run(*WORDS, *ON_SITES)
         assert machines.ended() != 0
         assert "takes part in masked rounds only" in open_run.read_text()
-        log = machines.run(*WORDS, *ON_SITES, "secure=masked")
+        log = machines.run(*WORDS, *ON_SITES, "secure=masked", *NEAREST)
         assert machines.ended() == 0, log.read_text()
         directory = machines.record()
     fingerprints = {text.partition("fingerprint ")[2][:39] for text in map(Path.read_text, logs)}
     assert len(fingerprints) == 1
     assert [row["status"] for row in rows(directory, "clients.csv")] == ["ok"] * 8
     simulated = train(
-        *WORDS, "partition=domains", "num_clients=4", "data.test_share=0", f"data.root={images}"
-    )
+        *WORDS, "partition=domains", "num_clients=4", "data.test_share=0", f"data.root={images}",
+        "secure=rounded", *NEAREST,
+    )  # fmt: skip
     assert sha256(simulated) == sha256(directory)

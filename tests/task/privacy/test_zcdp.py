@@ -9,10 +9,11 @@ from dp_accounting import ZCDpEvent, get_epsilon_gaussian
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from task.exact_sum import FRACTION_BITS, ExactSum, exponent
 from task.privacy.participant import add_noise, clip_integers
 from task.privacy.randomness import repeatable_bytes
 from task.privacy.zcdp import gaussian_rho, participant_sigma, zcdp_epsilon
+from task.secure.vectors.rounded_sum import RoundedSum
+from task.secure.vectors.rounding import UNIT
 
 CASES = [(0.5, 3, 1e-5), (1.0, 12, 1e-5), (4.0, 12, 1e-5), (10.0, 100, 1e-6), (30.0, 10, 1e-3)]
 
@@ -70,68 +71,58 @@ def test_noise_of_colluding_participants_alone_protects_nobody() -> None:
 START = {"w": torch.linspace(-3, 3, 4000).reshape(40, 100), "b": torch.full((500,), 0.01)}
 
 
-def in_units(values: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
-    return ExactSum(START).to_fixed_point(values, share)
+def in_units(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return RoundedSum(START, "nearest").to_fixed_point(values, 1.0)
 
 
-def units() -> dict[str, float]:
-    return {name: 2.0 ** (exponent(value) - FRACTION_BITS) for name, value in START.items()}
+def length(update: dict[str, torch.Tensor]) -> float:
+    """Return the exact norm of an update, in the units of the model."""
+    numbers = [number for value in update.values() for number in value.flatten().tolist()]
+    return math.sqrt(sum(number**2 for number in numbers)) * UNIT
 
 
-def distance(update: dict[str, torch.Tensor], start: dict[str, torch.Tensor]) -> float:
-    """Return the exact distance of two updates, in the units of the model."""
-    total = 0
-    for name, unit in units().items():
-        power = round(math.log2(unit)) + FRACTION_BITS
-        moved = (update[name] - start[name]).flatten().tolist()
-        total += sum(value * value for value in moved) << (2 * power)
-    return math.sqrt(total) * 2.0**-FRACTION_BITS
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 100.0])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 5.0])
 def test_a_clipped_update_is_never_longer_than_the_bound(scale: float) -> None:
-    share, max_norm = 0.25, 0.5
+    max_norm = 0.5
     generator = torch.Generator().manual_seed(0)
     model = {
-        name: value + scale * torch.randn(value.shape, generator=generator)
+        name: (value + scale * torch.randn(value.shape, generator=generator)).clamp(-15, 15)
         for name, value in START.items()
     }
-    start, update = in_units(START, share), in_units(model, share)
-    clipped = clip_integers(update, start, units(), max_norm)
+    update = in_units(model)
+    clipped = clip_integers(update, UNIT, max_norm)
     if scale < 1e-3:
         assert all(torch.equal(clipped[name], update[name]) for name in update)
     else:
-        assert 0.999999 * max_norm < distance(clipped, start) <= max_norm
-        moved, given = (clipped["w"] - start["w"]).double(), (update["w"] - start["w"]).double()
+        assert 0.999 * max_norm < length(clipped) <= max_norm
+        moved, given = clipped["w"].double(), update["w"].double()
         assert torch.corrcoef(torch.stack([moved.flatten(), given.flatten()]))[0, 1] > 0.999999
 
 
 def test_rounding_does_not_lengthen_an_update_of_small_numbers() -> None:
     """Each of 10,000 numbers becomes 0.6 of a unit; to the nearest, it would stay 1."""
     update = {"w": torch.ones(10_000, dtype=torch.int64)}
-    start = {"w": torch.zeros(10_000, dtype=torch.int64)}
-    clipped = clip_integers(update, start, {"w": 1.0}, 60.0)
+    clipped = clip_integers(update, 1.0, 60.0)
     assert float(clipped["w"].double().norm()) <= 60.0
 
 
 def test_the_noise_of_several_participants_adds_up_in_fixed_point() -> None:
     """Seven of eight participants answer; the mean has the noise of seven, in every tensor."""
-    sigma, share, answered = 0.3, 1 / 8, 7
+    sigma, answered = 0.3, 7
     own = participant_sigma(sigma, 5)
-    total = ExactSum(START)
+    total = RoundedSum(START, "nearest")
     for place in range(answered):
-        update = in_units(START, share)
-        total.add(add_noise(update, units(), own, repeatable_bytes(place)))
-    mean = total.mean(answered * share)
+        total.add(add_noise(in_units(START), UNIT, own, repeatable_bytes(place)))
+    mean = total.mean(answered)
     for name, value in START.items():
-        noise = (mean[name] - value.double()) * answered * share
+        noise = (mean[name] - value.double()) * answered
         expected = own * math.sqrt(answered)
         assert expected > sigma
         assert float(noise.std()) == pytest.approx(expected, rel=0.1)
 
 
 def test_noise_differs_from_tensor_to_tensor_and_from_call_to_call() -> None:
-    update = in_units({name: torch.zeros_like(value) for name, value in START.items()}, 1.0)
-    first, second = (add_noise(update, units(), 1.0) for _ in range(2))
+    update = in_units(START)
+    first, second = (add_noise(update, UNIT, 1.0) for _ in range(2))
     assert not torch.equal(first["w"], second["w"])
     assert not torch.equal(first["w"].flatten()[:500], first["b"])

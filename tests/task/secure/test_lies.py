@@ -13,13 +13,19 @@ from task.protocol.masking.rows import Advert
 from task.secure import mask_secrets
 from task.secure.coordinator import Coordinator
 from task.secure.mask_secrets import MaskSecrets, commitment, place_of, remove_masks
-from task.secure.participant import Participant, Revealed
+from task.secure.participant import Participant, Revealed, Stage
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.sealing import seal
 from task.secure.primitives.shamir import PRIME, SHARE_BYTES, weights_at
 from task.secure.primitives.signing import public_bytes, sign_digest
 from task.secure.restoration import Restoration
-from task.secure.rules.ledger import DiskLedger, Ledger
+from task.secure.rules.ledger import (
+    MOST_REPORTS,
+    DiskLedger,
+    Ledger,
+    MemoryLedger,
+    signed_survivors,
+)
 from task.secure.rules.roster import SiteRoster
 from task.secure.rules.threshold import threshold_of
 from task.secure.transcript import (
@@ -27,9 +33,17 @@ from task.secure.transcript import (
     View,
     advert_statement,
     agreement_statement,
-    model_hash,
 )
-from tests.task.secure.trial import KEYS, LENGTH, SCOPE, Trial, plain_sum, roster, update_of
+from tests.task.secure.trial import (
+    KEYS,
+    LENGTH,
+    MODEL,
+    SCOPE,
+    Trial,
+    plain_sum,
+    roster,
+    update_of,
+)
 
 NOISE = 2**60  # far above every honest sum
 
@@ -83,7 +97,7 @@ def test_an_invented_site_is_refused() -> None:
     lie = replace(setup, adverts={**setup.adverts, 4: invented})
     with pytest.raises(ProtocolError, match="participant 4 is not in the roster"):
         trial.sites[0].share(lie)
-    lie = replace(setup, absent={7: 10})
+    lie = replace(setup, absent=[7])
     with pytest.raises(ProtocolError, match="participant 7 is not in the roster"):
         trial.sites[1].share(lie)
 
@@ -104,7 +118,7 @@ def test_a_site_is_not_two_participants() -> None:
     lies = [
         replace(setup, adverts={**setup.adverts, 3: setup.adverts[2]}),
         changed(setup, 3, mask_key=setup.adverts[2].mask_key),
-        replace(setup, absent={2: 12}),
+        replace(setup, absent=[2]),
     ]
     for place, lie in enumerate(lies):
         with pytest.raises(ProtocolError, match=r"same key|both present and absent"):
@@ -143,10 +157,10 @@ def test_the_threshold_counts_the_roster_and_not_the_participants_of_a_request()
     setup = trial.keys(silent=[7, 8, 9])
     few = {client: setup.adverts[client] for client in range(4)}
     for threshold in (3, 4):
-        lie = replace(setup, adverts=few, absent={}, threshold=threshold)
+        lie = replace(setup, adverts=few, absent=[], threshold=threshold)
         with pytest.raises(ProtocolError, match=f"threshold of {threshold} is below 7"):
             trial.sites[threshold - 3].share(lie)
-    lie = replace(setup, adverts=few, absent={})
+    lie = replace(setup, adverts=few, absent=[])
     with pytest.raises(ProtocolError, match="4 participants are fewer than the threshold of 7"):
         trial.sites[2].share(lie)
 
@@ -175,7 +189,7 @@ def test_a_weight_above_the_bound_is_refused_even_if_it_is_signed() -> None:
 
 
 def test_absent_sites_do_not_dilute_the_largest_weight() -> None:
-    """Nobody signs the counts of absent sites, and their updates are in no sum."""
+    """A coordinator could call them absent, with any number of images."""
     trial = Trial(4)
     trial.counts |= {0: 1000, 3: 2000}
     setup = trial.keys(silent=[3])
@@ -213,7 +227,7 @@ def test_different_setups_of_two_halves_give_no_sum() -> None:
     trial.share(shown=lambda client: lie if client < 2 else setup)
     boxes = trial.coordinator.boxes_for(3)
     with pytest.raises(ProtocolError, match="sealed shares were changed"):
-        trial.sites[3].open_report(trial.view, boxes)
+        trial.sites[3].open_report(trial.view, boxes, trial.ledgers[3])
 
 
 def test_a_view_of_another_setup_than_the_shares_were_split_for_is_refused() -> None:
@@ -223,11 +237,7 @@ def test_a_view_of_another_setup_than_the_shares_were_split_for_is_refused() -> 
     trial.share()
     lie = replace(trial.view, setup=replace(trial.setup, threshold=1))
     with pytest.raises(ProtocolError, match="the setup was changed"):
-        trial.sites[0].open_report(lie, trial.coordinator.boxes_for(0))
-
-
-def other_model(view: View) -> View:
-    return replace(view, model=model_hash(b"a model that isolates the first site"))
+        trial.sites[0].open_report(lie, trial.coordinator.boxes_for(0), trial.ledgers[0])
 
 
 def other_norm(view: View) -> View:
@@ -238,7 +248,7 @@ def fewer_members(view: View) -> View:
     return replace(view, members=[0, 1, 2])
 
 
-@pytest.mark.parametrize("lie", [other_model, other_norm, fewer_members])
+@pytest.mark.parametrize("lie", [other_norm, fewer_members])
 @pytest.mark.parametrize("deceived", [[0], [0, 1]])
 def test_what_is_shown_to_some_only_makes_the_sum_noise(
     lie: Callable[[View], View], deceived: list[int]
@@ -253,7 +263,7 @@ def test_what_is_shown_to_some_only_makes_the_sum_noise(
     for client, view in views.items():
         boxes = trial.coordinator.boxes_for(client)
         boxes = {sender: box for sender, box in boxes.items() if sender in view.members}
-        trial.sites[client].open_report(view, boxes)
+        trial.sites[client].open_report(view, boxes, trial.ledgers[client])
         vector = update_of(client)
         trial.sites[client].mask(vector)
         remove_masks(vector, view, {client: seeds[client]}, {})
@@ -265,7 +275,7 @@ def test_participants_who_saw_different_views_do_not_sign_the_same() -> None:
     trial = Trial(4)
     trial.keys()
     trial.share()
-    lie = other_model(trial.view)
+    lie = other_norm(trial.view)
     trial.report(shown=lambda client: lie if client == 0 else trial.view)
     with pytest.raises(ProtocolError, match="not signed with its own key"):
         trial.agree()  # the coordinator's own check
@@ -273,7 +283,7 @@ def test_participants_who_saw_different_views_do_not_sign_the_same() -> None:
     trial = Trial(4)
     trial.keys()
     trial.share()
-    again = other_model(trial.view)
+    again = other_norm(trial.view)
     trial.report(shown=lambda client: again if client == 0 else trial.view)
     signatures = {
         client: trial.sites[client].agree(survivors, trial.ledgers[client]) for client in survivors
@@ -289,9 +299,9 @@ def test_boxes_of_others_are_refused() -> None:
     boxes = trial.coordinator.boxes_for(0)
     swapped = {**boxes, 1: boxes[2], 2: boxes[1]}
     with pytest.raises(ProtocolError, match="site-1: its sealed shares were changed"):
-        trial.sites[0].open_report(trial.view, swapped)
+        trial.sites[0].open_report(trial.view, swapped, trial.ledgers[0])
     with pytest.raises(ProtocolError, match="sealed shares of each other member"):
-        trial.sites[1].open_report(trial.view, boxes)
+        trial.sites[1].open_report(trial.view, boxes, trial.ledgers[1])
 
 
 # Survivors.
@@ -303,7 +313,7 @@ def test_two_sets_of_survivors_are_not_signed_in_one_attempt_or_in_two() -> None
     with pytest.raises(ProtocolError, match="answered once"):
         trial.sites[0].agree(tuple(range(9)), trial.ledgers[0])
     again = Trial(10, replace(SCOPE, attempt=2), ledgers=trial.ledgers).until_report()
-    with pytest.raises(ProtocolError, match="answered before, with the participants 0, 1, 2"):
+    with pytest.raises(ProtocolError, match="summed before, with the participants 0, 1, 2"):
         again.sites[0].agree(tuple(range(9)), trial.ledgers[0])
 
 
@@ -319,23 +329,80 @@ def test_the_same_set_may_be_asked_for_again() -> None:
     assert not np.array_equal(trial.updates[0], again.updates[0])  # with other masks
 
 
-@pytest.mark.parametrize("change", ["model", "weights", "norm"])
-def test_a_repeated_round_with_another_request_is_refused(change: str) -> None:
-    """The same updates with other weights, from another model or clipped elsewhere, tell of one."""
+@pytest.mark.parametrize("change", ["settings", "uniform", "counts", "norm"])
+@pytest.mark.parametrize(
+    "later", [{"attempt": 2}, {"round": 4}, {"run": "another"}], ids=["attempt", "round", "run"]
+)
+def test_a_second_sum_of_a_model_with_another_request_is_refused(
+    change: str, later: dict[str, Any]
+) -> None:
+    """The same updates with other weights, settings or norms tell of single ones."""
     trial = Trial(4).until_report()
     trial.agree()
-    again = Trial(4, replace(SCOPE, attempt=2), ledgers=trial.ledgers)
-    if change == "weights":
+    scope = replace(SCOPE, **later, nonce="11" * 16)
+    if change == "settings":
+        scope = replace(scope, experiment='{"batch_size": 8}')
+    again = Trial(4, scope, ledgers=trial.ledgers)
+    if change == "uniform":
         again.coordinator._uniform = True
+    if change == "counts":
+        again.counts[3] += 1
     again.keys()
     again.share()
-    if change == "model":
-        again.view = other_model(again.view)
     if change == "norm":
         again.view = other_norm(again.view)
     again.report()
-    with pytest.raises(ProtocolError, match="with another model, weights or settings"):
+    with pytest.raises(ProtocolError, match="summed before, with other settings or weights"):
         again.agree()
+
+
+@pytest.mark.parametrize(
+    "later", [{"attempt": 2}, {"round": 4}, {"run": "another"}], ids=["attempt", "round", "run"]
+)
+def test_the_difference_of_two_sums_of_a_model_is_refused(later: dict[str, Any]) -> None:
+    """It would be the update of the site that the second sum calls a drop-out."""
+    trial = Trial(4).until_report()
+    trial.agree()
+    again = Trial(4, replace(SCOPE, **later, nonce="11" * 16), ledgers=trial.ledgers)
+    again.keys()
+    again.share()
+    again.report(silent=[3])
+    with pytest.raises(ProtocolError, match="summed before, with the participants 0, 1, 2, 3"):
+        again.agree()
+
+
+def test_another_model_or_purpose_has_a_sum_of_its_own() -> None:
+    trial = Trial(4).until_report()
+    trial.agree()
+    for other in (replace(SCOPE, model="cd" * 32), replace(SCOPE, purpose="validate")):
+        again = Trial(4, other, ledgers=trial.ledgers)
+        again.keys()
+        again.share()
+        again.report(silent=[3])
+        again.agree()
+
+
+def test_a_site_names_what_it_has_signed_and_refuses_another_experiment() -> None:
+    trial = Trial(4).until_report()
+    assert signed_survivors(trial.ledgers[0], SCOPE) == ()
+    trial.agree()
+    assert signed_survivors(trial.ledgers[0], replace(SCOPE, run="b", round=9)) == (0, 1, 2, 3)
+    with pytest.raises(ProtocolError, match="in another experiment; start from another model"):
+        signed_survivors(trial.ledgers[0], replace(SCOPE, experiment="{ }"))
+
+
+@pytest.mark.parametrize("make", [lambda _: MemoryLedger(), DiskLedger], ids=["memory", "disk"])
+def test_reports_of_one_model_are_counted_before_the_training(
+    make: Callable[[Path], Ledger], tmp_path: Path
+) -> None:
+    """So repeats cannot average the rounding out, and failures cannot be asked for without end."""
+    ledgers = {client: make(tmp_path / str(client)) for client in range(4)}
+    for _ in range(MOST_REPORTS - 1):
+        ledgers[0].count_report(SCOPE.sum_name)
+    Trial(4, ledgers=ledgers).until_report()
+    with pytest.raises(ProtocolError, match="was trained or scored 64 times"):
+        Trial(4, replace(SCOPE, run="another"), ledgers=ledgers).until_report()
+    Trial(4, replace(SCOPE, model="cd" * 32), ledgers=ledgers).until_report()
 
 
 def test_a_survivor_called_a_drop_out_does_not_sign() -> None:
@@ -429,7 +496,7 @@ def test_the_ledger_is_on_the_disk_before_the_signature_and_outlives_the_site(
     ledgers: dict[int, Ledger] = {client: DiskLedger(tmp_path / str(client)) for client in range(4)}
     trial = Trial(4, ledgers=ledgers).until_report()
     trial.agree()
-    assert (tmp_path / "0" / "train-3.json").is_file()
+    assert (tmp_path / "0" / f"train-{MODEL}.json").is_file()
     restarted: dict[int, Ledger] = {c: DiskLedger(tmp_path / str(c)) for c in range(4)}
     again = Trial(4, replace(SCOPE, attempt=2), ledgers=restarted)
     again.keys()
@@ -441,9 +508,10 @@ def test_the_ledger_is_on_the_disk_before_the_signature_and_outlives_the_site(
 
 def test_nothing_is_signed_with_a_damaged_ledger_or_without_one(tmp_path: Path) -> None:
     ledgers: dict[int, Ledger] = {0: DiskLedger(tmp_path), 1: DiskLedger(tmp_path / "file" / "x")}
-    (tmp_path / "train-3.json").write_text("{}")
+    (tmp_path / f"train-{MODEL}.json").write_text("{}")
     (tmp_path / "file").write_text("not a directory")
-    trial = Trial(4, ledgers=ledgers).until_report()
+    trial = Trial(4, ledgers={0: ledgers[0]}).until_report()
+    trial.ledgers[1] = ledgers[1]
     with pytest.raises(ProtocolError, match="damaged"):
         trial.sites[0].agree(trial.survivors, trial.ledgers[0])
     with pytest.raises(OSError, match="file"):
@@ -610,9 +678,36 @@ def test_a_key_with_which_nobody_can_agree_is_refused(key: str) -> None:
             Trial(4).coordinator.add_advert(advert.model_copy(update={key: point}))
 
 
+@pytest.mark.parametrize("key", ["mask_key", "sealing_key"])
+def test_a_second_form_of_a_key_is_refused(key: str) -> None:
+    """X25519 ignores the highest bit of a key, so two texts can be one key."""
+    trial = Trial(4)
+    setup = trial.keys()
+    twin = bytearray.fromhex(setup.adverts[1].mask_key)
+    twin[-1] |= 0x80
+    above = (2**255 - 19 + 9).to_bytes(32, "little")  # the base point once more
+    for other in (bytes(twin), above):
+        with pytest.raises(ProtocolError, match="not in its shortest form"):
+            Trial(4).coordinator.add_advert(setup.adverts[3].model_copy(update={key: other.hex()}))
+        lie = changed(setup, 3, **{key: other.hex()})
+        trial.sites[0].progress.stage = Stage.KEYS
+        with pytest.raises(ProtocolError, match="not in its shortest form"):
+            trial.sites[0].share(lie)
+
+
+def test_keys_of_two_collections_are_not_mixed() -> None:
+    """A coordinator that collects keys twice in an attempt cannot show some of each."""
+    first, second = Trial(4), Trial(4, replace(SCOPE, nonce="11" * 16))
+    mixed = replace(second.keys(), adverts={**second.setup.adverts, 1: first.keys().adverts[1]})
+    with pytest.raises(ProtocolError, match="site site-1 is not signed with its own key"):
+        second.sites[0].share(mixed)
+
+
 def test_a_few_participants_do_not_choose_who_takes_part() -> None:
     """Three of ten may lie about what they have signed; they are left out, not the others."""
     chosen = range(3, 10)
+    unusable = {7: (1, 2), 8: range(20)}
+    assert Trial(10, claims=unusable).keys().adverts.keys() == set(range(10)) - {7, 8}
     assert Trial(10, claims={9: chosen}).keys().adverts.keys() == set(range(9))
     lying = dict.fromkeys((7, 8, 9), range(10))
     assert Trial(10, claims=lying).keys().adverts.keys() == set(range(7))

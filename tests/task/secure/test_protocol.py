@@ -9,7 +9,7 @@ from task.protocol.errors import ProtocolError
 from task.secure.coordinator import TooFewError
 from task.secure.mask_secrets import MaskSecrets
 from task.secure.participant import Participant, Progress
-from task.secure.rules.threshold import default_colluding, shares_of, threshold_of
+from task.secure.rules.threshold import default_colluding, threshold_of, weights_of
 from task.secure.saved_progress import pack_progress, unpack_progress
 from tests.task.secure.trial import KEYS, SCOPE, Trial, plain_sum, roster, update_of
 
@@ -81,12 +81,12 @@ def test_the_threshold_makes_two_sets_of_signers_share_an_honest_one() -> None:
 
 
 def test_weights_are_computed_from_the_counts() -> None:
-    assert shares_of({0: 10, 1: 30}, uniform=False, max_share=0.75) == {0: 0.25, 1: 0.75}
-    assert shares_of({0: 10, 1: 30}, uniform=True, max_share=0.5) == {0: 0.5, 1: 0.5}
+    assert weights_of({0: 10, 1: 30}, uniform=False, max_share=0.75) == {0: 1 / 3, 1: 1.0}
+    assert weights_of({0: 10, 1: 30}, uniform=True, max_share=0.5) == {0: 1.0, 1: 1.0}
     with pytest.raises(ProtocolError, match=r"participant 1 has 0.75 of all weight"):
-        shares_of({0: 10, 1: 30}, uniform=False, max_share=0.7)
+        weights_of({0: 10, 1: 30}, uniform=False, max_share=0.7)
     with pytest.raises(ProtocolError, match="has 0 of all weight"):
-        shares_of({0: 0, 1: 0}, uniform=False, max_share=0.7)
+        weights_of({0: 0, 1: 0}, uniform=False, max_share=0.7)
 
 
 def test_a_participant_goes_on_in_another_process_after_each_stage() -> None:
@@ -156,7 +156,7 @@ def test_a_stage_is_answered_once_and_in_its_order() -> None:
         site.mask(update_of(0))
     boxes = trial.coordinator.boxes_for(0)
     with pytest.raises(ProtocolError, match="stage report cannot follow report"):
-        site.open_report(trial.view, boxes)
+        site.open_report(trial.view, boxes, trial.ledgers[0])
     trial.agree()
     with pytest.raises(ProtocolError, match="stage agree cannot follow agree"):
         site.agree((0, 1, 2), trial.ledgers[0])
@@ -170,7 +170,7 @@ def test_a_participant_whose_training_failed_signs_nothing() -> None:
     trial.keys()
     trial.share()
     site = trial.sites[0]
-    site.open_report(trial.view, trial.coordinator.boxes_for(0))
+    site.open_report(trial.view, trial.coordinator.boxes_for(0), trial.ledgers[0])
     with pytest.raises(ProtocolError, match="has not reported"):
         site.agree((0, 1, 2), trial.ledgers[0])
 

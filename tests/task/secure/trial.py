@@ -13,11 +13,11 @@ from task.secure.primitives.signing import public_bytes
 from task.secure.rules.ledger import Ledger, MemoryLedger
 from task.secure.rules.roster import Roster, SiteRoster
 from task.secure.rules.threshold import colluding_of, threshold_of
-from task.secure.transcript import Scope, Setup, View, model_hash
+from task.secure.transcript import Scope, Setup, View
 
 LENGTH = 1000
-MODEL = model_hash(b"the global model")
-SCOPE = Scope("run", 3, 1, "{}")
+MODEL = "ab" * 32
+SCOPE = Scope("run", 3, 1, "{}", MODEL, "00" * 16)
 
 
 def signing_keys(count: int) -> list[ec.EllipticCurvePrivateKey]:
@@ -93,7 +93,7 @@ class Trial:
         for client in self.setup.adverts.keys() - set(silent):
             setup = shown(client) if shown else self.setup
             self.coordinator.add_boxes(client, self.sites[client].share(setup))
-        self.view = self.coordinator.view(self.setup, MODEL, 0.0)
+        self.view = self.coordinator.view(self.setup, 0.0)
 
     def report(
         self, silent: Collection[int] = (), shown: Callable[[int], View] | None = None
@@ -103,7 +103,7 @@ class Trial:
         for client in sorted(set(self.view.members) - set(silent)):
             view = shown(client) if shown else self.view
             boxes = self.coordinator.boxes_for(client)
-            self.sites[client].open_report(view, boxes)
+            self.sites[client].open_report(view, boxes, self.ledgers[client])
             vector = update_of(client)
             self.sites[client].mask(vector)
             self.updates[client] = vector

@@ -27,12 +27,12 @@ from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.data.federated import check_site_limits
 from task.errors import ConfigError, SiteError, TrainingError
-from task.exact_sum import FRACTION_BITS
 from task.privacy.accounting import pld_epsilon
 from task.privacy.participant import protect_update
 from task.privacy.settings import UNTOLD_IMAGES
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
 from task.protocol.errors import ProtocolError
+from task.secure.vectors.rounding import UNIT
 from task.training.worker import Worker
 from tests.conftest import Train, rows, sha256
 from tests.server_app.nodes.test_lies import trained
@@ -77,7 +77,7 @@ def test_every_participant_adds_its_own_part_of_the_noise(
     words = (*ROUND, f"federation.quorum={quorum}")
     noisy, silent = train(*words), train(*words, SILENT)
     with_noise, without = reported()
-    own = NOISE * NORM / 4 / math.sqrt(honest) * 2.0**FRACTION_BITS
+    own = NOISE * NORM / math.sqrt(honest) / UNIT
     parts = [(with_noise[client] - without[client]).astype(float) for client in range(4)]
     for part in parts:
         assert part.std() == pytest.approx(own, rel=0.05)
@@ -178,26 +178,25 @@ def test_a_client_refuses_to_be_scored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "share", "why"),
+    ("start", "alike", "why"),
     [
-        ({"w": torch.zeros(2)}, 0.5, "must weigh the same"),
-        ({"w": torch.zeros(2), "n": torch.zeros((), dtype=torch.int64)}, 0.25, "with counters"),
+        ({"w": torch.zeros(2)}, False, "must weigh the same"),
+        ({"w": torch.zeros(2), "n": torch.zeros((), dtype=torch.int64)}, True, "with counters"),
     ],
 )
 def test_a_client_refuses_to_weigh_more_and_to_send_counters(
-    start: dict[str, Tensor], share: float, why: str
+    start: dict[str, Tensor], alike: bool, why: str
 ) -> None:
-    party: Any = SimpleNamespace(asked=lambda _: 4, honest=lambda _: 2)
+    party: Any = SimpleNamespace(weighs_alike=lambda _: alike, honest=lambda _: 2)
     with pytest.raises(ProtocolError, match=why):
-        add_client_noise(session_of(), party, 0, SimpleNamespace(), start, {}, share)  # type: ignore[arg-type]
+        add_client_noise(session_of(), party, 0, start, {})
 
 
 def test_noise_that_the_fixed_point_cannot_hold_is_refused() -> None:
-    """The tensor of the coarsest unit decides, wherever it stands."""
-    units = {"a": 2.0**-40, "b": 2.0**-10, "c": 2.0**-40}
-    numbers = {name: torch.zeros(3, dtype=torch.int64) for name in units}
+    numbers = {"w": torch.zeros(3, dtype=torch.int64)}
     with pytest.raises(TrainingError, match=r"raise privacy\.noise_multiplier"):
-        protect_update(numbers, numbers, units, 1e-3, 0.5, 4)
+        protect_update(numbers, UNIT, 1e-5, 0.5, 4)
+    protect_update(numbers, UNIT, 1e-4, 0.5, 4)
 
 
 def test_a_site_charges_a_round_to_its_ledger_until_its_budget_is_spent(tmp_path: Path) -> None:
@@ -252,7 +251,7 @@ def test_a_site_counts_the_colluders_of_the_experiment_too(
     found: set[int] = set()
 
     def protect(*args: Any) -> Any:
-        found.add(args[5])
+        found.add(args[4])
         return protect_update(*args)
 
     monkeypatch.setattr(client_noise, "protect_update", protect)

@@ -64,7 +64,7 @@ def test_scores_of_others_do_not_take_the_masks_off_an_update(
         self._sum.survivors |= {VICTIM, *OTHERS} - refused.keys()
         total = self._sum.unmask(view)
         error = np.abs(total[:2] - reported[0][:2]).max()
-        raise ProtocolError(f"two numbers of one update are known up to {error / 2**46:.1e}")
+        raise ProtocolError(f"two numbers of one update are known up to {error / 2**20:.1e}")
 
     monkeypatch.setattr(MaskedSum, "add", add)
     monkeypatch.setattr(MaskedTraining, "_report", mixed)

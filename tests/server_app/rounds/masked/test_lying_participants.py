@@ -72,7 +72,7 @@ def test_a_wrong_signature_costs_nothing(train: Train, monkeypatch: pytest.Monke
         signature = original(self, *args)
         return signature[::-1] if self.client == LIAR else signature
 
-    honest = train(*WORDS[1:])
+    honest = train("secure=rounded", *WORDS[1:])
     monkeypatch.setattr(Participant, "agree", agree)
     found = train(*WORDS)
     assert sha256(found) == sha256(honest)

@@ -4,6 +4,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
@@ -11,14 +12,16 @@ from flwr.app import Context, Message, RecordDict
 
 from client_app.app import app as client_app
 from client_app.masked.party import restore_secrets, secrets_of
+from server_app.aggregation.global_model import GlobalModel
 from server_app.app import app as server_app
 from server_app.config.resuming import whole_words
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
-from task.errors import RunError
+from task.errors import RunError, TrainingError
 from task.secure.coordinator import Coordinator
 from task.secure.rules.site_files import SIGNED
+from task.training.worker import Worker
 from tests.conftest import rows, sha256
 from tests.server_app.nodes.test_lies import trained
 from tests.site_grid import SiteGrid
@@ -26,7 +29,8 @@ from tests.task.data import making
 
 NAMES = ("east", "north", "south", "west")
 WORDS = [f"partition.names=[{','.join(NAMES)}]", "evaluate_every=2"]
-MASKED = "secure=masked"
+NEAREST = ("secure.rounding=nearest", "strategy.weighting=uniform")
+MASKED, ROUNDED = "secure=masked", ("secure=rounded", *NEAREST)
 
 
 class Interrupted(BaseException):
@@ -93,16 +97,16 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_model_is_that_of_the_run_without_masks(images: Path, tmp_path: Path) -> None:
-    plain = trained(MaskedSites(images, tmp_path / "p"), tmp_path, "plain", *WORDS)
+    plain = trained(MaskedSites(images, tmp_path / "p"), tmp_path, "plain", *WORDS, *ROUNDED)
     grid = MaskedSites(images, tmp_path / "m")
     for name in NAMES:
         grid.configure(name, require_secure=True)
-    masked = trained(grid, tmp_path, "masked", *WORDS, MASKED)
+    masked = trained(grid, tmp_path, "masked", *WORDS, MASKED, *NEAREST)
     assert sha256(masked) == sha256(plain)
     assert {row["status"] for row in rows(masked, "clients.csv")} == {"ok"}
     assert read_record(masked)["secure"]["keys"].startswith("each site has its own keys")
     kept = sorted(path.name for path in (tmp_path / "m" / f"north.mem/{SIGNED}").rglob("*.json"))
-    assert kept == ["train-1.json", "train-2.json", "validate-2.json"]
+    assert [name.partition("-")[0] for name in kept] == ["train", "train", "validate"]
 
 
 @pytest.mark.parametrize("kind", ["train.report", "query.agree"])
@@ -112,17 +116,19 @@ def test_a_resume_repeats_the_set_that_sites_have_signed(
     """One site is lost in round 2, then the coordinator; afterwards both are back."""
     dies = [(kind, "2")]
     lost = [("train", "2")] if kind == "train.report" else []
-    plain = trained(MaskedSites(images, tmp_path / "p", lost), tmp_path, "plain", *WORDS)
+    words = [*WORDS, *NEAREST]
+    place = tmp_path / "p"
+    plain = trained(MaskedSites(images, place, lost), tmp_path, "plain", *WORDS, *ROUNDED)
     grid = MaskedSites(images, tmp_path / "m", dies, killed=("query.unmask", "2"))
     with pytest.raises(Interrupted):
-        trained(grid, tmp_path, "broken", *WORDS, MASKED)
+        trained(grid, tmp_path, "broken", *words, MASKED)
     grid.dies, grid.killed = (), None
     grid._secrets.clear()
     broken = resumed(grid, tmp_path / "runs" / "broken")
     assert sha256(broken) == sha256(plain)
     reasons = [row["reason"] for row in rows(broken, "clients.csv") if row["status"] != "ok"]
     assert len(reasons) == len(lost)
-    assert all("the sum of others was signed without it" in reason for reason in reasons)
+    assert all("a sum of this model was signed before, without it" in reason for reason in reasons)
 
 
 def test_a_coordinator_that_asks_for_another_set_gets_no_sum(
@@ -138,9 +144,86 @@ def test_a_coordinator_that_asks_for_another_set_gets_no_sum(
     monkeypatch.setattr(
         Coordinator, "add_advert", lambda self, advert, signed: honest(self, advert)
     )
-    answer = "client 0: round 2 was answered before, with the participants 0, 1, 2"
+    answer = "client 0: this model was summed before, with the participants 0, 1, 2"
     with pytest.raises(RunFailedError, match=answer):
         resumed(grid, tmp_path / "runs" / "broken")
+
+
+def test_a_second_run_from_the_same_model_gets_no_other_sum(images: Path, tmp_path: Path) -> None:
+    """Without one site, or in another experiment, it would differ by single sites' updates."""
+    grid = MaskedSites(images, tmp_path / "m")
+    first = trained(grid, tmp_path, "first", *WORDS, MASKED, "rounds=1")
+    again = trained(grid, tmp_path, "again", *WORDS, MASKED, "rounds=1")
+    for run in (first, again):
+        assert [row["status"] for row in rows(run, "clients.csv")] == ["ok"] * 4
+    grid.dies = [("train.report", "1")]
+    few = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
+    with pytest.raises(RunFailedError, match="with the participants 0, 1, 2, 3"):
+        trained(grid, tmp_path, "without", *few)
+    grid.dies = ()
+    with pytest.raises(RunFailedError, match="was summed before, in another experiment; start"):
+        trained(grid, tmp_path, "other", *few, "batch_size=4")
+    other_seed = trained(grid, tmp_path, "seed", *few, "batch_size=4", "seed=9")
+    assert [row["status"] for row in rows(other_seed, "clients.csv")] == ["ok"] * 4
+
+
+def test_a_site_trains_in_round_1_from_the_named_model_only(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that sends another one in round 1 gets no update."""
+    grid = MaskedSites(images, tmp_path / "m")
+    words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
+    first = trained(grid, tmp_path, "first", *words)
+    given = f"model.weights={first / 'model.safetensors'}"
+    second = trained(grid, tmp_path, "second", *words, given)
+    assert [row["status"] for row in rows(second, "clients.csv")] == ["ok"] * 4
+    original = GlobalModel.__init__
+
+    def lying(self: GlobalModel, experiment: Any, worker: Any, sizes: Any) -> None:
+        original(self, experiment, worker, sizes)
+        self.weights = {name: value + 1 for name, value in self.weights.items()}
+
+    monkeypatch.setattr(GlobalModel, "__init__", lying)
+    for name, more in (("seed", []), ("given", [given])):
+        with pytest.raises(RunFailedError, match="round 1 starts from another model"):
+            trained(grid, tmp_path, name, *words, *more)
+
+
+@pytest.mark.parametrize("number", [2.0**20, float("nan"), float("inf")])
+def test_a_model_with_numbers_that_masked_sums_do_not_take_is_refused(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float
+) -> None:
+    grid = MaskedSites(images, tmp_path / "m")
+    original = GlobalModel.__init__
+
+    def lying(self: GlobalModel, experiment: Any, worker: Any, sizes: Any) -> None:
+        original(self, experiment, worker, sizes)
+        name = next(iter(self.weights))
+        self.weights[name].view(-1)[0] = number
+
+    monkeypatch.setattr(GlobalModel, "__init__", lying)
+    words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
+    with pytest.raises(
+        RunFailedError, match=r"the model has numbers of 1,048,576 or more|is not finite"
+    ):
+        trained(grid, tmp_path, "run", *words)
+
+
+def test_a_site_does_not_say_why_it_does_not_report(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that chooses the model would learn which images made the training fail."""
+    grid = MaskedSites(images, tmp_path / "m")
+    words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
+    with pytest.raises(RunFailedError, match=r"site east did not report; see the site's log$"):
+        trained(grid, tmp_path, "diverged", *words, "optim.lr=1e30")
+
+    def failing(*_: Any) -> None:
+        raise TrainingError("class 7 has no images")
+
+    monkeypatch.setattr(Worker, "train", failing)
+    with pytest.raises(RunFailedError, match=r"site east did not report; see the site's log$"):
+        trained(grid, tmp_path, "failed", *words, "seed=1")
 
 
 def resumed(grid: SiteGrid, directory: Path) -> Path:
