@@ -68,8 +68,8 @@ class Session(Generic[Asked]):
         Raises:
             ProtocolError: the request names a round that the experiment does not have.
             SiteError: the experiment and this node disagree on whose data are trained on. Or it has
-                code of a package that the site does not list. Or it does not mask updates, and the
-                site requires it. Or its owner has not approved the experiment.
+                code of a package that the site does not list. Or it does not mask updates as the
+                site requires. Or its owner has not approved the experiment.
         """
         config = self.config
         site = site_of(self.node_config, config.partitioner().sites)
@@ -77,6 +77,12 @@ class Session(Generic[Asked]):
             raise SiteError(
                 f"site {site.name} takes part in masked rounds only (its require-secure); add "
                 "secure=masked"
+            )
+        nearest = config.secure.masked and config.secure.rounding == "nearest"
+        if site and site.require_secure and nearest and not site.allow_nearest:
+            raise SiteError(
+                f"site {site.name} takes part in masked rounds with secure.rounding=stochastic; "
+                "its owner can set allow-nearest in site.toml"
             )
         if site and self.request.round > config.rounds:
             raise ProtocolError(

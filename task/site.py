@@ -54,6 +54,8 @@ class Site(BaseModel):
         require_approval: ``require-approval``, whether it trains only in experiments that its owner
             has approved.
         require_secure: ``require-secure``, whether it takes part in masked rounds only.
+        allow_nearest: ``allow-nearest``, whether it then takes part with
+            ``secure.rounding=nearest``, too.
         roster: ``roster``, an absolute path to a directory with the public key of each site of the
             federation, NAME.pub, which its owner has collected. Masked rounds need it.
         colluding: ``colluding``, how many of these sites may work together with the coordinator.
@@ -86,6 +88,7 @@ class Site(BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     require_approval: Annotated[bool, Field(alias="require-approval")] = False
     require_secure: Annotated[bool, Field(alias="require-secure")] = False
+    allow_nearest: Annotated[bool, Field(alias="allow-nearest")] = False
     roster: str | None = None
     colluding: Annotated[int | None, Field(ge=0)] = None
     max_share: Annotated[float, Field(alias="max-share", gt=0, le=1)] = 0.75

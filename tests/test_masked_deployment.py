@@ -28,6 +28,7 @@ def with_rosters(machines: Machines, sites: Sequence[str]) -> None:
             (roster / f"{other}.pub").write_bytes(key)
         with (machines.root / site / "site.toml").open("a") as file:
             file.write(f'roster = "{roster}"\nrequire-secure = true\n')
+            file.write("allow-nearest = true\n")
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     if request.shares or request.broadcast.data or any(request.accepted):
         raise ProtocolError("it sends weights of clients, has a server update, or names a state")
     start = session.tensors(request.weights)
-    layout = layout_of(session, start)
+    layout, rule = layout_of(session, start), session.config.secure.rounding
     if request.round == 1:
         check_first_model(session)
     rows = []
@@ -52,6 +52,8 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
 
         def train(client: int) -> LocalResult:
             weight = total.open(client)
+            if rule == "nearest" and not party.weighs_alike(client):
+                raise ProtocolError("with secure.rounding=nearest all clients must weigh the same")
             key = session.rounding_key(request.purpose, client)
 
             def vector() -> LocalResult:

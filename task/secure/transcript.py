@@ -123,9 +123,10 @@ class View:
         return digest("view", self.setup.hash, norm, *members)
 
     def weighting(self, survivors: Iterable[int]) -> str:
-        """Return a hash of what decides the weights in a sum, and the norm bound, in hexadecimal.
+        """Return a hash, in hexadecimal, of the norm bound and what decides the weights' ratios.
 
-        It is the same in each attempt to add up these survivors' updates.
+        It is the same in each attempt to add up these survivors' updates. The weight of the largest
+        is 1, also if it drops out. So the weights of an attempt may have another common factor.
         """
         counts = ((client, self.setup.counts[client]) for client in sorted(survivors))
         return digest(

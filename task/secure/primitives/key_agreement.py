@@ -62,13 +62,13 @@ def require_usable(public: bytes) -> None:
 
 
 def require_canonical(public: bytes) -> None:
-    """Refuse a public key that stands for the same point as another one.
+    """Refuse a public key that is another form of the same number.
 
     X25519 ignores the highest bit, and takes numbers modulo `FIELD` (RFC 7748, section 5). So equal
     keys are recognised only if each has one form.
 
     Raises:
-        ProtocolError: it is not the smallest number that stands for its point.
+        ProtocolError: it is not below `FIELD`.
     """
     if int.from_bytes(public, "little") >= FIELD:
         raise ProtocolError("a public key is not in its shortest form")

@@ -14,9 +14,9 @@ from task.protocol.errors import ProtocolError
 from task.secure.settings import RoundingRule
 from task.secure.vectors.rounding import (
     CHUNK,
+    RULES,
     UNIT,
     Rounding,
-    rounding_of,
     ulps_of,
 )
 
@@ -51,7 +51,7 @@ class RoundedSum(IntegerSum):
                 raise ProtocolError(f"the model has numbers of {LARGEST:,.0f} or more in {name}")
 
     def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
-        rounding = rounding_of(self._rule, key)
+        rounding = RULES[self._rule](key)
         return {
             name: self._rounded(name, values[name], share, rounding)
             if self._floating[name]
@@ -69,23 +69,18 @@ class RoundedSum(IntegerSum):
         return {**integers, **means}
 
     def _rounded(self, name: str, value: Tensor, share: float, rounding: Rounding) -> Tensor:
-        start = self._start[name]
         if value.numel() and not magnitude(value) < LARGEST:
             raise diverged(f"{name} has numbers beyond {LARGEST:,.0f}")
         result = np.empty(value.numel(), np.int64)
-        precision = torch.finfo(value.dtype).eps
-        flat, origin = flattened(value), flattened(start)
-        fine = not len(flat) or max(magnitude(value), magnitude(start)) < 2 * UNIT / precision
+        precision = torch.finfo(value.dtype).eps / UNIT
+        flat, origin = flattened(value), flattened(self._start[name])
         for first in range(0, len(flat), CHUNK):
             part = slice(first, first + CHUNK)
-            model, before = flat[part].astype(np.float64), origin[part].astype(np.float64)
-            ulps = None
-            if not fine:
-                largest = np.maximum(np.abs(model), np.abs(before))
-                ulps = ulps_of(largest, precision) / UNIT
-            model -= before
-            model *= share / UNIT
-            result[part] = rounding(model, ulps)
+            starts = ulps_of(origin[part], precision)
+            ulps = np.maximum(starts, ulps_of(flat[part], precision))
+            moved = np.subtract(flat[part], origin[part], dtype=np.float64)
+            moved *= share / UNIT
+            result[part] = rounding(moved, starts, ulps)
         return torch.from_numpy(result).reshape(value.shape)
 
 

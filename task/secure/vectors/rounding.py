@@ -2,8 +2,8 @@
 
 Trained weights are float32, so each is a multiple of a power of two, its *ulp*. In a sum on a grid
 that is finer than the ulp, or with known weights, the multiples of single clients could be told
-apart. So the unit of the grid is coarser than the ulps of usual weights, or random numbers cover
-the ulp. ``docs/explanation/rounding-masked-sums.md`` derives what the sums reveal.
+apart. So random rounding covers at least one unit, and many ulps.
+``docs/explanation/rounding-masked-sums.md`` derives what the sums reveal.
 """
 
 from typing import Protocol
@@ -14,14 +14,15 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
-from task.errors import TrainingError
 from task.secure.settings import RoundingRule
 
 UNIT = 2.0**-20
+COVERED = 2.0**8  # ulps of a number at the start that random rounding covers
 CHUNK = 1 << 15  # numbers at a time; their temporary copies stay in a processor's cache
-WORD_BYTES = 4
+WORD_BYTES, KEY_BYTES = 4, 32
 BLOCK = 16  # bytes of AES's counter, which starts at 0: no key serves two streams
 FLOAT32 = 2.0**-23  # the ulp of 1
+EXPONENT_BITS = np.uint32(0x7F80_0000)  # of a float32; with the others 0, it is a power of two
 
 Reals = NDArray[np.float64]
 
@@ -29,22 +30,22 @@ Reals = NDArray[np.float64]
 class Rounding(Protocol):
     """Rounds numbers, one after another."""
 
-    def __call__(self, values: Reals, ulps: Reals | None) -> Reals:
+    def __call__(self, values: Reals, starts: Reals, ulps: Reals) -> Reals:
         """Return whole numbers for at most `CHUNK` numbers.
 
         Args:
             values: the numbers in units; may be overwritten.
-            ulps: the ulp in units of what each number comes from; None if all are at most 1.
-
-        Raises:
-            TrainingError: the rounding would not hide a number.
+            starts: the ulps of the numbers at the start, in units.
+            ulps: the largest ulps of what was subtracted to get each number, in units.
         """
 
 
 class Stochastic:
-    """Rounds up or down at random; the mean of the result is the number (unbiased).
+    """Rounds at random; the mean of the result is the number (unbiased).
 
-    A number whose ulp is L > 1 units is moved by a random number between -L / 2 and L / 2 first.
+    A number moves by a random number between -L / 2 and L / 2 before it is rounded to the nearest
+    integer. L is a power of two, at least 1 unit, `COVERED` ulps of the start, and 1 ulp of the
+    trained number.
 
     Args:
         key: 32 bytes. AES-256 in counter mode makes the random numbers from them.
@@ -55,46 +56,50 @@ class Stochastic:
         self._buffer = bytearray(CHUNK * WORD_BYTES)
         self._words = np.frombuffer(self._buffer, "<u4")
 
-    def __call__(self, values: Reals, ulps: Reals | None) -> Reals:
-        draws = self._uniform(len(values))
-        if ulps is not None:
-            draws -= 0.5
-            draws *= np.maximum(1.0, ulps)
-            draws += 0.5
+    def __call__(self, values: Reals, starts: Reals, ulps: Reals) -> Reals:
+        widths = starts * COVERED
+        np.maximum(widths, 1.0, out=widths)
+        np.maximum(widths, ulps, out=widths)
+        draws = self._centred(len(values))
+        draws *= widths
         values += draws
+        values += 0.5
         return np.floor(values, out=values)
 
-    def _uniform(self, count: int) -> Reals:
-        """Return numbers in (0, 1), the centres of 2^32 equal parts."""
+    def _centred(self, count: int) -> Reals:
+        """Return numbers in (-1/2, 1/2), the centres of 2^32 equal parts."""
         self._stream.update_into(bytes(count * WORD_BYTES), self._buffer)
         draws = self._words[:count].astype(np.float64)
-        draws += 0.5
+        draws -= 2.0**31 - 0.5
         draws *= 2.0**-32
         return draws
 
 
-def nearest(values: Reals, ulps: Reals | None) -> Reals:
-    """Round to the nearest whole number, as `Rounding` has it.
+class Nearest:
+    """Rounds to the nearest integer. A number whose ulp is above a unit is moved at random first.
 
-    Raises:
-        TrainingError: an ulp is above 1 unit, so that a sum would show which client it is from.
-    """
-    if ulps is not None and (ulps > 1).any():
-        raise TrainingError(
-            "secure.rounding=nearest is for numbers below 16, and the model has a larger one; "
-            "choose secure.rounding=stochastic"
-        )
-    return np.rint(values, out=values)
-
-
-def rounding_of(rule: RoundingRule, key: bytes) -> Rounding:
-    """Return what rounds the numbers of one vector.
+    Without this, the low bits of the sum would be those of the other clients. So numbers from 16
+    are rounded at random.
 
     Args:
-        rule: how.
-        key: 32 bytes that ``stochastic`` draws from.
+        key: as for `Stochastic`; without one, the same random numbers are drawn each time.
     """
-    return nearest if rule == "nearest" else Stochastic(key)
+
+    def __init__(self, key: bytes) -> None:
+        self._random = Stochastic(key or bytes(KEY_BYTES))
+
+    def __call__(self, values: Reals, starts: Reals, ulps: Reals) -> Reals:
+        coarse = ulps > 1
+        if coarse.any():
+            nothing = np.zeros(int(coarse.sum()))
+            values[coarse] = self._random(values[coarse], nothing, ulps[coarse])
+        return np.rint(values, out=values)
+
+
+RULES: dict[RoundingRule, type[Stochastic] | type[Nearest]] = {
+    "stochastic": Stochastic,
+    "nearest": Nearest,
+}
 
 
 def rounded_at_random(values: Reals, weight: float, unit: float, key: bytes) -> NDArray[np.int64]:
@@ -107,15 +112,15 @@ def rounded_at_random(values: Reals, weight: float, unit: float, key: bytes) -> 
         key: 32 bytes, used for nothing else.
     """
     ulps = ulps_of(values, FLOAT32) / unit
-    return Stochastic(key)(values * (weight / unit), ulps).astype(np.int64)
+    return Stochastic(key)(values * (weight / unit), ulps * 0, ulps).astype(np.int64)
 
 
-def ulps_of(values: Reals, precision: float) -> Reals:
-    """Return the ulp of each number.
+def ulps_of(values: NDArray[np.floating], precision: float) -> Reals:
+    """Return the ulp of each number; 0 for numbers below 2^-126.
 
     Args:
-        values: numbers; infinity and NaN have any ulp.
+        values: numbers.
         precision: the ulp of 1 in the type that the numbers come from, such as 2^-23.
     """
-    ulps: Reals = np.ldexp(precision, np.frexp(values)[1] - 1)
-    return ulps
+    powers = values.astype(np.float32).view(np.uint32) & EXPONENT_BITS
+    return powers.view(np.float32).astype(np.float64) * precision

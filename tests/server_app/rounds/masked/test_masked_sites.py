@@ -3,6 +3,7 @@
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_the_model_is_that_of_the_run_without_masks(images: Path, tmp_path: Path
     plain = trained(MaskedSites(images, tmp_path / "p"), tmp_path, "plain", *WORDS, *ROUNDED)
     grid = MaskedSites(images, tmp_path / "m")
     for name in NAMES:
-        grid.configure(name, require_secure=True)
+        grid.configure(name, require_secure=True, allow_nearest=True)
     masked = trained(grid, tmp_path, "masked", *WORDS, MASKED, *NEAREST)
     assert sha256(masked) == sha256(plain)
     assert {row["status"] for row in rows(masked, "clients.csv")} == {"ok"}
@@ -165,6 +166,35 @@ def test_a_second_run_from_the_same_model_gets_no_other_sum(images: Path, tmp_pa
         trained(grid, tmp_path, "other", *few, "batch_size=4")
     other_seed = trained(grid, tmp_path, "seed", *few, "batch_size=4", "seed=9")
     assert [row["status"] for row in rows(other_seed, "clients.csv")] == ["ok"] * 4
+
+
+def test_a_site_that_requires_masks_rounds_to_the_nearest_unit_only_if_its_owner_allows_it(
+    images: Path, tmp_path: Path
+) -> None:
+    """A coordinator that chooses models could scan single values with it."""
+    grid = MaskedSites(images, tmp_path / "m")
+    for name in NAMES:
+        grid.configure(name, require_secure=True)
+    text = refusal(grid, tmp_path, MASKED, *NEAREST)
+    assert "site east takes part in masked rounds with secure.rounding=stochastic" in text
+    for name in NAMES:
+        grid.configure(name, allow_nearest=True)
+    directory = trained(grid, tmp_path, "allowed", *WORDS, MASKED, *NEAREST, "rounds=1")
+    assert [row["status"] for row in rows(directory, "clients.csv")] == ["ok"] * 4
+
+
+def test_sites_do_not_round_to_the_nearest_unit_with_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With weights that change from sum to sum, single values could be solved for."""
+    for site, count in zip(NAMES, (5, 6, 7, 8), strict=True):
+        making.tree(tmp_path / "images", [f"{site}/{label}" for label in ("cat", "dog")], count)
+    grid = MaskedSites(tmp_path / "images", tmp_path / "m")
+    original = Coordinator.setup
+    monkeypatch.setattr(Coordinator, "setup", lambda self: replace(original(self), uniform=False))
+    words = [*WORDS, MASKED, *NEAREST, "rounds=1", "federation.attempts=1"]
+    with pytest.raises(RunFailedError, match=r"rounding=nearest all clients must weigh the same"):
+        trained(grid, tmp_path, "run", *words)
 
 
 def test_a_site_trains_in_round_1_from_the_named_model_only(
