@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 FORMS = ROOT / "tests" / "golden" / "forms.json"
 SOURCES = ("client_app", "server_app", "task")
 SMALL = (
-    "data.image_size=8", "rounds=2", "local_epochs=1", "num_clients=4", "watch.tensorboard=false",
+    "rounds=2", "local_epochs=1", "num_clients=4", "watch.tensorboard=false",
 )  # fmt: skip
 NEAREST = ("secure.rounding=nearest", "strategy.weighting=uniform")
 PARTICIPANTS = {"bulyan": 7, "krum": 5, "multikrum": 5, "fedtrimmedavg": 5}
@@ -128,7 +128,7 @@ def run_hashes(place: Path) -> dict[str, str]:
 
 def forms(place: Path) -> dict[str, Any]:
     """Return every stored form, as names that a reader can compare."""
-    plain = trained(place, "forms", ("method=scaffold", "watch.tensorboard=false"))
+    plain = trained(place, "forms", ("method=scaffold",))
     masked = trained(place, "forms-masked", ("secure=masked",))
     checkpoint = next((plain / "checkpoints").glob("*.safetensors"), None)
     tables = {}
