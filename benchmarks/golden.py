@@ -2,6 +2,7 @@
 
     uv run python -m benchmarks.golden write FILE.json      (before a change; 5 minutes)
     uv run python -m benchmarks.golden compare FILE.json    (after it)
+    uv run python -m benchmarks.golden forms                (writes tests/golden/forms.json)
 
 *Runs*: the SHA-256 of the final model of two rounds of each method and strategy, of runs with
 masks, noise from the seed, FedBuff on the virtual clock and each stage after training, of a resumed
@@ -12,6 +13,7 @@ code of ``compare`` is 1 if anything differs.
 """
 
 import ast
+import contextlib
 import csv
 import json
 import os
@@ -55,6 +57,7 @@ SPECIAL = {
     "half of the clients": ("rho=0.5", "method=scaffold"),
     "available": ("clock=virtual", "participation=available"),
 }  # fmt: skip
+OF_A_MACHINE = ("machine.", "versions.", "workers[].")  # keys that other machines may not have
 SECONDS = 300  # of ``flwr run``
 SEEDING = {"derived_seed", "numpy_generator", "torch_generator", "repeatable_bytes"}
 HASHING = {"digest"}
@@ -81,14 +84,18 @@ def trained(place: Path, name: str, words: tuple[str, ...]) -> Path:
 
 
 def resumed(place: Path) -> Path:
-    """Return the directory of a run that was interrupted in round 2 and resumed."""
-    try:
-        with ended_in(2):
-            trained(place, "resumed", ("method=scaffold",))
-    except KeyboardInterrupt:
-        words = whole_words([f"resume={place / 'resumed'}"])
-        train_experiment(compose_experiment(words), words)
-    return place / "resumed"
+    """Return the directory of a run that was interrupted and resumed."""
+    directory = interrupted(place, "resumed")
+    words = whole_words([f"resume={directory}"])
+    train_experiment(compose_experiment(words), words)
+    return directory
+
+
+def interrupted(place: Path, name: str) -> Path:
+    """Return the directory of a run that was interrupted in round 2."""
+    with ended_in(2), contextlib.suppress(KeyboardInterrupt):
+        trained(place, name, ("method=scaffold",))
+    return place / name
 
 
 def model_hash(directory: Path) -> str:
@@ -130,18 +137,24 @@ def forms(place: Path) -> dict[str, Any]:
     """Return every stored form, as names that a reader can compare."""
     plain = trained(place, "forms", ("method=scaffold",))
     masked = trained(place, "forms-masked", ("secure=masked",))
-    checkpoint = next((plain / "checkpoints").glob("*.safetensors"), None)
+    (checkpoint,) = (interrupted(place, "forms-ended") / "checkpoints").glob("*.safetensors")
     tables = {}
     for path in sorted(plain.glob("*.csv")):
         with path.open(newline="") as file:
             tables[path.name] = next(csv.reader(file))
-    found = {
+    with safe_open(checkpoint, "pt") as file:
+        facts = json.loads(file.metadata()["facts"])
+    return {
         "messages": {
             f"{kind.message_type} {side}": fields(getattr(kind, side).model_json_schema())
             for kind in KINDS
             for side in ("request", "reply")
         },
-        "run.json": sorted(paths(json.loads((plain / "run.json").read_text()))),
+        "run.json": sorted(
+            path
+            for path in paths(json.loads((plain / "run.json").read_text()))
+            if not path.startswith(OF_A_MACHINE)
+        ),
         "run.json, masked": sorted(
             paths(json.loads((masked / "run.json").read_text())["secure"])
         ),
@@ -150,10 +163,9 @@ def forms(place: Path) -> dict[str, Any]:
         "seeds": texts_of(SEEDING),
         "hashes": texts_of(HASHING),
         "contexts": contexts(),
+        "checkpoint": names_in(checkpoint),
+        "checkpoint facts": sorted(paths(facts)),
     }  # fmt: skip
-    if checkpoint is not None:
-        found["checkpoint"] = names_in(checkpoint)
-    return found
 
 
 def fields(schema: Mapping[str, Any]) -> Any:
@@ -220,9 +232,13 @@ def source_files() -> Iterator[Path]:
 
 def main() -> int:
     """Write or compare; return the exit code."""
+    torch.set_num_threads(1)
+    if sys.argv[1:] == ["forms"]:
+        with tempfile.TemporaryDirectory() as name:
+            FORMS.write_text(json.dumps(forms(Path(name)), indent=1) + "\n")
+        return 0
     if len(sys.argv) != 3 or sys.argv[1] not in ("write", "compare"):
         raise SystemExit(__doc__)
-    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         found = {"forms": forms(Path(name)), "runs": run_hashes(Path(name))}
     file = Path(sys.argv[2])

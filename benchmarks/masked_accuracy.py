@@ -6,8 +6,9 @@ PACS holds <domain>/<class>/*, MNIST holds ``MNIST/raw``. Fixed before the runs:
 after the last round with rounding minus without, paired by seed, on digits and on PACS at 32x32,
 for both rules of rounding; four comparisons with Holm's correction, seeds 201 to 205. The networks
 have group norm. A trial with batch norm (seed 101) differed by 5 to 14 points, because averaged
-statistics and alpha 0.1 amplify any change of the last bits. Rounding without masks (``secure=rounded``) gives the bits of simulated masked runs. On MNIST clients add
-secret noise (``privacy=client``, epsilon 4), so there is no run without rounding to pair with.
+statistics and alpha 0.1 amplify any change of the last bits. Rounding without masks
+(``secure=rounded``) gives the bits of simulated masked runs. On MNIST clients add secret noise
+(``privacy=client``, epsilon 4), so there is no run without rounding to pair with.
 Each finished run is a line of FILE, and is not repeated.
 """
 
