@@ -217,6 +217,24 @@ def test_a_site_charges_a_round_to_its_ledger_until_its_budget_is_spent(tmp_path
         charge_round(session)
 
 
+def test_a_site_is_charged_for_each_local_epoch(tmp_path: Path) -> None:
+    """With noise on images, each epoch is another release."""
+    words = ("privacy=example", "secure=none", "method=fedavg", "privacy.noise_multiplier=2",
+             "local_epochs=3")  # fmt: skip
+    session = session_of(*words)
+    session.site = SimpleNamespace(
+        max_epsilon=1e3, delta=1e-5, state_directory=tmp_path / "mem", directory=tmp_path / "d",
+    )  # fmt: skip
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "image.png").write_bytes(b"pixels")
+    session.worker.data = SimpleNamespace(dataset=SimpleNamespace(version="1"))
+    charge_round(session)
+    (ledger,) = tmp_path.rglob("ledger.json")
+    (charge,) = json.loads(ledger.read_text())["charges"]
+    privacy = session.worker.config.privacy
+    assert charge["steps"] == privacy.training(3).steps == 3 * privacy.training(1).steps
+
+
 def test_sites_add_noise_and_charge_their_ledgers(tmp_path: Path) -> None:
     """The budget is enough for two rounds, and the sites refuse the third."""
     place = tmp_path / "images"
