@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from task.data.sources.families.tree import IMG_EXTENSIONS
+from task.data.sources.families.tree import IMG_EXTENSIONS, is_skipped
 from task.errors import ConfigError, system_reason
+from task.machine.files import walk_once
 
 LIST = ".txt"
 
@@ -58,17 +59,19 @@ def expand_word(word: str) -> list[Path]:
 def images_below(root: Path) -> Iterator[Path]:
     """Yield the images below a directory, sorted by name; log the directories that are skipped.
 
-    Links to directories are not followed, since they can form a circle. A broken link with the
-    suffix of an image is yielded, so that it is reported as an image that cannot be read.
+    What a data set does not read is skipped, too. A broken link with the suffix of an image is
+    yielded, so that it is reported as an image that cannot be read.
     """
     others = 0
-    for directory, below, names in os.walk(root, onerror=log_skipped_directory):
-        below.sort()
+    for directory, below, names in walk_once(root, log_skipped_directory):
+        below[:] = sorted(name for name in below if not is_skipped(name))
         for name in sorted(names):
+            if is_skipped(name):
+                continue
             if name.lower().endswith(IMG_EXTENSIONS):
-                yield Path(directory, name)
+                yield directory / name
             else:
-                others += not name.startswith(".")
+                others += 1
     if others:
         logger.info("%s: %d files without the suffix of an image were skipped", root, others)
 

@@ -10,14 +10,13 @@ from typing import TextIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 from server_app.inference.images import find_images
 from server_app.inference.model import TrainedModel, trained_model
 from server_app.runs.records.csv_files import write_rows
 from task.config import Device
 from task.data.image_store.decoding import decode, failure_reason, map_in_parts
-from task.data.sources.families.tree import readable
+from task.data.sources.families.tree import open_image, readable
 from task.errors import ConfigError, RunError, system_reason
 from task.inference.classifier import Classifier
 from task.machine.files import draft_of
@@ -108,7 +107,7 @@ def classify(classifier: Classifier, images: Sequence[NDArray[np.uint8]]) -> NDA
 def decode_file(path: Path, classifier: Classifier) -> NDArray[np.uint8] | str:
     """Return an image decoded as for training, or the reason why it cannot be read."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             return decode(image, classifier.size, classifier.channels, classifier.resize)
     except MemoryError:
         raise

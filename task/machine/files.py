@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,29 @@ def from_home(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
+
+
+def walk_once(
+    root: Path, on_error: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield each directory below a root once, following links, as `os.walk` does.
+
+    Args:
+        root: the directory.
+        on_error: gets the error of a directory that cannot be listed.
+
+    Yields:
+        A directory, and the names of its directories and of its other files. A caller may remove
+        or sort names of directories.
+    """
+    seen: set[tuple[int, int]] = set()
+    for place, below, names in os.walk(root, onerror=on_error, followlinks=True):
+        status = os.stat(place)  # noqa: PTH116  (links in a circle lead to a directory again)
+        if (status.st_dev, status.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield Path(place), below, names
 
 
 def write_whole(path: Path, content: bytes) -> None:

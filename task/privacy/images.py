@@ -1,11 +1,12 @@
 """Which images a directory holds, by what is in their files."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from task.machine.files import walk_once
 
 Hashes = NDArray[np.uint64]
 
@@ -19,9 +20,9 @@ def image_hashes(directory: Path) -> Hashes:
         OSError: a file cannot be read.
     """
     found = set()
-    for place, _, names in os.walk(directory, followlinks=True):
+    for place, _, names in walk_once(directory):
         for name in names:
-            path = Path(place, name)
+            path = place / name
             if path.is_file():
                 found.add(content_hash(path))
     return np.array(sorted(found), np.uint64)

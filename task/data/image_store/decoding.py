@@ -15,7 +15,7 @@ from task.data.sources.base import DatasetIndex, Resize, Source
 from task.errors import DataError, system_reason
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
-MAX_16_BIT = 65535
+BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of TIFF
 PART_SIZE = 512  # images decoded between two steps of the progress bar
 BLOCKS = 16  # blocks of images computed between two steps
 
@@ -96,8 +96,10 @@ def decode(image: Image.Image, size: int, channels: int, resize: Resize) -> NDAr
     Raises:
         BadImageError: the range of its pixel values is unknown.
     """
+    tags = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
+    bits, white_is_zero = tags.get(BITS_PER_SAMPLE, (16,))[0], tags.get(PHOTOMETRIC) == 0
     upright = ImageOps.exif_transpose(image)
-    converted = eight_bit(upright, image.format).convert(MODES[channels])
+    converted = eight_bit(upright, image.format, bits, white_is_zero).convert(MODES[channels])
     return np.asarray(fitted(converted, size, resize)).reshape(size, size, channels)
 
 
@@ -119,8 +121,16 @@ def fitted(image: Image.Image, size: int, resize: Resize) -> Image.Image:
     return canvas
 
 
-def eight_bit(image: Image.Image, file_format: str | None) -> Image.Image:
+def eight_bit(
+    image: Image.Image, file_format: str | None, bits: int = 16, white_is_zero: bool = False
+) -> Image.Image:
     """Return the image with 8 bits a channel; Pillow itself would clip 16 bits at 255.
+
+    Args:
+        image: the image.
+        file_format: Pillow's name of the file's format.
+        bits: of a pixel in the file, if it has more than 8.
+        white_is_zero: whether 0 is white, which Pillow regards for up to 8 bits only.
 
     Raises:
         BadImageError: the range of its pixel values is unknown.
@@ -134,7 +144,9 @@ def eight_bit(image: Image.Image, file_format: str | None) -> Image.Image:
     if image.mode == "I" and file_format != "PPM":  # which Pillow scales to 16 bits itself
         raise BadImageError("pixels are 32-bit integers of unknown range")
     values = np.asarray(image).astype(np.int64)
-    return Image.fromarray((values / (MAX_16_BIT / 255)).round().astype(np.uint8))
+    largest = 2 ** min(bits, 16) - 1
+    scaled = (values / (largest / 255)).round().astype(np.uint8)
+    return Image.fromarray(255 - scaled if white_is_zero else scaled)
 
 
 def failure_reason(error: Exception) -> str:

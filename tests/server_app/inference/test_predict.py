@@ -1,7 +1,9 @@
 """``univarfl predict`` on real images, and on files that are not images."""
 
 import csv
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -111,20 +113,31 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     Image.fromarray(np.zeros((4, 4), np.float32)).save(odd / "floats.tiff")
     (odd / "gone.png").symlink_to(tmp_path / "nowhere.png")
     (odd / "circle").symlink_to(odd)
+    (odd / "linked").symlink_to(tmp_path / "elsewhere")
+    shutil.copytree(digits / "7", tmp_path / "elsewhere" / "below", ignore=all_but(some[0].name))
+    for skipped in ("._shadow.png", "__MACOSX/x.png", ".ipynb_checkpoints/x.png"):
+        (odd / skipped).parent.mkdir(exist_ok=True)
+        shutil.copy(some[0], odd / skipped)
+    os.mkfifo(odd / "pipe.png")
     (odd / "notes.pdf").write_text("no image, and not named as one")
     done = univarfl("predict", run, odd, "--to", tmp_path / "odd.csv")
     assert done.code == 0
     said = done.said
-    for name in ("empty.png", "half.png", "words.jpg", "floats.tiff", "gone.png"):
+    for name in ("empty.png", "half.png", "words.jpg", "floats.tiff", "gone.png", "pipe.png"):
         assert f"left out: {odd / name}: " in said
     assert "pixels are floats of unknown range" in said
-    assert f"{tmp_path / 'odd.csv'}: {len(some) + 4} images" in said
-    assert "5 left out" in said
+    assert f"{tmp_path / 'odd.csv'}: {len(some) + 5} images" in said
+    assert "6 left out" in said
     assert f"{odd}: 1 files without the suffix of an image were skipped" in said
     with (tmp_path / "odd.csv").open(newline="") as file:
         rows = {Path(row["image"]).name: row for row in csv.DictReader(file)}
     assert rows["sixteen.png"]["class"] == rows[some[0].name]["class"]
     assert "empty.png" not in rows
+
+
+def all_but(name: str) -> Callable[[str, list[str]], list[str]]:
+    """Return what copies no file but one of this name."""
+    return lambda _, names: [each for each in names if each != name]
 
 
 def exif(orientation: int) -> Image.Exif:

@@ -1,6 +1,7 @@
 """Unusual images are converted correctly; broken ones are reported and counted."""
 
 import os
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
 
 from server_app.runs.records.record import read_record
 from task.data.dataset import ImageDataset
 from task.data.image_store.decoding import BadImageError, decode
 from task.data.image_store.store import open_dataset
+from task.data.sources.families.tree import open_image
 from task.data.sources.folder import Folder
 from task.errors import DataError
 from tests.conftest import Train
@@ -91,6 +94,60 @@ class TestUnusual:
             pytest.raises(BadImageError, match="of unknown range"),
         ):
             decode(read, 4, 3, "squash")
+
+
+def tiff(row: NDArray[np.uint16], bits: int, photometric: int) -> bytes:
+    """Return an uncompressed square TIFF file whose rows are equal, in grey."""
+    if bits == 12:
+        pairs = row.reshape(-1, 2).astype(int)
+        packed = b"".join(
+            bytes([a >> 4, (a & 15) << 4 | b >> 8, b & 255]) for a, b in pairs.tolist()
+        )
+    else:
+        packed = row.astype("<u2" if bits == 16 else "u1").tobytes()
+    size = len(row)
+    tags = {256: size, 257: size, 258: bits, 259: 1, 262: photometric, 273: 8 + 2 + 9 * 12 + 4,
+            277: 1, 278: size, 279: size * len(packed)}  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags))
+    return head + entries + bytes(4) + packed * size
+
+
+class TestBrightness:
+    @pytest.mark.parametrize(("bits", "photometric"), [(8, 0), (8, 1), (12, 1), (16, 0), (16, 1)])
+    def test_grey_tiffs_of_each_depth_and_meaning_of_zero(
+        self, bits: int, photometric: int, tmp_path: Path
+    ) -> None:
+        """The largest value is white, or black where 0 is white."""
+        bright = np.linspace(0, 1, 64)
+        stored = bright if photometric else 1 - bright
+        values = np.rint(stored * (2**bits - 1)).astype(np.uint16)
+        (tmp_path / "scan.tif").write_bytes(tiff(values, bits, photometric))
+        with open_image(tmp_path / "scan.tif") as read:
+            pixels = decode(read, 64, 1, "squash")
+        assert np.abs(pixels[0, :, 0] - 255 * bright).max() <= 1
+
+    def test_only_the_formats_that_are_meant_are_opened(self, tmp_path: Path) -> None:
+        """A file x.png with EPS inside would make Pillow start Ghostscript."""
+        picture = Image.new("RGB", (8, 8))
+        picture.save(tmp_path / "x.eps")
+        (tmp_path / "x.eps").rename(tmp_path / "x.png")
+        with pytest.raises(UnidentifiedImageError):
+            open_image(tmp_path / "x.png")
+        for suffix in ("bmp", "gif", "jpg", "pgm", "png", "ppm", "tif", "webp"):
+            picture.convert("L" if suffix == "pgm" else "RGB").save(tmp_path / f"y.{suffix}")
+            open_image(tmp_path / f"y.{suffix}").close()
+
+    def test_an_image_with_too_many_pixels_is_not_decoded(self, tmp_path: Path) -> None:
+        header = b"P5 9000 9500 255\n"
+        (tmp_path / "x.pgm").write_bytes(header + bytes(100))
+        with pytest.raises(ValueError, match="9000 x 9500 pixels; at most 80,000,000"):
+            open_image(tmp_path / "x.pgm")
+
+    def test_a_pipe_is_not_opened(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "x.png")
+        with pytest.raises(ValueError, match="not a regular file"):
+            open_image(tmp_path / "x.png")
 
 
 class TestDark:

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from server_app.config.composition import compose_experiment
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.image_store.store import open_dataset
+from task.data.sources.families.tree import readable
 from task.errors import ConfigError, DataError
 from tests.task.data import making
 
@@ -438,11 +441,29 @@ class TestFolder:
         assert data.classes == ("1", "0", "Müll ß, =1")
         assert np.bincount(data.labels).tolist() == [5, 5, 5]
 
-    def test_a_directory_name_need_not_be_utf8(self, tmp_path: Path) -> None:
-        making.tree(tmp_path, ["cat", os.fsdecode(b"h\xfcte")], 5)
+    def test_directory_names_need_not_be_utf8_and_stay_different(self, tmp_path: Path) -> None:
+        """An archive from Windows may have names in GBK; they must not become one class."""
+        names = [os.fsdecode(name.encode("gbk")) for name in ("狗", "鸡")]
+        making.tree(tmp_path, ["cat", *names, os.fsdecode(b"h\xfcte")], 5)
         data = opened("data=folder", f"data.root={tmp_path}")
-        assert data.classes == ("cat", "h\ufffdte")
+        assert data.classes == ("\\xb9\\xb7", "\\xbc\\xa6", "cat", "h\\xfcte")
+        assert np.bincount(data.labels).tolist() == [5] * 4
+
+    @given(st.lists(st.binary(min_size=1, max_size=6), min_size=2, max_size=2, unique=True))
+    @example([b"\xfc", b"\\xfc"])
+    @example([b"\\\xfc", b"\\\\xfc"])
+    @example([b"\\xfc\xfc", b"\\\\xfc\xfc"])
+    def test_different_names_have_different_texts(self, names: list[bytes]) -> None:
+        first, second = (readable(os.fsdecode(name)) for name in names)
+        assert first != second
+
+    def test_a_pipe_is_no_image(self, tmp_path: Path) -> None:
+        """Opening it would wait for a writer."""
+        making.tree(tmp_path, ["cat", "dog"], 5)
+        os.mkfifo(tmp_path / "cat" / "pipe.png")
+        data = opened("data=folder", f"data.root={tmp_path}")
         assert len(data.images) == 10
+        assert any("1 file is not read: cat/pipe.png" in note for note in data.notes)
 
     def test_a_directory_without_images_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "cat").mkdir()

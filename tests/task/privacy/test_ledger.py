@@ -122,6 +122,9 @@ def test_images_behind_a_link_are_known(tmp_path: Path) -> None:
     (tmp_path / "site" / "cat").symlink_to(tmp_path / "real")
     assert np.array_equal(image_hashes(tmp_path / "site"), image_hashes(tmp_path / "real"))
     assert len(image_hashes(tmp_path / "site")) == 1
+    for name in ("one", "two"):  # two links in a circle would be followed without end
+        (tmp_path / "real" / name).symlink_to(tmp_path / "real")
+    assert len(image_hashes(tmp_path / "site")) == 1
 
 
 def test_files_are_read_once_for_each_version(tmp_path: Path) -> None:

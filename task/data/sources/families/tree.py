@@ -1,6 +1,7 @@
 """Directory trees of image files: how one is listed, and the index of its images."""
 
 import os
+import re
 import stat
 import unicodedata
 from collections.abc import Sequence
@@ -22,7 +23,10 @@ MAX_DEPTH = 4
 IMG_EXTENSIONS = (
     ".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
 )  # fmt: skip
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow's names of their contents
+MOST_PIXELS = 80_000_000  # of one image; decoding takes up to 10 bytes for each
 OF_ARCHIVES = "__MACOSX"  # what macOS adds to an archive
+ESCAPED_BYTE = re.compile(r"\\x[0-9a-f]{2}")
 
 
 class ImageFile(NamedTuple):
@@ -72,7 +76,7 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...]) -> None:
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
-        if entry.name.startswith(".") or entry.name == OF_ARCHIVES:
+        if is_skipped(entry.name):
             continue
         here = (*parts, entry.name)
         status = entry.stat()
@@ -82,15 +86,46 @@ def _walk(tree: Tree, directory: Path, parts: tuple[str, ...]) -> None:
                 _walk(tree, Path(entry.path), here)
             else:
                 tree.not_listed.append(here)
-        elif entry.name.lower().endswith(IMG_EXTENSIONS):
+        elif stat.S_ISREG(status.st_mode) and entry.name.lower().endswith(IMG_EXTENSIONS):
             tree.files.append(ImageFile(here, status))
         else:
             tree.others.append("/".join(here))
 
 
+def is_skipped(name: str) -> bool:
+    """Return whether a file or directory of this name is no part of a data set."""
+    return name.startswith(".") or name == OF_ARCHIVES
+
+
+def open_image(path: Path) -> Image.Image:
+    """Open an image file of one of `FORMATS`; its pixels are not decoded yet.
+
+    Pillow knows other formats, of which EPS starts another program.
+
+    Raises:
+        OSError, ValueError: it cannot be opened, is no regular file, or has too many pixels.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
+        raise ValueError("not a regular file")
+    image = Image.open(path, formats=FORMATS)
+    if image.width * image.height > MOST_PIXELS:
+        image.close()
+        raise ValueError(f"{image.width} x {image.height} pixels; at most {MOST_PIXELS:,} are read")
+    return image
+
+
 def readable(name: str) -> str:
-    """Return a file name as printable text, even if it is not valid UTF-8."""
-    return os.fsencode(name).decode(errors="replace")
+    r"""Return a file name as text, even if it is not valid UTF-8; different names differ.
+
+    A byte that is not UTF-8 becomes ``\xHH``. So that no other name has this text, backslashes are
+    doubled in such names, and in names that have ``\xHH`` themselves.
+    """
+    raw = os.fsencode(name)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return raw.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
+    return text.replace("\\", "\\\\") if ESCAPED_BYTE.search(text) else text
 
 
 def composed(name: str) -> str:
@@ -130,7 +165,7 @@ def index_of_files(
         classes=tuple(classes),
         labels=np.array([number[name] for name in class_names], dtype=np.int64),
         test=test,
-        read=lambda index: Image.open(root / paths[index]),
+        read=lambda index: open_image(root / paths[index]),
         name=lambda index: readable(str(paths[index])),  # records and cards name no place
         domains=tuple(domains),
         domain_of=numbers_of(of_domain),
