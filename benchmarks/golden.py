@@ -69,7 +69,9 @@ def all_runs() -> Iterator[tuple[str, tuple[str, ...]]]:
         yield f"method={method}", (f"method={method}", *model_for(method))
     for strategy in choices()["strategy"]:
         clients = (f"num_clients={PARTICIPANTS[strategy]}",) if strategy in PARTICIPANTS else ()
-        yield f"strategy={strategy}", (f"strategy={strategy}", *needs_of(strategy), *clients)
+        noise = ("privacy.reproducible=true",) if strategy.startswith("dp_") else ()
+        words = (f"strategy={strategy}", *needs_of(strategy), *clients, *noise)
+        yield f"strategy={strategy}", words
     for after in choices()["after"]:
         more = ("after.steps=3",) if after == "feddf" else ()
         yield f"after={after}", (f"after={after}", *more)
