@@ -114,7 +114,7 @@ def passive() -> None:
                 exact.add(exact.to_fixed_point(model, weights[client] * share))
                 key = rng.bytes(32)
                 rounded.add(rounded.to_fixed_point(model, weights[client], key))
-                alike.add(alike.to_fixed_point(model, 1.0))
+                alike.add(alike.to_fixed_point(model, 1.0, rng.bytes(32)))
             total = (exact.mean(1.0)["w"] - start["w"].double()).numpy() / share / ULP
             real = sum(weights[client] * each for client, each in enumerate(steps))
             found = [

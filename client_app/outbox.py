@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from task.exact_sum import ExactSum, IntegerSum
+from task.exact_sum import NO_KEY, ExactSum, IntegerSum
 from task.methods.base import Tensors
 from task.protocol.messages import SUM, TrainRequest
 from task.protocol.tensors import PackedTensors
@@ -60,7 +60,7 @@ class ModelSum:
         """
         share = self._shares[client]
         weights = self._weights.to_fixed_point(result.weights, share, self._key_of(client))
-        extra = self._extra.to_fixed_point(result.extra, share)
+        extra = self._extra.to_fixed_point(result.extra, share, NO_KEY)
         self._weights.add(weights)
         self._extra.add(extra)
 

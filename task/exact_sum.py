@@ -11,6 +11,7 @@ from task.errors import TrainingError, diverged
 from task.methods.base import Tensors
 
 FRACTION_BITS, GROWTH_BITS = 46, 16
+NO_KEY = bytes(32)  # of a sum without random rounding
 
 
 class IntegerSum(ABC):
@@ -33,7 +34,7 @@ class IntegerSum(ABC):
         self.totals: dict[str, Tensor] = {}
 
     @abstractmethod
-    def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
+    def to_fixed_point(self, values: Tensors, share: float, key: bytes) -> dict[str, Tensor]:
         """Return a client's part of the sum as integers, int64, ready for `add`.
 
         Args:
@@ -104,7 +105,9 @@ class ExactSum(IntegerSum):
             for name, value in start.items()
         }
 
-    def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
+    def to_fixed_point(
+        self, values: Tensors, share: float, key: bytes = NO_KEY
+    ) -> dict[str, Tensor]:
         return {name: self._fixed(name, value, share) for name, value in values.items()}
 
     def mean(self, share: float) -> dict[str, Tensor]:

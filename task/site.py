@@ -54,6 +54,8 @@ class Site(BaseModel):
         require_approval: ``require-approval``, whether it trains only in experiments that its owner
             has approved.
         require_secure: ``require-secure``, whether it takes part in masked rounds only.
+        equal_weights: ``equal-weights``, whether it reports masked updates only if all sites weigh
+            the same, so that weights do not tell them apart.
         allow_nearest: ``allow-nearest``, whether it then takes part with
             ``secure.rounding=nearest``, too.
         roster: ``roster``, an absolute path to a directory with the public key of each site of the
@@ -88,6 +90,7 @@ class Site(BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     require_approval: Annotated[bool, Field(alias="require-approval")] = False
     require_secure: Annotated[bool, Field(alias="require-secure")] = False
+    equal_weights: Annotated[bool, Field(alias="equal-weights")] = False
     allow_nearest: Annotated[bool, Field(alias="allow-nearest")] = False
     roster: str | None = None
     colluding: Annotated[int | None, Field(ge=0)] = None

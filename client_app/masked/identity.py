@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -92,12 +92,19 @@ class SiteIdentity(Identity):
         config: the experiment.
         site: the site.
         key: the site's private key.
+        images: returns the version of the site's images.
 
     Raises:
         SiteError: the roster cannot be used.
     """
 
-    def __init__(self, config: LocalConfig, site: Site, key: EllipticCurvePrivateKey) -> None:
+    def __init__(
+        self,
+        config: LocalConfig,
+        site: Site,
+        key: EllipticCurvePrivateKey,
+        images: Callable[[], str],
+    ) -> None:
         clients, keys = dict(enumerate(config.partitioner().sites)), read_roster(site, key)
         self.roster = SiteRoster(clients, keys, site.colluding)
         self._colluding = max(
@@ -105,13 +112,13 @@ class SiteIdentity(Identity):
             colluding_of(config.num_clients, config.secure.colluding),
         )
         self.max_share = min(config.secure.max_share, site.max_share)
-        self._key, self._ledger = key, site_ledger(site)
+        self._key, self._site, self._images = key, site, images
 
     def signer(self, client: int) -> EllipticCurvePrivateKey:
         return self._key
 
     def ledger(self, client: int) -> Ledger:
-        return self._ledger
+        return site_ledger(self._site, self._images())
 
     def most_colluding(self, clients: int) -> int:
         """Return the larger number of the site and the experiment: a request can be stricter."""
@@ -136,7 +143,7 @@ def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKe
         return SimulatedIdentity(config, keys)
     key = signing_key(session.node_config)
     assert key is not None  # only simulated workers have none
-    return SiteIdentity(config, session.site, key)
+    return SiteIdentity(config, session.site, key, lambda: session.worker.data.dataset.version)
 
 
 def check_identity(session: Session[Any]) -> None:

@@ -21,6 +21,7 @@ from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
 from task.secure.transcript import weights_hash
+from task.secure.vectors.rounded_sum import check_numbers
 from task.secure.vectors.score_vector import pack_score
 from task.secure.vectors.update_vector import UpdateVector
 from task.site import site_name
@@ -42,7 +43,12 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     if request.shares or request.broadcast.data or any(request.accepted):
         raise ProtocolError("it sends weights of clients, has a server update, or names a state")
     start = session.tensors(request.weights)
-    layout, rule = layout_of(session, start), session.config.secure.rounding
+    check_model(session, start)
+    rule = session.worker.config.secure.rounding
+    layout = UpdateVector(start, session.worker.masked_terms(), rule)
+    alike = "with secure.rounding=nearest" if rule == "nearest" else ""
+    if session.site is not None and session.site.equal_weights:
+        alike = f"site {session.site.name} has equal-weights, so that"
     if request.round == 1:
         check_first_model(session)
     rows = []
@@ -52,8 +58,8 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
 
         def train(client: int) -> LocalResult:
             weight = total.open(client)
-            if rule == "nearest" and not party.weighs_alike(client):
-                raise ProtocolError("with secure.rounding=nearest all clients must weigh the same")
+            if alike and not party.weighs_alike(client):
+                raise ProtocolError(f"{alike} all must weigh the same: strategy.weighting=uniform")
             key = session.rounding_key(request.purpose, client)
 
             def vector() -> LocalResult:
@@ -82,7 +88,7 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
     session.check_clients(request.clients)
     session.refuse_scores_with_noise()
     weights = session.tensors(request.weights)
-    layout_of(session, weights)
+    check_model(session, weights)
     with continued(session, context) as party:
         total = MaskedSum(party, request.members, request.boxes)
 
@@ -102,21 +108,15 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
     return ScoreReply.to(request, rows=rows, masked=total.packed())
 
 
-def layout_of(
-    session: Session[ReportRequest] | Session[ScoreRequest], start: Tensors
-) -> UpdateVector:
-    """Return how updates of a model are packed, if it is the model that keys were made for.
+def check_model(session: Session[ReportRequest] | Session[ScoreRequest], weights: Tensors) -> None:
+    """Refuse a model other than the one that keys were made for, or with too large numbers.
 
     Raises:
-        ProtocolError: it is another one, or has numbers that masked sums do not take.
+        ProtocolError: it is another one, or has a number that masked sums do not take.
     """
-    if weights_hash(start) != session.request.model:
+    if weights_hash(weights) != session.request.model:
         raise ProtocolError("the model is not the one that keys were made for")
-    layout = UpdateVector(
-        start, session.worker.masked_terms(), session.worker.config.secure.rounding
-    )
-    layout.check_start()
-    return layout
+    check_numbers(weights)
 
 
 def check_first_model(session: Session[ReportRequest]) -> None:

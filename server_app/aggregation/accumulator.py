@@ -11,7 +11,7 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.update_filter import FilterDecision, UpdateFilter
 from task.errors import TrainingError
-from task.exact_sum import ExactSum, IntegerSum
+from task.exact_sum import NO_KEY, ExactSum, IntegerSum
 from task.methods.base import Tensors
 
 Rebase = Callable[[int, Tensors], Tensors]
@@ -121,7 +121,7 @@ class UpdateAccumulator:
         self.updates[update.client] = update
 
     def add_sum(self, updates: Sequence[ClientUpdate], weights: Tensors, extra: Tensors) -> None:
-        """Add the sum of several clients' models, as `ExactSum.totals`.
+        """Add the sum of several clients' models, as `IntegerSum.totals`.
 
         Raises:
             TrainingError: no models can have this sum; nothing was added.
@@ -164,8 +164,9 @@ class UpdateAccumulator:
     def _add(self, client: int, weights: Tensors, extra: Tensors, sent: Tensors) -> None:
         share = self.shares[client]
         summed = {name: weights[name] for name in self._summed}
-        part = self._weights.to_fixed_point(summed, share)
-        part_extra = self._extra.to_fixed_point(extra, share)
+        # Random rounding is the clients' own, so that a single model needs no key.
+        part = self._weights.to_fixed_point(summed, share, NO_KEY)
+        part_extra = self._extra.to_fixed_point(extra, share, NO_KEY)
         if self._each:
             self.moved[client] = {
                 name: difference(weights[name], start)

@@ -15,7 +15,8 @@ SHOWN = (
     "method.name", "model.name", "data.name", "data.classes", "data.image_size",
     "data.validation_share", "augmentation.name", "optim.lr", "rounds", "local_epochs",
     "batch_size", "privacy.unit", "privacy.noise_multiplier", "privacy.clipping_norm",
-    "privacy.sampling_rate", "privacy.reproducible", "secure.mode", "partition.names",
+    "privacy.sampling_rate", "privacy.reproducible", "secure.mode", "secure.rounding",
+    "secure.start", "partition.names",
 )  # fmt: skip
 
 
@@ -77,4 +78,6 @@ def main_settings(asked: Asked) -> Mapping[str, Any]:
         settings["privacy.unit"] = "none"
     elif settings.get("privacy.reproducible"):
         settings["privacy.unit"] = "none: the coordinator can compute the noise from the seed"
+    if settings.get("secure.mode") == "none":
+        settings.pop("secure.rounding", None)
     return {key: settings[key] for key in SHOWN if settings.get(key) is not None}

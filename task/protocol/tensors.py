@@ -70,7 +70,7 @@ def check_tensors(
     Args:
         tensors: what was received.
         expected: has the names, shapes and types that they must have.
-        summed: whether they are the totals of an `ExactSum`, all of them int64.
+        summed: whether they are the totals of an `IntegerSum`, all of them int64.
 
     Raises:
         ProtocolError: a name, shape or type differs, or a number is not finite or too large.
@@ -99,7 +99,7 @@ def check_counters(tensors: Mapping[str, Tensor], before: Mapping[str, Tensor]) 
     raise a counter so far that the values of all others are refused in the next round.
 
     Args:
-        tensors: what a client has sent, or the totals of an `ExactSum`.
+        tensors: what a client has sent, or the totals of an `IntegerSum`.
         before: the global weights.
 
     Raises:

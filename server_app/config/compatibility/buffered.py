@@ -26,8 +26,9 @@ def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
     if experiment.participation_policy().waits:
         allowed = f"strategy={name} waits for no client; add participation=available"
         yield "participation", experiment.participation["name"], allowed
-    if experiment.secure.masked:
-        yield "secure", "masked", f"{mixes}, but masks need all clients of one; add secure=none"
+    if experiment.secure.rounded:
+        allowed = f"{mixes}, but masks need all clients of one; add secure=none"
+        yield "secure", experiment.secure.mode, allowed
     if experiment.privacy.per_client:
         allowed = f"{mixes}, but the noise needs all clients of one; add privacy=none"
         yield "privacy.unit", "client", allowed

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from server_app.config.given_weights import given_weights
 from task.errors import ConfigError
 from task.protocol.masking.rows import MAX_PARTICIPANTS
 
@@ -27,6 +28,9 @@ def check_rounded(experiment: "Experiment") -> None:
     if experiment.watch.models_every:
         allowed = f"keeps each client's model, which secure={secure.mode} hides; leave it out"
         raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
+    if secure.start is not None and given_weights(experiment.model) is None:
+        allowed = "follows from the file of model.weights; leave it out"
+        raise ConfigError("secure.start", secure.start, allowed)
     alike = experiment.aggregation().weighs_alike() or experiment.privacy.per_client
     if secure.rounding == "nearest" and not alike:
         allowed = (

@@ -73,8 +73,9 @@ class AfterTraining(ABC):
                 f"{experiment.method['name']} has its own; add after=none"
             )
             raise ConfigError("after", name, allowed)
-        if experiment.secure.masked:
-            allowed = f"reads {self.reads}, which secure=masked hides; add after=none"
+        if experiment.secure.rounded:
+            mode = experiment.secure.mode
+            allowed = f"reads {self.reads}, which secure={mode} hides; add after=none"
             raise ConfigError("after", name, allowed)
         if private := source_of_noise(experiment):
             allowed = f"reads {self.reads} without noise, and {private} protects them"

@@ -82,8 +82,9 @@ class VirtualClock(Clock):
         if experiment.partitioner().sites:
             allowed = "simulates devices, and sites are real; add clock=real"
             raise ConfigError("clock", "virtual", allowed)
-        if experiment.secure.masked or experiment.privacy.per_client:
-            what = "secure=masked" if experiment.secure.masked else "privacy.unit=client"
+        secure = experiment.secure
+        if secure.rounded or experiment.privacy.per_client:
+            what = f"secure={secure.mode}" if secure.rounded else "privacy.unit=client"
             allowed = f"not yet with {what}, whose thresholds count the clients that are asked"
             raise ConfigError("clock", "virtual", f"{allowed}; add clock=real")
         if self.trace is not None:

@@ -1,8 +1,8 @@
 """Which sums a participant has signed: of each model one set of participants, and one weighting.
 
 A second sum of the same model over other participants would differ from the first by single
-updates. So would one with other weights or settings, because settings such as the batch size can
-change the training of one participant alone. This holds over rounds and runs.
+updates. So would one with other weights, settings or images, because settings such as the batch
+size can change the training of one participant alone. This holds over rounds and runs.
 """
 
 import json
@@ -24,17 +24,25 @@ class Entry(NamedTuple):
 
     Attributes:
         settings: a hash of the experiment.
+        own: what decides the participant's own update besides: its images and its norm bound.
         weighting: a hash of the weights; see `task.secure.transcript.View.weighting`.
         survivors: the participants in the sum, ascending.
     """
 
     settings: str
+    own: str
     weighting: str
     survivors: tuple[int, ...]
 
 
 class Ledger(Protocol):
-    """Remembers one entry for each sum, by `Scope.sum_name`, and counts its reports."""
+    """Remembers one entry for each sum, by `Scope.sum_name`, and counts its reports.
+
+    Attributes:
+        own: see `Entry`.
+    """
+
+    own: str
 
     def first(self, sum_name: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none."""
@@ -48,6 +56,8 @@ class Ledger(Protocol):
 
 class MemoryLedger:
     """A ledger of a simulated participant, which protects nobody and needs no disk."""
+
+    own = ""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
@@ -74,10 +84,11 @@ class DiskLedger:
 
     Args:
         directory: private to the site.
+        own: see `Entry`.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, own: str = "") -> None:
+        self._directory, self.own = directory, own
 
     def first(self, sum_name: str, entry: Entry) -> Entry:
         """Return the entry of a sum, keeping `entry` if there is none.
@@ -117,8 +128,8 @@ class DiskLedger:
 
     def _read(self, sum_name: str) -> Entry:
         try:
-            settings, weighting, survivors = json.loads(self._path(sum_name).read_text())
-            return Entry(str(settings), str(weighting), tuple(map(int, survivors)))
+            settings, own, weighting, survivors = json.loads(self._path(sum_name).read_text())
+            return Entry(str(settings), str(own), str(weighting), tuple(map(int, survivors)))
         except (ValueError, TypeError):
             raise ProtocolError(
                 f"the ledger of {sum_name} is damaged, and nothing may be signed"
@@ -133,13 +144,17 @@ def signed_survivors(ledger: Ledger, scope: Scope) -> tuple[int, ...]:
         scope: the attempt.
 
     Raises:
-        ProtocolError: it was signed in another experiment.
+        ProtocolError: it was signed in another experiment, or with other images.
     """
     entry = ledger.entry(scope.sum_name)
     if entry is None:
         return ()
     if entry.settings != scope.settings:
         raise ProtocolError(f"this model was summed before, in another experiment; {ANOTHER_START}")
+    if entry.own != ledger.own:
+        raise ProtocolError(
+            f"this model was summed before, with other images or max-norm; {ANOTHER_START}"
+        )
     return entry.survivors
 
 
@@ -172,7 +187,7 @@ def sign_once(ledger: Ledger, view: View, survivors: Sequence[int]) -> None:
         ProtocolError: another set, weighting or experiment was signed for this model.
     """
     scope = view.setup.scope
-    wanted = Entry(scope.settings, view.weighting(survivors), tuple(sorted(survivors)))
+    wanted = Entry(scope.settings, ledger.own, view.weighting(survivors), tuple(sorted(survivors)))
     known = ledger.first(scope.sum_name, wanted)
     if known.survivors != wanted.survivors:
         raise ProtocolError(

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from task.errors import DataError, SiteError
 from task.protocol.masking.rows import MAX_PARTICIPANTS
 from task.protocol.public_keys import PublicKeyError, read_key_file
+from task.secure.primitives.hashing import digest
 from task.secure.primitives.signing import in_der, public_bytes
 from task.secure.rules.ledger import DiskLedger
 from task.secure.transcript import roster_hash
@@ -64,6 +65,12 @@ def comparable(roster: dict[str, bytes]) -> str:
     return "-".join(text[BLOCK * place : BLOCK * (place + 1)] for place in range(BLOCKS))
 
 
-def site_ledger(site: Site) -> DiskLedger:
-    """Return what a site has signed in all runs; see `DiskLedger`."""
-    return DiskLedger(site.state_directory / SIGNED)
+def site_ledger(site: Site, images: str) -> DiskLedger:
+    """Return what a site has signed in all runs.
+
+    Args:
+        site: the site.
+        images: the version of its images.
+    """
+    own = digest("own", images, site.max_norm or 0.0).hex()
+    return DiskLedger(site.state_directory / SIGNED, own)

@@ -40,17 +40,7 @@ class RoundedSum(IntegerSum):
         super().__init__(start)
         self._start, self._rule = start, rule
 
-    def check_start(self) -> None:
-        """Refuse a start that this number format was not made for.
-
-        Raises:
-            ProtocolError: it has a number that is not finite or too large.
-        """
-        for name, value in self._start.items():
-            if value.is_floating_point() and value.numel() and not magnitude(value) < LARGEST:
-                raise ProtocolError(f"the model has numbers of {LARGEST:,.0f} or more in {name}")
-
-    def to_fixed_point(self, values: Tensors, share: float, key: bytes = b"") -> dict[str, Tensor]:
+    def to_fixed_point(self, values: Tensors, share: float, key: bytes) -> dict[str, Tensor]:
         rounding = RULES[self._rule](key)
         return {
             name: self._rounded(name, values[name], share, rounding)
@@ -82,6 +72,17 @@ class RoundedSum(IntegerSum):
             moved *= share / UNIT
             result[part] = rounding(moved, starts, ulps)
         return torch.from_numpy(result).reshape(value.shape)
+
+
+def check_numbers(weights: Tensors) -> None:
+    """Refuse global weights that this number format was not made for.
+
+    Raises:
+        ProtocolError: they have a number that is not finite or too large.
+    """
+    for name, value in weights.items():
+        if value.is_floating_point() and value.numel() and not magnitude(value) < LARGEST:
+            raise ProtocolError(f"the model has numbers of {LARGEST:,.0f} or more in {name}")
 
 
 def flattened(value: Tensor) -> NDArray[Any]:

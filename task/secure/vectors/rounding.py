@@ -19,7 +19,7 @@ from task.secure.settings import RoundingRule
 UNIT = 2.0**-20
 COVERED = 2.0**8  # ulps of a number at the start that random rounding covers
 CHUNK = 1 << 15  # numbers at a time; their temporary copies stay in a processor's cache
-WORD_BYTES, KEY_BYTES = 4, 32
+WORD_BYTES = 4
 BLOCK = 16  # bytes of AES's counter, which starts at 0: no key serves two streams
 FLOAT32 = 2.0**-23  # the ulp of 1
 EXPONENT_BITS = np.uint32(0x7F80_0000)  # of a float32; with the others 0, it is a power of two
@@ -82,11 +82,11 @@ class Nearest:
     are rounded at random.
 
     Args:
-        key: as for `Stochastic`; without one, the same random numbers are drawn each time.
+        key: as for `Stochastic`.
     """
 
     def __init__(self, key: bytes) -> None:
-        self._random = Stochastic(key or bytes(KEY_BYTES))
+        self._random = Stochastic(key)
 
     def __call__(self, values: Reals, starts: Reals, ulps: Reals) -> Reals:
         coarse = ulps > 1

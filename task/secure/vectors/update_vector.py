@@ -38,14 +38,6 @@ class UpdateVector:
         self._sum = RoundedSum({name: start[name] for name in self._shapes}, rule)
         self.length = sum(map(math.prod, self._shapes.values())) + len(self._terms)
 
-    def check_start(self) -> None:
-        """Refuse a start that the number format was not made for.
-
-        Raises:
-            ProtocolError: it has a number that is not finite or too large.
-        """
-        self._sum.check_start()
-
     def fixed(self, weights: Tensors, weight: float, key: bytes) -> dict[str, Tensor]:
         """Return weight * update in units, int64, by name. Noise is added to this.
 

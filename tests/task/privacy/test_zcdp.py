@@ -72,7 +72,7 @@ START = {"w": torch.linspace(-3, 3, 4000).reshape(40, 100), "b": torch.full((500
 
 
 def in_units(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return RoundedSum(START, "nearest").to_fixed_point(values, 1.0)
+    return RoundedSum(START, "nearest").to_fixed_point(values, 1.0, bytes(32))
 
 
 def length(update: dict[str, torch.Tensor]) -> float:

@@ -150,8 +150,11 @@ def test_a_coordinator_that_asks_for_another_set_gets_no_sum(
         resumed(grid, tmp_path / "runs" / "broken")
 
 
-def test_a_second_run_from_the_same_model_gets_no_other_sum(images: Path, tmp_path: Path) -> None:
+def test_a_second_run_from_the_same_model_gets_no_other_sum(tmp_path: Path) -> None:
     """Without one site, or in another experiment, it would differ by single sites' updates."""
+    images = making.tree(
+        tmp_path / "images", [f"{name}/{label}" for name in NAMES for label in ("cat", "dog")], 5
+    )
     grid = MaskedSites(images, tmp_path / "m")
     first = trained(grid, tmp_path, "first", *WORDS, MASKED, "rounds=1")
     again = trained(grid, tmp_path, "again", *WORDS, MASKED, "rounds=1")
@@ -164,6 +167,9 @@ def test_a_second_run_from_the_same_model_gets_no_other_sum(images: Path, tmp_pa
     grid.dies = ()
     with pytest.raises(RunFailedError, match="was summed before, in another experiment; start"):
         trained(grid, tmp_path, "other", *few, "batch_size=4")
+    making.save(images / "east" / "cat" / "pic_000.png", 99)
+    with pytest.raises(RunFailedError, match="summed before, with other images or max-norm"):
+        trained(grid, tmp_path, "changed", *WORDS, MASKED, "rounds=1", "federation.attempts=1")
     other_seed = trained(grid, tmp_path, "seed", *few, "batch_size=4", "seed=9")
     assert [row["status"] for row in rows(other_seed, "clients.csv")] == ["ok"] * 4
 
@@ -183,6 +189,20 @@ def test_a_site_that_requires_masks_rounds_to_the_nearest_unit_only_if_its_owner
     assert [row["status"] for row in rows(directory, "clients.csv")] == ["ok"] * 4
 
 
+def test_a_site_can_require_equal_weights(tmp_path: Path) -> None:
+    """With weights by images, a sum of updates with few possible values tells single ones."""
+    for site, count in zip(NAMES, (5, 6, 7, 8), strict=True):
+        making.tree(tmp_path / "images", [f"{site}/{label}" for label in ("cat", "dog")], count)
+    grid = MaskedSites(tmp_path / "images", tmp_path / "m")
+    for name in NAMES:
+        grid.configure(name, equal_weights=True)
+    words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
+    with pytest.raises(RunFailedError, match=r"has equal-weights, so that all must weigh the same"):
+        trained(grid, tmp_path, "run", *words)
+    directory = trained(grid, tmp_path, "equal", *words, "strategy.weighting=uniform", "seed=1")
+    assert [row["status"] for row in rows(directory, "clients.csv")] == ["ok"] * 4
+
+
 def test_sites_do_not_round_to_the_nearest_unit_with_other_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +213,7 @@ def test_sites_do_not_round_to_the_nearest_unit_with_other_weights(
     original = Coordinator.setup
     monkeypatch.setattr(Coordinator, "setup", lambda self: replace(original(self), uniform=False))
     words = [*WORDS, MASKED, *NEAREST, "rounds=1", "federation.attempts=1"]
-    with pytest.raises(RunFailedError, match=r"rounding=nearest all clients must weigh the same"):
+    with pytest.raises(RunFailedError, match=r"rounding=nearest all must weigh the same"):
         trained(grid, tmp_path, "run", *words)
 
 
