@@ -29,7 +29,7 @@ LATER = 0.4
 ROUNDS = 20
 COMMON = [
     *(word for word in WORDS if not word.startswith(("rounds=", "evaluate_every=", "partition"))),
-    f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}", *NEAREST,
+    f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}", *NEAREST, "model.norm=group",
 ]  # fmt: skip
 ON_SITES = [
     *COMMON, "secure=masked", "partition=sites", f"partition.names=[{','.join(SITES)}]",
