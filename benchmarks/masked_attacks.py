@@ -55,6 +55,7 @@ COMMON = [
 SIMULATED = [*COMMON, "engine=inprocess", "num_clients=4", "data=digits", "alpha=0.1"]
 FOLDERS = [
     *COMMON, "data=folder", f"data.classes=[{','.join(map(str, range(10)))}]", "data.image_size=32",
+    "strategy.weighting=uniform",
 ]  # fmt: skip
 ON_SITES = [*FOLDERS, "partition=sites", f"partition.names=[{','.join(SITES)}]"]
 
@@ -160,11 +161,20 @@ def crafted(place: Path, number: int, worker: Worker) -> dict[str, Tensor]:
     return start
 
 
-def lying(place: Path, worker: Worker, run: Run) -> None:
-    """Print how well the sums tell the update of each client."""
+def lying(place: Path, worker: Worker, run: Run, uniform: bool) -> None:
+    """Print how well the sums tell the update of each client.
+
+    Args:
+        place: for the starts.
+        worker: trains each client, to know its update.
+        run: runs one round from a start; takes the run's name, and returns the file of the model.
+        uniform: whether all clients weigh the same.
+    """
     clients = sorted(worker.data.clients)
     counts = {client: float(len(worker.data.clients[client].train)) for client in clients}
     weights = relative_weights(counts)
+    if uniform:
+        weights = dict.fromkeys(clients, 1.0)
     sums: list[Tensor] = []
     truths: list[list[Tensor]] = []
     table = []
@@ -196,7 +206,7 @@ def simulated(place: Path) -> None:
         train_experiment(compose_experiment(words), words)
         return place / name / "model.safetensors"
 
-    lying(place, Worker(compose_experiment(SIMULATED).local()), run)
+    lying(place, Worker(compose_experiment(SIMULATED).local()), run, uniform=False)
 
 
 def deployed(place: Path) -> None:
@@ -219,7 +229,7 @@ def deployed(place: Path) -> None:
             *FOLDERS, "engine=inprocess", "partition=domains", "num_clients=4",
             f"data.root={data}", "data.test_share=0",
         ]  # fmt: skip
-        lying(place, Worker(compose_experiment(words).local()), run)
+        lying(place, Worker(compose_experiment(words).local()), run, uniform=True)
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ class Site(BaseModel):
             has approved.
         require_secure: ``require-secure``, whether it takes part in masked rounds only.
         equal_weights: ``equal-weights``, whether it reports masked updates only if all sites weigh
-            the same, so that weights do not tell them apart.
+            the same, so that weights do not tell them apart. None means `require_secure`.
         allow_nearest: ``allow-nearest``, whether it then takes part with
             ``secure.rounding=nearest``, too.
         roster: ``roster``, an absolute path to a directory with the public key of each site of the
@@ -90,7 +90,7 @@ class Site(BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     require_approval: Annotated[bool, Field(alias="require-approval")] = False
     require_secure: Annotated[bool, Field(alias="require-secure")] = False
-    equal_weights: Annotated[bool, Field(alias="equal-weights")] = False
+    equal_weights: Annotated[bool | None, Field(alias="equal-weights")] = None
     allow_nearest: Annotated[bool, Field(alias="allow-nearest")] = False
     roster: str | None = None
     colluding: Annotated[int | None, Field(ge=0)] = None
@@ -139,6 +139,11 @@ class Site(BaseModel):
                     f"{each.group}={each.name} needs; its owner can add it to extensions in "
                     "site.toml"
                 )
+
+    @property
+    def wants_equal_weights(self) -> bool:
+        """Whether it reports masked updates only if all sites weigh the same."""
+        return self.require_secure if self.equal_weights is None else self.equal_weights
 
     @property
     def state_directory(self) -> Path:

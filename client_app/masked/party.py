@@ -48,8 +48,7 @@ class Party:
 
     def weighs_alike(self, client: int) -> bool:
         """Return whether all participants have the same weight, as one of them was shown it."""
-        setup = self._setup(client)
-        return setup.weighs_alike or len(set(setup.counts.values())) == 1
+        return self._setup(client).equal_weights
 
     def honest(self, client: int) -> int:
         """Return the smallest number of honest participants in a sum with this one's update.

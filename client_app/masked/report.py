@@ -46,9 +46,6 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     check_model(session, start)
     rule = session.worker.config.secure.rounding
     layout = UpdateVector(start, session.worker.masked_terms(), rule)
-    alike = "with secure.rounding=nearest" if rule == "nearest" else ""
-    if session.site is not None and session.site.equal_weights:
-        alike = f"site {session.site.name} has equal-weights, so that"
     if request.round == 1:
         check_first_model(session)
     rows = []
@@ -58,8 +55,6 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
 
         def train(client: int) -> LocalResult:
             weight = total.open(client)
-            if alike and not party.weighs_alike(client):
-                raise ProtocolError(f"{alike} all must weigh the same: strategy.weighting=uniform")
             key = session.rounding_key(request.purpose, client)
 
             def vector() -> LocalResult:

@@ -48,11 +48,16 @@ def keys(session: Session[KeysRequest], context: Context) -> TableReply:
 
 
 def shares(session: Session[SharesRequest], context: Context) -> TableReply:
-    """Share the secrets of each participant among all others."""
+    """Share the secrets of each participant among all others.
+
+    Raises:
+        ProtocolError: the weights are refused, or a participant is named twice.
+    """
     request = session.request
 
     with continued(session, context) as party:
         setup = setup_of(party, request)
+        check_weights(session, setup)
 
         def row(client: int) -> SharesRow:
             boxes = party.participant(client).share(setup)
@@ -92,6 +97,24 @@ def unmask(session: Session[UnmaskRequest], context: Context) -> TableReply:
             return TableReply.to(session.request, rows=answered(session, "unmask", row))
     finally:
         forget(context)
+
+
+def check_weights(session: Session[SharesRequest], setup: Setup) -> None:
+    """Refuse a sum of updates whose weights could tell participants apart.
+
+    Raises:
+        ProtocolError: they differ, and the rounding or the site needs equal ones.
+    """
+    site, purpose = session.site, session.request.purpose
+    if purpose != "train" or setup.equal_weights:
+        return
+    if session.config.secure.rounding == "nearest":
+        who = "with secure.rounding=nearest"
+    elif site is not None and site.wants_equal_weights:
+        who = f"site {site.name}: with its require-secure or equal-weights"
+    else:
+        return
+    raise ProtocolError(f"{who}, all must weigh the same; add strategy.weighting=uniform")
 
 
 def setup_of(party: Party, request: SharesRequest) -> Setup:

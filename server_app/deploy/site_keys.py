@@ -32,7 +32,7 @@ models-dir = {models}
 # delta = 1e-6         # the delta of max-epsilon; far below 1 / (number of images)
 # require-approval = true  # train only what you have approved: univarfl deploy approve
 # require-secure = true  # take part in masked rounds only
-# equal-weights = true   # mask updates only if all sites weigh the same
+# equal-weights = false  # also if sites weigh by their images, for a coordinator that you trust
 # allow-nearest = true   # also with secure.rounding=nearest, for a coordinator that you trust
 # roster = "/DIRECTORY"  # with NAME.pub of every site; masked rounds need it
 # colluding = 1        # how many of these sites may work together with the coordinator

@@ -88,6 +88,11 @@ class Setup:
         """Whether all participants have the same weight; in a sum of scores images decide."""
         return self.uniform and self.scope.purpose == "train"
 
+    @property
+    def equal_weights(self) -> bool:
+        """Whether all weights are equal, by the setting or because the image counts are."""
+        return self.weighs_alike or len(set(self.counts.values())) == 1
+
     @cached_property
     def hash(self) -> bytes:
         """A hash of it and of the attempt."""

@@ -2,7 +2,8 @@
 
 Trained weights are float32, so each is a multiple of a power of two, its *ulp*. In a sum on a grid
 that is finer than the ulp, or with known weights, the multiples of single clients could be told
-apart. So random rounding covers at least one unit, and many ulps.
+apart. So random rounding covers at least one unit, and many ulps. It does not hide updates that lie
+on a coarser grid, such as counts of images.
 ``docs/explanation/rounding-masked-sums.md`` derives what the sums reveal.
 """
 

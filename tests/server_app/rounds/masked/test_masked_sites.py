@@ -189,16 +189,25 @@ def test_a_site_that_requires_masks_rounds_to_the_nearest_unit_only_if_its_owner
     assert [row["status"] for row in rows(directory, "clients.csv")] == ["ok"] * 4
 
 
-def test_a_site_can_require_equal_weights(tmp_path: Path) -> None:
+def test_a_site_that_requires_masks_wants_equal_weights(tmp_path: Path) -> None:
     """With weights by images, a sum of updates with few possible values tells single ones."""
     for site, count in zip(NAMES, (5, 6, 7, 8), strict=True):
         making.tree(tmp_path / "images", [f"{site}/{label}" for label in ("cat", "dog")], count)
     grid = MaskedSites(tmp_path / "images", tmp_path / "m")
     for name in NAMES:
-        grid.configure(name, equal_weights=True)
+        grid.configure(name, require_secure=True)
     words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
-    with pytest.raises(RunFailedError, match=r"has equal-weights, so that all must weigh the same"):
+    refused = r"site east: with its require-secure or equal-weights, all must weigh the same"
+    with pytest.raises(RunFailedError, match=refused):
         trained(grid, tmp_path, "run", *words)
+    for name in NAMES:
+        grid.configure(name, equal_weights=False)
+    by_images = trained(grid, tmp_path, "by-images", *words, "seed=2")
+    assert [row["status"] for row in rows(by_images, "clients.csv")] == ["ok"] * 4
+    for name in NAMES:
+        grid.configure(name, require_secure=False, equal_weights=True)
+    with pytest.raises(RunFailedError, match=refused):
+        trained(grid, tmp_path, "refused", *words, "seed=3")
     directory = trained(grid, tmp_path, "equal", *words, "strategy.weighting=uniform", "seed=1")
     assert [row["status"] for row in rows(directory, "clients.csv")] == ["ok"] * 4
 
@@ -213,7 +222,7 @@ def test_sites_do_not_round_to_the_nearest_unit_with_other_weights(
     original = Coordinator.setup
     monkeypatch.setattr(Coordinator, "setup", lambda self: replace(original(self), uniform=False))
     words = [*WORDS, MASKED, *NEAREST, "rounds=1", "federation.attempts=1"]
-    with pytest.raises(RunFailedError, match=r"rounding=nearest all must weigh the same"):
+    with pytest.raises(RunFailedError, match=r"rounding=nearest, all must weigh the same"):
         trained(grid, tmp_path, "run", *words)
 
 
