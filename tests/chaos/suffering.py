@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
 
+from client_app.app import app as client_app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.engines import inprocess
@@ -42,8 +42,13 @@ def child(words: list[str], faults: list[tuple[int, int, str]], place: Path) -> 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ["UNIVARFL_MEMORY"] = str(place / "memory")
     os.environ["UNIVARFL_CACHE"] = str(place.parent / "cache")
-    chaotic = partial(ChaoticGrid, faults=faults, log=place / "bad.jsonl")
-    setattr(inprocess, "InProcessGrid", chaotic)  # noqa: B010  (its type is another)
+    log = place / "bad.jsonl"
+
+    def grid_of(workers: int, _device: str) -> ChaoticGrid:
+        """Keep all workers in this process, in which replies can be changed."""
+        return ChaoticGrid(client_app, workers, faults, log)
+
+    setattr(inprocess, "grid_of", grid_of)  # noqa: B010  (its type is another)
     try:
         train_experiment(compose_experiment(words), words)
     except KeyboardInterrupt:
