@@ -8,7 +8,7 @@ for both rules of rounding; four comparisons with Holm's correction, seeds 201 t
 is LeNet. A trial with batch norm (seed 101) differed by 5 to 14 points, because averaged statistics
 and alpha 0.1 amplify any change of the last bits. Rounding without masks
 (``secure=rounded``) gives the bits of simulated masked runs. On MNIST clients add secret noise
-(``privacy=client``, epsilon 4), so there is no run without rounding to pair with.
+(``privacy=client``, epsilon 2.2), so there is no run without rounding to pair with.
 Each finished run is a line of FILE, and is not repeated.
 """
 

@@ -15,12 +15,10 @@ NO_KEY = bytes(32)  # of a sum without random rounding
 
 
 class IntegerSum(ABC):
-    """A weighted sum of models as 64-bit integers, which can be added in any order.
+    """A weighted sum of models as 64-bit integers, whose order does not matter.
 
-    A sum of floats depends on the order, a sum of integers does not. So each worker can add up its
-    own clients, and the server the workers' sums. The memory and the messages of a round then do
-    not grow with the number of clients. The same seed gives the same bits with any number of
-    workers.
+    So each worker can add up its own clients, and the server the workers' sums. Memory and messages
+    do not grow with the number of clients, and the bits do not depend on the number of workers.
 
     Args:
         start: the global weights before the round; must be the same for all sums that are added.
@@ -77,11 +75,7 @@ class IntegerSum(ABC):
 
     @abstractmethod
     def mean(self, share: float) -> dict[str, Tensor]:
-        """Return the weighted mean of the models, float64, and their integers.
-
-        Args:
-            share: the sum of the added shares, above 0.
-        """
+        """Return the weighted mean, float64, and the integers; `share` is the sum of all shares."""
 
 
 class ExactSum(IntegerSum):
@@ -90,10 +84,8 @@ class ExactSum(IntegerSum):
     The shares of all clients sum to at most 1. A tensor's unit is 2^-46 * 2^e. 2^e is the smallest
     power of two, at least 1, that is above every number of the tensor at the start of the round. No
     number may exceed 2^16 * 2^e at the end of the round. Integers, such as batch norm's counters,
-    are not added: the largest is kept.
-
-    Masked sums are not exact (`task.secure.vectors.rounded_sum`). Whoever knows the shares can
-    split the exact sum of a few clients into their models.
+    are not added: the largest is kept. Masked sums are rounded (`task.secure.vectors.rounded_sum`),
+    because an exact sum of a few clients can be split into their models.
     """
 
     most = 2 ** (FRACTION_BITS + GROWTH_BITS)  # for shares that add up to 1

@@ -47,7 +47,7 @@ def test_every_key_of_the_default_experiment_is_in_the_reference() -> None:
     documented = {each.key for found in settings.sections().values() for each in found}
     documented |= {each.key for group, name in COMPONENTS for each in settings_of(group, name)}
     names = {f"{group.name}.name" for group in GROUPS}
-    assert keys - names - {settings.HANDLED} - documented == set()
+    assert keys - names - set(settings.HANDLED) - documented == set()
 
 
 def test_every_command_has_a_section() -> None:

@@ -26,7 +26,7 @@ The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, 
 [after training](after-training.md), [data sets](data/index.md), [splits](splits.md) and
 [networks](networks.md).
 """
-HANDLED = "published"  # set by experiment=..., not by hand
+HANDLED = ("published", "secure.start")  # set by experiment=... and model.weights, not by hand
 
 
 def general() -> list[Setting]:
@@ -46,7 +46,7 @@ def described(found: Mapping[str, Key], types: Mapping[str, Any], prefix: str) -
     return [
         Setting(f"{prefix}{name}", describe(types[name]), key.default, key.comment)
         for name, key in found.items()
-        if name != HANDLED
+        if name not in HANDLED
     ]
 
 
