@@ -4,9 +4,9 @@
     uv run python -m benchmarks.golden compare FILE.json    (after it)
     uv run python -m benchmarks.golden forms                (writes tests/golden/forms.json)
 
-*Runs*: the SHA-256 of the final model of two rounds of each method and strategy, of runs with
-masks, noise from the seed, FedBuff on the virtual clock and each stage after training, of a resumed
-run, of the default run, and of ``flwr run .`` on Ray. They are equal on one kind of machine only.
+*Runs*: the SHA-256 of final models. There are two rounds of each method, strategy and stage after
+training, and of runs with masks, with noise from the seed, and on the virtual clock. Then come a
+resumed run, the default run, and ``flwr run .`` on Ray. They are equal on one kind of machine only.
 *Forms*: fields of messages, keys of ``run.json`` and checkpoints, columns of tables, and the texts
 that seeds, hashes and signatures are made from. ``tests/golden/forms.json`` keeps them. The exit
 code of ``compare`` is 1 if anything differs.
@@ -33,7 +33,7 @@ from server_app.engines.superlink import SuperLink
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.protocol.messages import KINDS
-from tests.conftest import model_for, needs_of
+from tests.conftest import model_for, needs_of, norm_for
 from tests.interruption import ended_in
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def all_runs() -> Iterator[tuple[str, tuple[str, ...]]]:
         yield f"method={method}", (f"method={method}", *model_for(method))
     for strategy in choices()["strategy"]:
         clients = (f"num_clients={PARTICIPANTS[strategy]}",) if strategy in PARTICIPANTS else ()
-        noise = ("privacy.reproducible=true",) if strategy.startswith("dp_") else ()
+        noise = ("privacy.reproducible=true",) if norm_for(strategy) else ()  # it is private
         words = (f"strategy={strategy}", *needs_of(strategy), *clients, *noise)
         yield f"strategy={strategy}", words
     for after in choices()["after"]:

@@ -12,8 +12,8 @@ there are several. The same attack gets the exact sum, which masked rounds had u
 *Lying*: in each of `ROUNDS` runs of one round, the coordinator chooses the start
 (``model.weights``). One large number stands in each tensor, and the others are moved a little from
 run to run, which singled one site out of exact sums. It then guesses the sign of each number of
-each client's update from all sums so far. A guess from the true sum of the updates, without masks,
-stands beside it: nothing that adds updates up can tell less.
+each client's update from all sums so far. The table also has a guess from the true sum of the
+updates, without masks: nothing that adds updates up can tell less.
 """
 
 import sys

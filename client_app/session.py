@@ -17,6 +17,7 @@ from task.config import LocalConfig, read_local_config
 from task.data.federated import site_version
 from task.data.image_store.store import store_root
 from task.errors import CodeMismatchError, SiteError
+from task.exact_sum import KEY_BYTES
 from task.fingerprint import changed_since_start, code_directories, fingerprint_for
 from task.machine.disk import require_space
 from task.protocol.errors import ProtocolError
@@ -26,7 +27,6 @@ from task.seeding import numpy_generator
 from task.site import NodeConfig, Site
 from task.training.worker import Worker, shared_worker
 
-ROUNDING_KEY_BYTES = 32
 DATA_VERSION = "data-version"  # the entry with the version of a site's images at the run's start
 
 Asked = TypeVar("Asked", bound=Request)
@@ -78,7 +78,7 @@ class Session(Generic[Asked]):
                 f"site {site.name} takes part in masked rounds only (its require-secure); add "
                 "secure=masked"
             )
-        nearest = config.secure.masked and config.secure.rounding == "nearest"
+        nearest = config.secure.rounding == "nearest"
         if site and site.require_secure and nearest and not site.allow_nearest:
             raise SiteError(
                 f"site {site.name} takes part in masked rounds with secure.rounding=stochastic; "
@@ -160,10 +160,10 @@ class Session(Generic[Asked]):
             client: the client.
         """
         if not simulated(self.node_config):
-            return secrets.token_bytes(ROUNDING_KEY_BYTES)
+            return secrets.token_bytes(KEY_BYTES)
         request = self.request
         key = "rounding", purpose, request.round, request.attempt, client
-        return numpy_generator(self.config.seed, *key).bytes(ROUNDING_KEY_BYTES)
+        return numpy_generator(self.config.seed, *key).bytes(KEY_BYTES)
 
     def refuse_scores_with_noise(self) -> None:
         """Refuse to send scores on images that noise at the clients protects.

@@ -11,7 +11,8 @@ from task.errors import TrainingError, diverged
 from task.methods.base import Tensors
 
 FRACTION_BITS, GROWTH_BITS = 46, 16
-NO_KEY = bytes(32)  # of a sum without random rounding
+KEY_BYTES = 32  # of the key that random rounding is drawn from
+NO_KEY = bytes(KEY_BYTES)  # of a sum without random rounding
 
 
 class IntegerSum(ABC):
@@ -38,7 +39,7 @@ class IntegerSum(ABC):
         Args:
             values: a client's model, in the names and shapes of `start`.
             share: the client's weight; at most 1.
-            key: 32 bytes that random rounding is drawn from; unused by an exact sum.
+            key: `KEY_BYTES` bytes that random rounding is drawn from; unused by an exact sum.
 
         Raises:
             TrainingError: a number is too large or NaN.

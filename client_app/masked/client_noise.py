@@ -90,7 +90,7 @@ def add_client_noise(
     privacy = config.privacy
     if not privacy.per_client:
         return dict(parts)
-    if not party.weighs_alike(client):
+    if not party.equal_weights(client):
         raise ProtocolError("with privacy.unit=client all clients must weigh the same")
     if has_counters(start):
         raise ProtocolError("with privacy.unit=client a model with counters is not sent")

@@ -46,7 +46,7 @@ class Party:
             self._members[client],
         )  # fmt: skip
 
-    def weighs_alike(self, client: int) -> bool:
+    def equal_weights(self, client: int) -> bool:
         """Return whether all participants have the same weight, as one of them was shown it."""
         return self._setup(client).equal_weights
 

@@ -1,10 +1,11 @@
 """The stage report: clients are trained or score the model, and the sum of it is masked."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from flwr.app import Context
 
@@ -26,8 +27,6 @@ from task.secure.vectors.score_vector import pack_score
 from task.secure.vectors.update_vector import UpdateVector
 from task.site import site_name
 from task.training.loop import LocalResult
-
-T = TypeVar("T")
 
 logger = logging.getLogger("univarfl.client")
 
@@ -56,14 +55,10 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
         def train(client: int) -> LocalResult:
             weight = total.open(client)
             key = session.rounding_key(request.purpose, client)
-
-            def vector() -> LocalResult:
+            with reasons_kept(session):
                 result, parts = trained_or_unchanged(session, client, start, layout, weight, key)
                 parts = add_client_noise(session, party, client, start, parts)
                 total.add(client, layout.pack(parts, result.losses, weight, key))
-                return result
-
-            result = without_reason(session, vector)
             # The losses are in the sum, and told nowhere else.
             return replace(result, examples=told_examples(session, result.examples), losses={})
 
@@ -91,12 +86,9 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
             session.check_trained_here(client)
             total.open(client)
             key = session.rounding_key(request.purpose, client)
-
-            def vector() -> None:
+            with reasons_kept(session):
                 (found,) = session.worker.validate(weights, [client])
                 total.add(client, pack_score(found, key))
-
-            without_reason(session, vector)
             return ScoreRow(client=client)
 
         rows = answered(session, "score", row)
@@ -128,17 +120,18 @@ def check_first_model(session: Session[ReportRequest]) -> None:
         )
 
 
-def without_reason(session: Session[Any], work: Callable[[], T]) -> T:
-    """Do work that depends on a client's images and on the model.
+@contextmanager
+def reasons_kept(session: Session[Any]) -> Iterator[None]:
+    """Keep the reason of a failure from the coordinator, which chooses the model.
 
-    A coordinator chooses the model, so the reason of a failure would tell it something of the
-    images. A site keeps the reason in its log. It tells the refusals of its own files.
+    The reason could tell it something of the images. A site writes it to its log, and tells the
+    refusals of its own files. A simulated worker tells all reasons.
 
     Raises:
         SiteError: a site has failed.
     """
     try:
-        return work()
+        yield
     except (SiteError, ProtocolError):
         raise
     except Exception as error:

@@ -24,6 +24,7 @@ from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.secure.primitives.mask_stream import VECTOR_ITEM_BYTES
 from task.secure.transcript import weights_hash
+from task.secure.vectors.update_vector import UpdateVector
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
@@ -164,8 +165,8 @@ class GlobalModel:
     def reply_bytes(self) -> int:
         """The size of one client's reply: as large as the request, or a masked vector."""
         if self._secure.masked:
-            sent = sum(v.numel() for v in self.weights.values() if v.is_floating_point())
-            return VECTOR_ITEM_BYTES * (sent + len(self._terms))
+            layout = UpdateVector(self.weights, self._terms, self._secure.rounding)
+            return VECTOR_ITEM_BYTES * layout.length
         return self.request_bytes
 
     def state(self) -> ModelState:

@@ -46,7 +46,7 @@ class Scope:
 
     @property
     def sum_name(self) -> str:
-        """The name of the sum: what is added up, of which model. It has no run and no round."""
+        """The name of the sum: its purpose and its model, without run and round."""
         return f"{self.purpose}-{self.model}"
 
     @cached_property

@@ -122,7 +122,7 @@ def fitted(image: Image.Image, size: int, resize: Resize) -> Image.Image:
 
 
 def eight_bit(
-    image: Image.Image, file_format: str | None, bits: int = 16, white_is_zero: bool = False
+    image: Image.Image, file_format: str | None, bits: int, white_is_zero: bool
 ) -> Image.Image:
     """Return the image with 8 bits a channel; Pillow itself would clip 16 bits at 255.
 

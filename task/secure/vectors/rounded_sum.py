@@ -11,9 +11,9 @@ from task.errors import diverged
 from task.exact_sum import IntegerSum
 from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError
+from task.secure.primitives.mask_stream import CHUNK
 from task.secure.settings import RoundingRule
 from task.secure.vectors.rounding import (
-    CHUNK,
     RULES,
     UNIT,
     Rounding,

@@ -10,18 +10,14 @@ on a coarser grid, such as counts of images.
 from typing import Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
+from task.secure.primitives.mask_stream import CHUNK, random_stream
 from task.secure.settings import RoundingRule
 
 UNIT = 2.0**-20
 COVERED = 2.0**8  # ulps of a number at the start that random rounding covers
-CHUNK = 1 << 15  # numbers at a time; their temporary copies stay in a processor's cache
 WORD_BYTES = 4
-BLOCK = 16  # bytes of AES's counter, which starts at 0: no key serves two streams
 FLOAT32 = 2.0**-23  # the ulp of 1
 EXPONENT_BITS = np.uint32(0x7F80_0000)  # of a float32; with the others 0, it is a power of two
 
@@ -53,7 +49,7 @@ class Stochastic:
     """
 
     def __init__(self, key: bytes) -> None:
-        self._stream = Cipher(AES(key), CTR(bytes(BLOCK))).encryptor()
+        self._stream = random_stream(key)
         self._buffer = bytearray(CHUNK * WORD_BYTES)
         self._words = np.frombuffer(self._buffer, "<u4")
 

@@ -379,7 +379,7 @@ def test_another_model_or_purpose_has_a_sum_of_its_own() -> None:
         again.keys()
         again.share()
         again.report(silent=[3])
-        again.agree()
+        assert again.agree().keys() == {0, 1, 2}
 
 
 def test_a_site_names_what_it_has_signed_and_refuses_another_experiment() -> None:

@@ -100,7 +100,7 @@ def is_skipped(name: str) -> bool:
 def open_image(path: Path) -> Image.Image:
     """Open an image file of one of `FORMATS`; its pixels are not decoded yet.
 
-    Pillow knows other formats, of which EPS starts another program.
+    Pillow knows other formats. One of them, EPS, starts another program.
 
     Raises:
         OSError, ValueError: it cannot be opened, is no regular file, or has too many pixels.

@@ -187,7 +187,7 @@ def test_a_client_refuses_to_be_scored() -> None:
 def test_a_client_refuses_to_weigh_more_and_to_send_counters(
     start: dict[str, Tensor], alike: bool, why: str
 ) -> None:
-    party: Any = SimpleNamespace(weighs_alike=lambda _: alike, honest=lambda _: 2)
+    party: Any = SimpleNamespace(equal_weights=lambda _: alike, honest=lambda _: 2)
     with pytest.raises(ProtocolError, match=why):
         add_client_noise(session_of(), party, 0, start, {})
 

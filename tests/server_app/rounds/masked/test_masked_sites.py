@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from flwr.app import Context, Message, RecordDict
+from torch import Tensor
 
 from client_app.app import app as client_app
 from client_app.masked.party import restore_secrets, secrets_of
@@ -95,6 +96,26 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("images"),
         [f"{name}/{label}" for name in NAMES for label in ("cat", "dog")], 5,
     )  # fmt: skip
+
+
+def of_different_sizes(place: Path) -> Path:
+    """Write images for sites that have different numbers of them; return the directory."""
+    for site, count in zip(NAMES, (5, 6, 7, 8), strict=True):
+        making.tree(place, [f"{site}/{label}" for label in ("cat", "dog")], count)
+    return place
+
+
+def lie_about_the_start(
+    patch: pytest.MonkeyPatch, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+) -> None:
+    """Make the coordinator start from other weights."""
+    original = GlobalModel.__init__
+
+    def lying(self: GlobalModel, *args: Any) -> None:
+        original(self, *args)
+        self.weights = change(self.weights)
+
+    patch.setattr(GlobalModel, "__init__", lying)
 
 
 def test_the_model_is_that_of_the_run_without_masks(images: Path, tmp_path: Path) -> None:
@@ -191,9 +212,7 @@ def test_a_site_that_requires_masks_rounds_to_the_nearest_unit_only_if_its_owner
 
 def test_a_site_that_requires_masks_wants_equal_weights(tmp_path: Path) -> None:
     """With weights by images, a sum of updates with few possible values tells single ones."""
-    for site, count in zip(NAMES, (5, 6, 7, 8), strict=True):
-        making.tree(tmp_path / "images", [f"{site}/{label}" for label in ("cat", "dog")], count)
-    grid = MaskedSites(tmp_path / "images", tmp_path / "m")
+    grid = MaskedSites(of_different_sizes(tmp_path / "images"), tmp_path / "m")
     for name in NAMES:
         grid.configure(name, require_secure=True)
     words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
@@ -216,9 +235,7 @@ def test_sites_do_not_round_to_the_nearest_unit_with_other_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With weights that change from sum to sum, single values could be solved for."""
-    for site, count in zip(NAMES, (5, 6, 7, 8), strict=True):
-        making.tree(tmp_path / "images", [f"{site}/{label}" for label in ("cat", "dog")], count)
-    grid = MaskedSites(tmp_path / "images", tmp_path / "m")
+    grid = MaskedSites(of_different_sizes(tmp_path / "images"), tmp_path / "m")
     original = Coordinator.setup
     monkeypatch.setattr(Coordinator, "setup", lambda self: replace(original(self), uniform=False))
     words = [*WORDS, MASKED, *NEAREST, "rounds=1", "federation.attempts=1"]
@@ -236,13 +253,7 @@ def test_a_site_trains_in_round_1_from_the_named_model_only(
     given = f"model.weights={first / 'model.safetensors'}"
     second = trained(grid, tmp_path, "second", *words, given)
     assert [row["status"] for row in rows(second, "clients.csv")] == ["ok"] * 4
-    original = GlobalModel.__init__
-
-    def lying(self: GlobalModel, experiment: Any, worker: Any, sizes: Any) -> None:
-        original(self, experiment, worker, sizes)
-        self.weights = {name: value + 1 for name, value in self.weights.items()}
-
-    monkeypatch.setattr(GlobalModel, "__init__", lying)
+    lie_about_the_start(monkeypatch, lambda weights: {n: v + 1 for n, v in weights.items()})
     for name, more in (("seed", []), ("given", [given])):
         with pytest.raises(RunFailedError, match="round 1 starts from another model"):
             trained(grid, tmp_path, name, *words, *more)
@@ -253,14 +264,12 @@ def test_a_model_with_numbers_that_masked_sums_do_not_take_is_refused(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float
 ) -> None:
     grid = MaskedSites(images, tmp_path / "m")
-    original = GlobalModel.__init__
 
-    def lying(self: GlobalModel, experiment: Any, worker: Any, sizes: Any) -> None:
-        original(self, experiment, worker, sizes)
-        name = next(iter(self.weights))
-        self.weights[name].view(-1)[0] = number
+    def with_number(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        next(iter(weights.values())).view(-1)[0] = number
+        return weights
 
-    monkeypatch.setattr(GlobalModel, "__init__", lying)
+    lie_about_the_start(monkeypatch, with_number)
     words = [*WORDS, MASKED, "rounds=1", "federation.attempts=1"]
     with pytest.raises(
         RunFailedError, match=r"the model has numbers of 1,048,576 or more|is not finite"
