@@ -40,7 +40,6 @@ def opened(
     address: str,
     width: int = 1280,
     scheme: str = "light",
-    patience: int = PATIENCE,
     expected: str = "no error",
 ) -> Iterator["Page"]:
     """Open a page, and fail at the end if it had an error or broke its own policy.
@@ -52,17 +51,22 @@ def opened(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
     ) as context:
         page = context.new_page()
-        page.set_default_timeout(patience)
+        page.set_default_timeout(PATIENCE)
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+
+        def check() -> None:
+            wrong = [error for error in errors if expected not in error]
+            assert not wrong, wrong
+
         page.goto(address)
+        check()  # scripts ran while the page loaded: a broken page never becomes ready
         try:
             page.wait_for_selector("body[data-ready]")
             yield page
         finally:
-            wrong = [error for error in errors if expected not in error]
-            assert not wrong, wrong
+            check()
 
 
 @contextlib.contextmanager

@@ -260,6 +260,6 @@ def test_a_broken_page_is_noticed(browser: "Browser", runs: Path, tmp_path: Path
         (tmp_path / "index.html").write_text(whole.replace(old, new))
         with (
             pytest.raises(AssertionError, match=r"directive|mend"),
-            opened(browser, (tmp_path / "index.html").as_uri(), patience=500),
+            opened(browser, (tmp_path / "index.html").as_uri()),
         ):
             pass
