@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from flwr.app import Context, Message
 
+from client_app.admission import count_request
 from client_app.after.finetuning import finetune_clients
 from client_app.after.kept_parts import delete_state
 from client_app.after.moments import moments_of_clients
@@ -64,6 +65,9 @@ def answer(
     node_config = context.node_config
     session = Session(read_request(kind, message, node_config), node_config)
     with process_ended_after(session.request.seconds if in_time else 0.0, node_config):
+        if kind.counted and session.site is not None:
+            parts = session.request.parts(session.worker.model)
+            count_request(session.site, session.request, kind.message_type, parts)
         return write_reply(kind, work(session), message, node_config)
 
 

@@ -16,6 +16,7 @@ from client_app.session import Session
 from task.errors import CodeMismatchError, ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories
 from task.plain_text import one_line
+from task.privacy.delta import large_delta
 from task.privacy.settings import UNTOLD_IMAGES
 from task.protocol.messages import RegistrationReply, RegistrationRequest
 from task.site import Site, site_name
@@ -76,6 +77,9 @@ def describe_site(worker: Worker, site: Site) -> Facts:
     ((client, split),) = worker.data.clients.items()
     dataset = worker.data.dataset
     if worker.config.privacy.private:
+        for key, delta in (("privacy.delta", worker.config.privacy.delta), ("delta", site.delta)):
+            if note := large_delta(key, delta, len(split.train)):
+                logger.warning("%s", note)
         return {
             "index": client,
             "nodes": worker.config.num_clients,

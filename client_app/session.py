@@ -10,10 +10,10 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from client_app.admission import admitted_site
 from client_app.client_state import ClientState
-from client_app.node import check_extensions, simulated, site_of
-from task.approval.approvals import Approvals
-from task.config import LocalConfig, read_local_config
+from client_app.node import check_extensions, simulated
+from task.config import LocalConfig, Settings, read_local_config
 from task.data.federated import site_version
 from task.data.image_store.store import store_root
 from task.errors import CodeMismatchError, SiteError
@@ -66,31 +66,9 @@ class Session(Generic[Asked]):
         """The site that this node is; None for a simulated worker.
 
         Raises:
-            ProtocolError: the request names a round that the experiment does not have.
-            SiteError: the experiment and this node disagree on whose data are trained on. Or it has
-                code of a package that the site does not list. Or it does not mask updates as the
-                site requires. Or its owner has not approved the experiment.
+            ProtocolError, SiteError: as for `admitted_site`.
         """
-        config = self.config
-        site = site_of(self.node_config, config.partitioner().sites)
-        if site and site.require_secure and not config.secure.masked:
-            raise SiteError(
-                f"site {site.name} takes part in masked rounds only (its require-secure); add "
-                "secure=masked"
-            )
-        nearest = config.secure.rounding == "nearest"
-        if site and site.require_secure and nearest and not site.allow_nearest:
-            raise SiteError(
-                f"site {site.name} takes part in masked rounds with secure.rounding=stochastic; "
-                "its owner can set allow-nearest in site.toml"
-            )
-        if site and self.request.round > config.rounds:
-            raise ProtocolError(
-                f"it names round {self.request.round}, and the experiment has {config.rounds}"
-            )
-        if site and site.require_approval:
-            Approvals.of_site(site).require(site.name, self.request.experiment)
-        return site
+        return admitted_site(self.request, self.config, self.node_config)
 
     @cached_property
     def worker(self) -> Worker:
@@ -146,8 +124,24 @@ class Session(Generic[Asked]):
         Raises:
             ProtocolError: it names another round.
         """
-        if self.request.round != self.worker.config.rounds:
+        if self.request.round != self.config.rounds:
             raise ProtocolError(f"{rule} after the last round alone")
+
+    def stage(self, name: str) -> Settings:
+        """Return the settings of the stage after training, to which the request belongs.
+
+        Args:
+            name: the stage.
+
+        Raises:
+            ProtocolError: the experiment names another stage, or the request another round than
+                the last.
+        """
+        after = self.config.after
+        if after["name"] != name:
+            raise ProtocolError(f"it belongs to after={name}, and the experiment has another stage")
+        self.require_last_round(f"after={name} comes")
+        return after
 
     def rounding_key(self, purpose: str, client: int) -> bytes:
         """Return what the random rounding of a client's numbers is drawn from.

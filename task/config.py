@@ -47,6 +47,7 @@ class LocalConfig(Strict):
 
     The groups `data`, `partition`, `augmentation`, `model` and `method` name a component of `task`
     by ``name``; their other keys are its fields. The name of a method may join several with ``+``.
+    `after` names the stage after training, with the settings of it that clients need.
     """
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -64,6 +65,7 @@ class LocalConfig(Strict):
     optim: Sgd
     runtime: Runtime
     privacy: Privacy
+    after: Settings
     secure: Secure = Secure()
 
     @model_validator(mode="after")

@@ -19,6 +19,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from task.errors import ConfigError
+
 PLUS = "+"  # joins the names of several methods
 GROUPS = {
     "data": "univarfl.data",
@@ -37,6 +39,7 @@ PACKAGES = {  # of our own components, by their group in the configuration
     "clock": "server_app.rounds.clock",
     "participation": "server_app.rounds.participation",
 }
+SHOWN = 40  # characters of a text that is no experiment
 ON_CLIENTS = ("data", "method")  # the groups whose components clients run
 
 logger = logging.getLogger("univarfl")
@@ -156,12 +159,15 @@ def run_by_clients(experiment: str) -> tuple[Extension, ...]:
     """Return the components of other packages that the clients of an experiment run.
 
     Args:
-        experiment: a `task.config.LocalConfig` as JSON; other text names no component.
+        experiment: a `task.config.LocalConfig` as JSON.
+
+    Raises:
+        ConfigError: it is other text, so nothing can be said about its components.
     """
     try:
         config = json.loads(experiment)
     except (ValueError, RecursionError):  # neither JSON nor of a sane depth
-        return ()
+        config = None
     if not isinstance(config, dict):
-        return ()
+        raise ConfigError("experiment", experiment[:SHOWN], "must be a JSON object")
     return tuple(each for group in ON_CLIENTS for each in chosen(group, config.get(group)))

@@ -15,6 +15,7 @@ from task.errors import SiteError
 from task.extensions import normal, run_by_clients
 from task.machine.directories import user_state_directory
 from task.machine.files import from_home
+from task.privacy.delta import Delta
 
 NodeConfig = Mapping[str, object]
 
@@ -50,7 +51,7 @@ class Site(BaseModel):
         max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.
-        delta: ``delta``, the delta of this epsilon, in (0, 1).
+        delta: ``delta``, the delta of this epsilon, above 0 and at most 0.001.
         require_approval: ``require-approval``, whether it trains only in experiments that its owner
             has approved.
         require_secure: ``require-secure``, whether it takes part in masked rounds only.
@@ -87,7 +88,7 @@ class Site(BaseModel):
     tell_labels: Annotated[bool, Field(alias="tell-labels")] = False
     tell_statistics: Annotated[bool, Field(alias="tell-statistics")] = False
     max_epsilon: Annotated[float | None, Field(alias="max-epsilon", gt=0)] = None
-    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    delta: Delta = 1e-5
     require_approval: Annotated[bool, Field(alias="require-approval")] = False
     require_secure: Annotated[bool, Field(alias="require-secure")] = False
     equal_weights: Annotated[bool | None, Field(alias="equal-weights")] = None

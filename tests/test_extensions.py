@@ -98,9 +98,15 @@ def test_what_cannot_be_used_is_left_out_and_our_own_names_stay_ours(
     assert compose_experiment(["method=fedavg"]).method == {"name": "fedavg"}
 
 
-@pytest.mark.parametrize("text", ["", "null", "[" * 100_000, '{"method": [], "data": {"name": 1}}'])
-def test_text_that_is_no_experiment_names_no_component(text: str) -> None:
-    assert extensions.run_by_clients(text) == ()
+@pytest.mark.parametrize("text", ["", "null", "[]", "{'a': 1}", "[" * 100_000])
+def test_text_that_is_no_experiment_is_refused(text: str) -> None:
+    """It could name a component in a form that only another reader understands."""
+    with pytest.raises(ConfigError, match="must be a JSON object"):
+        extensions.run_by_clients(text)
+
+
+def test_settings_of_another_form_name_no_component() -> None:
+    assert extensions.run_by_clients('{"method": [], "data": {"name": 1}}') == ()
 
 
 def test_without_the_package_its_names_are_unknown() -> None:

@@ -6,9 +6,8 @@ from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
 from client_app.work_unit import personal_state, score_row
 from task.data.federated import check_amount
-from task.errors import SiteError
 from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
-from task.training.after.finetuning import Finetuner
+from task.training.after.finetuning import Finetuner, read_finetuning
 
 logger = logging.getLogger("univarfl.client")
 
@@ -25,19 +24,12 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
     request = session.request
     session.refuse_if_masked("a score")
     session.check_clients(request.clients)
+    settings = read_finetuning(session.stage("finetune"))
     if session.site is not None:
-        check_amount(session.site, request.epochs, request.batch_size)
-        if session.site.require_approval:
-            raise SiteError(
-                f"site {session.site.name} trains only what its owner has approved (its "
-                "require-approval), which cannot include fine-tuning; use after=none"
-            )
+        check_amount(session.site, settings.epochs, settings.batch_size)
     session.refuse_scores_with_noise()
-    session.require_last_round("clients fine-tune")
     weights = session.tensors(request.weights)
-    finetuner = Finetuner(
-        session.worker, request.epochs, request.batch_size, request.lr, request.momentum
-    )
+    finetuner = Finetuner(session.worker, settings)
     rows = []
     for client, accepted in zip(request.clients, request.accepted, strict=True):
         try:
@@ -50,5 +42,5 @@ def finetune_clients(session: Session[FinetuneRequest]) -> FinetuneReply:
             reason = reason_for_server(error, session.node_config) or "no reason given"
             rows.append(FinetuneRow(client=client, reason=reason).model_dump())
         else:
-            logger.info("fine-tuned for %d epochs", request.epochs)
+            logger.info("fine-tuned for %d epochs", settings.epochs)
     return FinetuneReply.to(request, rows=rows)

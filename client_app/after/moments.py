@@ -50,10 +50,10 @@ def check_allowed(session: Session[MomentsRequest]) -> None:
         ProtocolError: they are; or clients add noise.
         SiteError: the site limits its privacy loss.
     """
+    session.stage("batch_norm")
     request, worker, site = session.request, session.worker, session.site
     if worker.personal:
         raise ProtocolError("no statistics are sent of a model with personal parts")
-    session.require_last_round("statistics are sent")
     if worker.config.privacy.private:
         raise ProtocolError("statistics of its images are not sent with noise at the clients")
     layer = batch_norm_layers(worker.model).get(request.layer)

@@ -49,13 +49,13 @@ def check_allowed(session: Session[StatisticsRequest]) -> None:
         ProtocolError: clients add noise.
         SiteError: the site does not tell its statistics, or limits its privacy loss.
     """
+    session.stage("ccvr")
     request, worker = session.request, session.worker
     if worker.personal or not worker.config.network().trained_features:
         raise ProtocolError("no statistics are sent of a model with personal parts or no features")
     shape = worker.model.state_dict()["classifier.weight"].shape
     if shape != (request.classes, request.features):
         raise ProtocolError("it names other numbers of classes and features than the model has")
-    session.require_last_round("statistics are sent")
     if session.worker.config.privacy.private:
         raise ProtocolError("statistics of its images are not sent with noise at the clients")
     site = session.site

@@ -12,6 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
+from task.machine.files import regular
+
 Weights = dict[str, NDArray[np.generic]]
 Readable = Mapping[str, NDArray[np.generic]]  # weights that are only read
 
@@ -40,7 +42,7 @@ def from_file(path: Path) -> tuple[Weights, Mapping[str, str]]:
         OSError: it cannot be read.
         SafetensorError: it is damaged, or holds numbers of a type that NumPy does not have.
     """
-    with safe_open(path, "numpy") as file:
+    with safe_open(regular(path), "numpy") as file:
         names = file.keys()
         return {name: read_array(file, name) for name in names}, file.metadata() or {}
 

@@ -58,7 +58,6 @@ class Experiment(LocalConfig):
     published: list[Table]
     strategy: Settings
     guard: Settings
-    after: Settings
     clock: Settings
     participation: Settings
     federation: FederationConfig
@@ -209,6 +208,8 @@ class Experiment(LocalConfig):
     def _local(self) -> LocalConfig:
         fields: dict[str, Any] = {name: getattr(self, name) for name in LocalConfig.model_fields}
         fields["model"] = without_weights(self.model)
+        told = ("name", *self.after_training().told)
+        fields["after"] = {key: self.after[key] for key in told}
         return LocalConfig.model_construct(**fields)  # every value has been checked here
 
     def placed(self, directory: Path, *, resume: bool = False) -> "Experiment":

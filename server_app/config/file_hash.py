@@ -5,6 +5,7 @@ import hashlib
 from pathlib import Path
 
 from task.errors import ConfigError, system_reason
+from task.machine.files import regular
 
 
 def hash_of(key: str, path: Path, expected: str) -> str:
@@ -19,7 +20,7 @@ def hash_of(key: str, path: Path, expected: str) -> str:
         ConfigError: it cannot be read.
     """
     try:
-        status = path.stat()
+        status = regular(path).stat()
         return _hash(path, status.st_mtime_ns, status.st_size, status.st_ino)
     except OSError as error:
         reason = f"cannot be read: {system_reason(error)}; {expected}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from server_app.config.override_text import as_typed, flat
 from server_app.deploy.places import SitePlace, refuse_unusable
-from task.approval.approvals import DIGITS, Approvals, Asked
+from task.approval.approvals import DIGITS, MOST_RUNS, Approvals, Asked
 from task.plain_text import one_line
 from task.site import Site
 
@@ -16,7 +16,8 @@ SHOWN = (
     "data.validation_share", "augmentation.name", "optim.lr", "rounds", "local_epochs",
     "batch_size", "privacy.unit", "privacy.noise_multiplier", "privacy.clipping_norm",
     "privacy.sampling_rate", "privacy.reproducible", "secure.mode", "secure.rounding",
-    "secure.start", "partition.names",
+    "secure.start", "partition.names", "after.name", "after.epochs", "after.batch_size", "after.lr",
+    "after.momentum",
 )  # fmt: skip
 
 
@@ -67,6 +68,9 @@ def described(asked: Asked) -> Iterator[str]:
     yield f"{asked.name[:DIGITS]}  {state}, first asked on {when:%Y-%m-%d at %H:%M}"
     for key, value in main_settings(asked).items():
         yield f"    {key:<26}{one_line(as_typed(value))}"
+    if asked.approved:
+        runs, requests = Approvals(asked.path.parent).answered(asked)
+        yield f"    used in {runs} of {MOST_RUNS} runs, {requests} requests about its images"
     yield f"    all settings are in {asked.path}"
 
 

@@ -36,6 +36,7 @@ from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
 from task.errors import ConfigError
+from task.privacy.delta import large_delta
 from task.privacy.description import NOT_TOLD
 from task.training.worker import shared_worker
 
@@ -199,7 +200,13 @@ class Federation:
     def _data(self) -> dict[str, Any]:
         """Return the image counts: from the split in a simulation, else from the sites."""
         data = self._worker.data
-        notes = [NOT_TOLD] if self.experiment.privacy.private else []
+        privacy, notes = self.experiment.privacy, []
+        if privacy.private:
+            smallest = min((len(each.train) for each in data.clients.values()), default=0)
+            notes = [
+                NOT_TOLD,
+                *filter(None, [large_delta("privacy.delta", privacy.delta, smallest)]),
+            ]
         images = self._sizes.images()
         return {
             "classes": list(data.dataset.classes),
@@ -220,11 +227,12 @@ class Federation:
                 "%s: %d clients, which do not tell how many images they have, and %d test images",
                 self.experiment.data["name"], self.experiment.num_clients, data["test"],
             )  # fmt: skip
-            return
-        sizes = self._sizes.images()
-        logger.info(
-            "%s: %d clients with %d to %d images, %d test images",
-            self.experiment.data["name"], len(sizes), min(sizes), max(sizes), data["test"],
-        )  # fmt: skip
+        else:
+            sizes = self._sizes.images()
+            logger.info(
+                "%s: %d clients with %d to %d images, %d test images",
+                self.experiment.data["name"], len(sizes), min(sizes), max(sizes), data["test"],
+            )  # fmt: skip
         for note in data["notes"]:
-            logger.warning("data: %s", note)
+            if note != NOT_TOLD:
+                logger.warning("data: %s", note)

@@ -12,8 +12,8 @@ from typing import Any
 from safetensors import SafetensorError
 
 from server_app.aggregation.weights import Weights, as_bytes, from_file
-from task.digest import DIGEST, digest
 from task.errors import ConfigError
+from task.machine.digest import DIGEST, digest
 from task.machine.files import write_whole
 from task.machine.round_files import round_files
 

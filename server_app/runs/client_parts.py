@@ -9,9 +9,9 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Weights, from_tensors
-from task.digest import DIGEST
 from task.errors import ConfigError
-from task.machine.files import write_whole
+from task.machine.digest import DIGEST
+from task.machine.files import regular, write_whole
 from task.methods.base import Tensors
 from task.training.personal.part_file import SUFFIX, part_digest, part_file
 
@@ -51,7 +51,7 @@ def load_client_part(directory: Path, client: int, model: str) -> Weights:
     if not path.exists():
         raise ConfigError("client", client, missing_reason(saved_clients(directory)))
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(regular(path), "pt") as file:
             metadata = file.metadata() or {}
             part = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Readable, as_bytes, read_array
 from task.errors import ConfigError, system_reason
-from task.machine.files import write_whole
+from task.machine.files import regular, write_whole
 from task.machine.round_files import round_files
 
 DIRECTORY = "models"
@@ -79,7 +79,7 @@ def load_models(path: Path) -> RoundModels:
         ConfigError: the file cannot be read.
     """
     try:
-        file: Any = safe_open(path, framework="numpy")  # it has no types
+        file: Any = safe_open(regular(path), framework="numpy")  # it has no types
     except OSError as error:
         raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
     except SafetensorError as error:

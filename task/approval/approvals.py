@@ -1,21 +1,32 @@
 """The experiments that a site's owner has approved, and those that wait for it.
 
 An experiment is the text that the coordinator sends with each request: all settings of local
-training, the number of rounds among them. Its name is the SHA-256 of this text, so an approval
-holds for exactly these settings.
+training, the number of rounds and the stage after training among them. Its name is the SHA-256 of
+this text, so an approval holds for exactly these settings.
+
+The coordinator chooses the models and the ids of runs. So an approval holds for `MOST_RUNS` runs,
+and in each round of a run for `MOST_ANSWERS` requests of a kind: a round can be repeated after
+failures. They are counted on the disk before they are answered. Approving again starts a new count.
 """
 
 import hashlib
+import os
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
+
+from filelock import FileLock
 
 from task.errors import ConfigError, SiteError
 from task.machine.files import create_whole, make_private
 from task.site import Site
 
-DIRECTORY = "approvals"
-WAITING, APPROVED = ".json", ".approved"
+DIRECTORY, LOCK = "approvals", "lock"
+WAITING, APPROVED, ANSWERS = ".json", ".approved", ".answers"
 MOST_WAITING = 100
+MOST_RUNS = 3  # that an approval holds for
+MOST_ANSWERS = 5  # to requests of one kind in one round of a run
 DIGITS = 12  # of a name, as it is shown
 
 
@@ -48,19 +59,21 @@ class Approvals:
         """Return the experiments that a site was asked to train in."""
         return cls(site.state_directory / DIRECTORY)
 
-    def require(self, site: str, experiment: str) -> None:
+    def require(self, site: str, experiment: str, run: str) -> None:
         """Keep an experiment for the owner, and refuse it unless the owner has approved it.
 
         Args:
             site: the site's name.
             experiment: the text that the coordinator has sent.
+            run: the run's id.
 
         Raises:
-            SiteError: it is not approved.
-            OSError: it cannot be kept.
+            SiteError: it is not approved, or was approved for fewer runs.
+            OSError: it cannot be kept, or the run cannot be counted.
         """
-        name = hashlib.sha256(experiment.encode()).hexdigest()
+        name = name_of(experiment)
         if self._approval(name).is_file():
+            self._admit(site, name, run)
             return
         path = self._place / f"{name}{WAITING}"
         if not path.exists():
@@ -75,6 +88,35 @@ class Approvals:
             f"the owner of site {site} has not approved this experiment yet "
             f"({name[:DIGITS]}); start the run again once it is approved"
         )
+
+    def count(self, site: str, experiment: str, run: str, what: str, most: int) -> None:
+        """Count a request about the site's images before it is answered.
+
+        Args:
+            site: the site's name.
+            experiment: the text that the coordinator has sent, which is approved.
+            run: the run's id, which `require` has counted.
+            what: the kind of request and its round.
+            most: how many of them are answered in a run.
+
+        Raises:
+            SiteError: it is one too many.
+            OSError: it cannot be counted.
+        """
+        name = name_of(experiment)
+        with FileLock(self._place / LOCK):
+            if self._counts(name)[run, what] >= most:
+                raise SiteError(
+                    f"site {site} has answered {most} requests '{what}' of this run, the most that "
+                    "an approval holds for; start a new run"
+                )
+            self._append(name, f"{run} {what}")
+
+    def answered(self, asked: Asked) -> tuple[int, int]:
+        """Return in how many runs, and how many requests, an approval was used."""
+        counts = self._counts(asked.name)
+        runs = sum(len(key) == 1 for key in counts)
+        return runs, counts.total() - runs
 
     def asked(self) -> list[Asked]:
         """Return the experiments that the site was asked to train in, the first one first."""
@@ -100,11 +142,12 @@ class Approvals:
         return found[0]
 
     def approve(self, asked: Asked) -> None:
-        """Approve an experiment.
+        """Approve an experiment, or approve it for as many more runs.
 
         Raises:
             OSError: the approval cannot be written.
         """
+        self._answers(asked.name).unlink(missing_ok=True)
         create_whole(self._approval(asked.name), b"")
 
     def withdraw(self, asked: Asked) -> None:
@@ -115,5 +158,43 @@ class Approvals:
         """
         self._approval(asked.name).unlink(missing_ok=True)
 
+    def _admit(self, site: str, name: str, run: str) -> None:
+        """Count a run at its first request.
+
+        Raises:
+            SiteError: there were enough runs.
+            OSError: it cannot be counted.
+        """
+        with FileLock(self._place / LOCK):
+            runs = {key[0] for key in self._counts(name)}
+            if run not in runs:
+                if len(runs) >= MOST_RUNS:
+                    raise SiteError(
+                        f"the owner of site {site} has approved this experiment for {MOST_RUNS} "
+                        f"runs, which have begun; the owner can approve it again ({name[:DIGITS]})"
+                    )
+                self._append(name, run)
+
+    def _append(self, name: str, line: str) -> None:
+        with self._answers(name).open("a", encoding="ascii") as file:
+            file.write(f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _counts(self, name: str) -> Counter[tuple[str, ...]]:
+        """Return what was counted: by run, and by run and kind of request."""
+        with suppress(FileNotFoundError):
+            lines = self._answers(name).read_text(encoding="ascii").splitlines()
+            return Counter(tuple(line.split(" ", 1)) for line in lines)
+        return Counter()
+
     def _approval(self, name: str) -> Path:
         return self._place / f"{name}{APPROVED}"
+
+    def _answers(self, name: str) -> Path:
+        return self._place / f"{name}{ANSWERS}"
+
+
+def name_of(experiment: str) -> str:
+    """Return the name of an experiment: the SHA-256 of its text."""
+    return hashlib.sha256(experiment.encode()).hexdigest()

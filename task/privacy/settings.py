@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from task.errors import ConfigError
 from task.privacy.accounting import SampledGaussian
+from task.privacy.delta import Delta
 
 LEAST_NOISE = 0.01
 UNTOLD_IMAGES = 2  # reported in place of a client's number of images, which depends on its data
@@ -21,7 +22,7 @@ class Privacy(BaseModel):
             is the noise in the sum of a round's updates.
         clipping_norm: the largest L2 norm of one image's gradient, or of one client's update.
         sampling_rate: the probability with which each image is in a batch; 1 for clients.
-        delta: the delta that epsilon is reported for.
+        delta: the delta that epsilon is reported for, at most 0.001.
         reproducible: whether the noise follows from the seed, for studies.
     """
 
@@ -31,7 +32,7 @@ class Privacy(BaseModel):
     noise_multiplier: Annotated[float, Field(ge=0, le=1e6)]
     clipping_norm: Annotated[float, Field(gt=0)]
     sampling_rate: Annotated[float, Field(ge=1e-4, le=1)]
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    delta: Delta
     reproducible: bool
 
     @field_validator("noise_multiplier")

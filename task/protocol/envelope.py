@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,9 @@ from task.fingerprint import fingerprint_for
 from task.protocol.base import Fingerprint, Message, Nonce, RoundNumber, RunId, Seconds
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ROW_BYTES, SHORT_HEADER, ReplyLimits
+
+if TYPE_CHECKING:  # it imports PyTorch
+    from torch import nn
 
 MAX_CLIENTS = 1_000_000
 NONCE_BYTES = 16
@@ -45,6 +48,11 @@ class Request(Message):
     def reply_limits(self) -> ReplyLimits:
         """Return the size of the largest reply to it."""
         return ReplyLimits()
+
+    def parts(self, model: "nn.Module") -> int:
+        """Return how many requests of its kind a round needs for a model."""
+        del model
+        return 1
 
 
 class TableRequest(Request):

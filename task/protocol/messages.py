@@ -89,11 +89,14 @@ class Kind(Generic[Asked, Answer]):
         message_type: Flower's name for it, with an action after a dot if there are several.
         request: the class of its requests.
         reply: the class of its replies.
+        counted: whether a reply depends on a site's images and the request's model, so that an
+            owner's approval holds for a number of them. What is unmasked has a ledger of its own.
     """
 
     message_type: str
     request: type[Asked]
     reply: type[Answer]
+    counted: bool = False
 
     @property
     def action(self) -> str:
@@ -102,18 +105,18 @@ class Kind(Generic[Asked, Answer]):
 
 
 REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
-TRAIN = Kind("train", TrainRequest, TrainReply)
-EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply)
+TRAIN = Kind("train", TrainRequest, TrainReply, counted=True)
+EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply, counted=True)
 FORGET = Kind("query.forget", ForgetRequest, ForgetReply)
-FINETUNE = Kind("train.finetune", FinetuneRequest, FinetuneReply)
-PERSONAL = Kind("query.personal", PersonalRequest, PersonalReply)
-MOMENTS = Kind("query.moments", MomentsRequest, MomentsReply)
-STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply)
+FINETUNE = Kind("train.finetune", FinetuneRequest, FinetuneReply, counted=True)
+PERSONAL = Kind("query.personal", PersonalRequest, PersonalReply, counted=True)
+MOMENTS = Kind("query.moments", MomentsRequest, MomentsReply, counted=True)
+STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply, counted=True)
 # The stages of a masked round, in their order.
 KEYS = Kind("query.keys", KeysRequest, TableReply)
 SHARES = Kind("query.shares", SharesRequest, TableReply)
-REPORT = Kind("train.report", ReportRequest, ReportReply)
-SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply)
+REPORT = Kind("train.report", ReportRequest, ReportReply, counted=True)
+SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply, counted=True)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)
 KINDS: Sequence[Kind[Any, Any]] = (

@@ -17,6 +17,7 @@ from server_app.aggregation.strategies.families.private import (
     NoisyStrategy,
 )
 from task.errors import refuse
+from task.privacy.delta import LARGEST
 
 
 class ServerClipping(NoisyStrategy, DifferentialPrivacyServerSideFixedClipping):
@@ -28,15 +29,15 @@ class DpFixedSettings(FixedNormSettings):
     """Settings of differential privacy with fixed clipping on the server.
 
     Attributes:
-        delta: the delta of the reported epsilon, above 0 and below 1 / num_clients.
+        delta: the delta of the reported epsilon, above 0, at most 0.001 and below 1 / num_clients.
     """
 
     delta: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.delta < 1:
-            refuse(self, "delta", "must be above 0 and below 1")
+        if not 0 < self.delta <= LARGEST:
+            refuse(self, "delta", f"must be above 0 and at most {LARGEST:g}")
 
     def check_participants(self, participants: int, num_clients: int) -> None:
         if self.delta >= 1 / num_clients:

@@ -50,12 +50,14 @@ class AfterTraining(ABC):
         reads: the data of single clients that it reads; error messages name them.
         needs_models: whether it needs the last round's model of each client.
         at_clients: whether it gives every client a model of its own, and leaves the global one.
+        told: the settings that clients need, and owners of sites see; others stay at the server.
     """
 
     changes_model: ClassVar[bool] = True
     reads: ClassVar[str] = ""
     needs_models: ClassVar[bool] = False
     at_clients: ClassVar[bool] = False
+    told: ClassVar[tuple[str, ...]] = ()
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def check(self, experiment: "Experiment") -> None:

@@ -20,7 +20,6 @@ Our choices:
 * A client that fails is left out; events.csv names it.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -48,6 +47,7 @@ class Finetune(AfterTraining):
 
     reads: ClassVar = "the scores of single clients"
     at_clients: ClassVar = True
+    told: ClassVar = ("epochs", "batch_size", "lr", "momentum")
 
     epochs: int
     batch_size: int
@@ -70,7 +70,7 @@ class Finetune(AfterTraining):
         from server_app.rounds.after.personal.asking import finetuned_scores  # noqa: PLC0415
         from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
 
-        found = finetuned_scores(context, dataclasses.asdict(self))
+        found = finetuned_scores(context)
         if not found.after:
             first = next(iter(found.missing.values()), "no client has a model and images")
             raise RunFailedError(f"after=finetune: no client was fine-tuned; the first: {first}")

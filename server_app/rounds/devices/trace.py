@@ -8,6 +8,7 @@ import pandas as pd
 
 from server_app.rounds.devices.profiles import BYTES_PER_MEGABIT, DAY, HOUR, Profiles
 from task.errors import ConfigError, system_reason
+from task.machine.files import regular
 
 COLUMNS = {  # of the file: the least and the most that is allowed
     "seconds_per_image": (0.0, 1e6),
@@ -33,7 +34,7 @@ def read_trace(path: Path, clients: int) -> Profiles:
         return ConfigError("clock.trace", path, allowed)
 
     try:
-        if path.stat().st_size > LARGEST:
+        if regular(path).stat().st_size > LARGEST:
             raise refuse(f"must have at most {LARGEST:,} bytes")
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
             frame = pd.read_csv(path, nrows=clients, index_col=False)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from task.machine.files import write_whole
+from task.machine.files import regular, write_whole
 
 RUN_JSON = "run.json"
 FORMAT = 2  # format 1 had no classes.csv, no code, and only accuracy and loss of the test set
@@ -29,7 +29,7 @@ def read_record(directory: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing, or not a JSON object.
     """
-    record = json.loads((directory / RUN_JSON).read_text(encoding="utf-8"))
+    record = json.loads(regular(directory / RUN_JSON).read_text(encoding="utf-8"))
     if not isinstance(record, dict):
         raise ValueError("it is not a JSON object")
     return record

@@ -17,6 +17,7 @@ from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from task.config import Device, LocalConfig
 from task.errors import ConfigError, system_reason
+from task.machine.files import regular
 from task.registry import first_error
 
 
@@ -97,7 +98,7 @@ def final_weights(run: Run) -> Weights:
     """
     path = run.directory / MODEL
     try:
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
     except OSError as error:
         raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
     if hashlib.sha256(content).hexdigest() != run.record["model_sha256"]:

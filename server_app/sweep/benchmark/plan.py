@@ -15,6 +15,7 @@ from server_app.sweep.combinations import expand
 from task import registry
 from task.errors import ConfigError, system_reason
 from task.extensions import PLUS
+from task.machine.files import regular
 from task.methods.base import Method
 from task.registry import first_error
 
@@ -83,7 +84,7 @@ def read_plan(path: Path) -> Plan:
         ConfigError: the file cannot be read, or says something else.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(regular(path).read_text())
         if not isinstance(content, dict):
             parts = ", ".join(Plan.model_fields)
             raise ConfigError("--plan", path, f"is no plan; it must have {parts}, as in {PLAN}")

@@ -26,7 +26,7 @@ from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
 from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, RunError, system_reason
-from task.machine.files import write_whole
+from task.machine.files import regular, write_whole
 
 ADDED = "methods.json"  # methods that a command added to the plan, with what is tuned
 REPORT = "report"
@@ -226,7 +226,7 @@ def unpack_records(archive: Path, place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place, prefix=".records-") as new:
         try:
-            with tarfile.open(archive) as tar:
+            with tarfile.open(regular(archive)) as tar:
                 tar.extractall(new, filter="data")
         except tarfile.ReadError:
             raise ConfigError(

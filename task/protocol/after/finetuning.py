@@ -1,10 +1,5 @@
 """A request to fine-tune the final model at clients, and the scores before and after."""
 
-from typing import Annotated
-
-from pydantic import Field
-
-from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 from task.protocol.base import Line, Schema
 from task.protocol.envelope import Client, StatefulRequest, TableReply
 from task.protocol.errors import ProtocolError
@@ -15,20 +10,12 @@ from task.protocol.tensors import PackedTensors
 class FinetuneRequest(StatefulRequest):
     """Asks a worker to fine-tune the final model on each client's images, and to score it.
 
-    The fine-tuned models are not sent.
+    The experiment says how. The fine-tuned models are not sent.
 
     Attributes:
-        epochs: the number of passes over a client's training images.
-        batch_size: images of a batch.
-        lr: the learning rate of SGD.
-        momentum: the momentum of SGD.
         weights: the global weights.
     """
 
-    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)]
-    batch_size: Annotated[int, Field(ge=2, le=MOST_BATCH)]
-    lr: Annotated[float, Field(gt=0)]
-    momentum: Annotated[float, Field(ge=0, lt=1)]
     weights: PackedTensors
 
 

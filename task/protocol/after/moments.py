@@ -4,8 +4,9 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
+from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.sent_tensors import TensorsReply
 from task.protocol.base import Line
 from task.protocol.envelope import TableRequest
@@ -38,6 +39,9 @@ class MomentsRequest(TableRequest):
     layer: Line
     channels: Annotated[int, Field(ge=1, le=10**6)]
     weights: PackedTensors
+
+    def parts(self, model: nn.Module) -> int:
+        return len(batch_norm_layers(model))
 
     def reply_limits(self) -> ReplyLimits:
         most = moments_bytes(self.channels) + NAMES_AND_SHAPES

@@ -2,13 +2,49 @@
 
 import copy
 import math
+from typing import Annotated, Literal
 
+from pydantic import Field, ValidationError
+
+from task.config import Settings, Strict
 from task.methods.base import Tensors
 from task.methods.fedavg import FedAvg
 from task.optim.settings import Sgd
+from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
+from task.registry import first_error
 from task.training.evaluation import Score, evaluate
 from task.training.loop import LocalTrainer
 from task.training.worker import NOTHING, Worker
+
+
+class Finetuning(Strict):
+    """How the final model is fine-tuned, from the experiment's ``after``.
+
+    Attributes:
+        name: of the stage.
+        epochs: the number of passes over a client's training images.
+        batch_size: images of a batch.
+        lr: the learning rate of SGD.
+        momentum: the momentum of SGD.
+    """
+
+    name: Literal["finetune"]
+    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)]
+    batch_size: Annotated[int, Field(ge=2, le=MOST_BATCH)]
+    lr: Annotated[float, Field(gt=0)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+
+
+def read_finetuning(settings: Settings) -> Finetuning:
+    """Return how the final model is fine-tuned.
+
+    Raises:
+        ConfigError: a setting is missing, unknown or out of its range.
+    """
+    try:
+        return Finetuning.model_validate(settings)
+    except ValidationError as error:
+        raise first_error(error).under("after") from None
 
 
 class Finetuner:
@@ -18,21 +54,18 @@ class Finetuner:
 
     Args:
         worker: the worker.
-        epochs: the number of passes over a client's training images.
-        batch_size: images of a batch.
-        lr: the learning rate of SGD.
-        momentum: the momentum of SGD.
+        settings: how they are trained.
     """
 
-    def __init__(
-        self, worker: Worker, epochs: int, batch_size: int, lr: float, momentum: float
-    ) -> None:
+    def __init__(self, worker: Worker, settings: Finetuning) -> None:
         self._worker = worker
         optim = Sgd(
-            lr=lr, schedule="constant", momentum=momentum, weight_decay=0.0, keep_momentum=False,
-            nesterov=False, max_gradient_norm=None,
+            lr=settings.lr, schedule="constant", momentum=settings.momentum, weight_decay=0.0,
+            keep_momentum=False, nesterov=False, max_gradient_norm=None,
         )  # fmt: skip
-        changes = {"local_epochs": epochs, "batch_size": batch_size, "optim": optim}
+        changes = {
+            "local_epochs": settings.epochs, "batch_size": settings.batch_size, "optim": optim,
+        }  # fmt: skip
         model = copy.deepcopy(worker.model).requires_grad_(True)
         self._trainer = LocalTrainer(model, FedAvg(), worker.config.model_copy(update=changes))
 

@@ -2,7 +2,7 @@
 
 from safetensors.torch import save
 
-from task.digest import DIGEST, digest
+from task.machine.digest import DIGEST, digest
 from task.methods.base import Tensors
 
 SUFFIX = ".safetensors"

@@ -14,8 +14,8 @@ SETTINGS = {
     },
     "strategy=dp_fixed model.norm=group": {
         "strategy.clipping_norm=0": "must be above 0",
-        "strategy.delta=1": "must be above 0 and below 1",
-        "strategy.delta=0.2": "must be below 1 / num_clients, here 1 / 10",
+        "strategy.delta=0": "must be above 0 and at most 0.001",
+        "strategy.delta=0.002": "must be above 0 and at most 0.001",
     },
     "strategy=dp_client_fixed model.norm=group": {"strategy.clipping_norm=0": "must be above 0"},
     "strategy=fedbuff clock=virtual": {

@@ -33,7 +33,7 @@ HARMLESS = {
     "server_app.runs": "writes and reads records; SHARED has the checkpoint",
     "server_app.tracking": "shows metrics",
     "task.analysis": "reads models after a run",
-    "task.digest": "notices damaged files",
+    "task.machine.digest": "notices damaged files",
     "task.error_messages": "words errors",
     "task.plain_text": "words errors",
     "task.errors": "words errors",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from server_app.nodes.failure import Failure, usable
 from server_app.rounds.context import RoundContext
@@ -29,19 +29,18 @@ class Finetuned:
     missing: Mapping[int, str]
 
 
-def finetuned_scores(context: RoundContext, settings: Mapping[str, Any]) -> Finetuned:
+def finetuned_scores(context: RoundContext) -> Finetuned:
     """Ask the clients that score the final model; name those without scores in the record.
 
     Args:
         context: the run, after its last round.
-        settings: the fields of `FinetuneRequest` that say how to train.
     """
     replies = ask_clients(
         context,
         FINETUNE,
         clients_of_final_scores(context),
         context.sizes.train,
-        lambda unit: {**settings, **stateful_fields(context, unit)},
+        partial(stateful_fields, context),
         "fine-tuning",
     )
     before: dict[int, Score] = {}

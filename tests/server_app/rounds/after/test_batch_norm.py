@@ -162,7 +162,8 @@ def test_other_moments_are_refused(found: dict[str, Tensor], reason: str) -> Non
 
 def request_for(words: list[str], **changes: Any) -> MomentsRequest:
     """The request for the first layer's moments of client 0, with changes."""
-    local = compose_experiment([*SMALL, *words]).local()
+    stage = {"after": {"name": "batch_norm"}}
+    local = compose_experiment([*SMALL, *words]).local().model_copy(update=stage)
     worker = Worker(local)
     name, layer = next(iter(batch_norm_layers(worker.model).items()))
     fields = {

@@ -17,7 +17,7 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.protocol.after.finetuning import FinetuneRequest
 from task.protocol.tensors import PackedTensors
-from task.training.after.finetuning import Finetuner
+from task.training.after.finetuning import Finetuner, Finetuning, read_finetuning
 from task.training.evaluation import Score
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, rows, sha256
@@ -48,12 +48,31 @@ def test_scores_do_not_depend_on_the_workers(train: Train, method: str) -> None:
     assert read_client_scores(one) == read_client_scores(three)
 
 
+def tuning(**changes: float) -> Finetuning:
+    """Return how the copies are trained."""
+    settings = {"epochs": 1, "batch_size": 16, "lr": 0.1, "momentum": 0.9, **changes}
+    return read_finetuning({"name": "finetune", **settings})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"epochs": 0}, "after.epochs=0: must be greater than or equal to 1"),
+        ({"lr": float("inf")}, "after.lr=inf: must be"),
+        ({"images": 1}, "after.images=1: "),
+    ],
+)
+def test_a_client_checks_how_it_is_to_tune(changes: dict[str, float], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        tuning(**changes)
+
+
 def test_a_frozen_classifier_is_trained_in_the_copy_alone() -> None:
     worker = Worker(compose_experiment([*SMALL, *WORDS, "method=freeze"]).local())
-    weights, finetuner = worker.initial_weights(), Finetuner(worker, 1, 16, 0.1, 0.9)
+    weights, finetuner = worker.initial_weights(), Finetuner(worker, tuning())
     before, after = finetuner.scores(weights, 0, {})
     assert before == worker.validate_personal(weights, 0, {})
-    assert before != after == Finetuner(worker, 1, 16, 0.1, 0.9).scores(weights, 0, {})[1]
+    assert before != after == Finetuner(worker, tuning()).scores(weights, 0, {})[1]
     moved = finetuner._trainer.model.state_dict()["classifier.weight"]
     assert not moved.cpu().equal(weights["classifier.weight"])
     assert not any(
@@ -64,7 +83,8 @@ def test_a_frozen_classifier_is_trained_in_the_copy_alone() -> None:
 def test_measured_statistics_are_measured_again_before_the_second_score() -> None:
     words = [*SMALL, *WORDS, "method=fedbn", "method.statistics=measured"]
     worker = Worker(compose_experiment(words).local())
-    still = Finetuner(worker, 1, 16, 1e-30, 0.0)  # no weight moves, but the averages do
+    # No weight moves, but the averages do.
+    still = Finetuner(worker, tuning(lr=1e-30, momentum=0.0))
     before, after = still.scores(worker.initial_weights(), 0, {})
     assert before == after
 
@@ -127,10 +147,11 @@ def test_guards_and_robust_strategies_are_allowed() -> None:
 )
 def test_a_sites_limits_hold(tmp_path: Path, limits: dict[str, int], reason: str) -> None:
     words = ["data=folder", "data.classes=[cat,dog]", "partition=sites", "partition.names=[east]"]
-    text = compose_experiment([*words, "local_epochs=1"]).local().model_dump_json()
+    stage = ["rounds=1", "after=finetune", "after.epochs=2", "data.validation_share=0.3"]
+    text = compose_experiment([*words, *stage, "local_epochs=1"]).local().model_dump_json()
     fields: dict[str, Any] = {
         "run": "run", "experiment": text, "fingerprint": "0" * 64, "clients": [0], "accepted": [0],
-        "epochs": 2, "batch_size": 50, "lr": 0.1, "momentum": 0.9, "weights": PackedTensors(),
+        "round": 1, "weights": PackedTensors(),
     }  # fmt: skip
     node = {"site": "east", "data-dir": str(tmp_path), **limits}
     with pytest.raises(Exception) as caught:  # noqa: PT011

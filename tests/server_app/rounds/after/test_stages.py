@@ -341,12 +341,13 @@ class TestSites:
 def test_a_client_refuses_what_no_stage_asks_for(
     words: list[str], changes: dict[str, Any], reason: str
 ) -> None:
-    experiment = compose_experiment([*SMALL, *words])
-    worker = Worker(experiment.local())
+    stage = {"after": {"name": "ccvr"}}
+    experiment = compose_experiment([*SMALL, *words]).local().model_copy(update=stage)
+    worker = Worker(experiment)
     classes, features = worker.model.state_dict()["classifier.weight"].shape
     fields = {
-        "run": "run", "experiment": experiment.local().model_dump_json(),
-        "fingerprint": fingerprint_for(experiment.local().model_dump_json()), "round": 2,
+        "run": "run", "experiment": experiment.model_dump_json(),
+        "fingerprint": fingerprint_for(experiment.model_dump_json()), "round": 2,
         "clients": [0], "classes": classes, "features": features,
         "weights": PackedTensors.of(worker.initial_weights()),
     }  # fmt: skip

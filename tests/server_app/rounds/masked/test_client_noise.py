@@ -308,7 +308,7 @@ def test_a_site_with_a_budget_wants_secret_noise(word: str) -> None:
         (["strategy=krum"], "with secure=masked the server knows their sum only"),
         (["method=scaffold"], "has a server update"),
         (["num_clients=2", "secure.colluding=1"], "are too few"),
-        (["num_clients=10", "privacy.delta=0.1"], r"privacy\.delta.*below .*, here 1 / 10"),
+        (["num_clients=2000", "privacy.delta=1e-3"], r"privacy\.delta.*below .*, here 1 / 2000"),
     ],
     ids=" ".join,
 )  # fmt: skip
