@@ -95,5 +95,5 @@ def describe_site(worker: Worker, site: Site) -> Facts:
         "train": len(split.train),
         "validation": len(split.validation),
         "labels": counts.tolist() if site.tell_labels else [],
-        "statistics": site.tell_statistics and site.max_epsilon is None,
+        "statistics": site.tell_statistics,
     }
