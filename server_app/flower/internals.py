@@ -12,7 +12,8 @@ names the interface when a new version of Flower changes one of these:
 - ``Message.metadata.__dict__["_message_id"]``: a grid sets it, and there is no public setter.
 - ``flwr.supercore.run.RunNotRunningException`` and `httpx.HTTPError`: what a grid raises if the
   SuperLink is gone or has ended the run.
-- ``create_message_error_unavailable_ins_message``: how Flower answers a pull for an unknown id.
+- ``create_message_error_unavailable_ins_message`` and ``make_message``: how Flower answers a pull
+  for an unknown id. `refused_reply` answers so for a reply that Flower 1.43 leaves out.
 - ``flwr.superlink.grid.http_grid``: its ``pull_objects`` and ``inflate_object_from_contents`` fetch
   and build a reply. `bounded_pull` replaces them for a moment; Flower itself sets no limit but two
   hours, and asks again for an object that is still on its way after 1 s, 2 s, 4 s and so on.
@@ -32,7 +33,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import httpx
-from flwr.app import ConfigRecord, Message
+from flwr.app import ConfigRecord, Error, Message
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, SUPERLINK_NODE_ID, ErrorCode
 from flwr.proto.recorddict_pb2 import ConfigRecord as ProtoConfigRecord
 from flwr.supercore.inflatable.inflatable_object import (
@@ -60,6 +61,7 @@ __all__ = [
     "ErrorCode",
     "Run",
     "bounded_pull",
+    "refused_reply",
     "set_message_id",
     "set_task_identity",
     "unavailable_reply",
@@ -88,29 +90,43 @@ def unavailable_reply(message_id: str, run_id: int) -> Message:
     return create_message_error_unavailable_ins_message(message_id, run_id)
 
 
-@contextmanager
-def bounded_pull(record: int, total: int, seconds: float) -> Iterator[None]:
-    """Limit what Flower's grid fetches and builds in memory; a reply beyond it becomes an error.
+def refused_reply(message_id: str, run_id: int, reason: str) -> Message:
+    """Return an error reply in place of a reply that was refused unbuilt."""
+    from flwr.app.message import make_message  # noqa: PLC0415  (few runs need it)
 
-    So does a reply that cannot be built, which would otherwise cost all replies of the pull.
+    metadata = unavailable_reply(message_id, run_id).metadata
+    return make_message(metadata=metadata, error=Error(ErrorCode.MESSAGE_UNAVAILABLE, reason))
+
+
+@contextmanager
+def bounded_pull(record: int, total: int, seconds: float) -> Iterator[list[str]]:
+    """Limit what Flower's grid fetches and builds in memory; a reply beyond it is refused.
+
+    So is a reply that cannot be built, which would otherwise cost all replies of the pull. Up to
+    version 1.42, Flower returns an error reply for each refused one, and later none.
 
     Args:
         record: the bytes in one of a reply's records, at most.
         total: the bytes in all its records, at most.
         seconds: how long a sender may take to deliver what it has announced.
+
+    Yields:
+        The reasons of refused replies, which are added while the grid pulls.
     """
+    refused: list[str] = []
     if HTTP_GRID not in sys.modules:  # the grid is in this process, and fetches nothing
-        yield
+        yield refused
         return
     # Imported here because it takes a second, and only a grid of sites needs it.
     from flwr.superlink.grid import http_grid  # noqa: PLC0415
 
     names = vars(http_grid)  # the module imports the functions, and does not export them
     before = names[FETCH], names[BUILD]
-    names[FETCH] = partial(_pull_within, *before, record, total, seconds)
+    fetch = partial(_pull_within, *before, record, total, seconds)
+    names[FETCH] = partial(_noting, refused, fetch)
     names[BUILD] = lambda _, contents: contents.message
     try:
-        yield
+        yield refused
     finally:
         names[FETCH], names[BUILD] = before
 
@@ -121,6 +137,24 @@ class _Built(dict[str, bytes]):
     def __init__(self, contents: Mapping[str, bytes], message: Message) -> None:
         super().__init__(contents)
         self.message = message
+
+
+def _noting(
+    refused: list[str],
+    fetch: Callable[..., _Built],
+    object_ids: list[str],
+    pull_object_fn: Callable[[str], bytes],
+) -> _Built:
+    """Fetch and build a reply; note the reason if it is refused.
+
+    Raises:
+        ObjectPullError: as for `_pull_within`.
+    """
+    try:
+        return fetch(object_ids, pull_object_fn)
+    except ObjectPullError as error:
+        refused.append(str(error))
+        raise
 
 
 def _pull_within(

@@ -190,7 +190,8 @@ class NodeManager:
                 run=self._run.id, experiment=self._run.experiment, fingerprint=self._run.fingerprint
             )
             letter = Letter(identity.node_id, request, identity.public_key)
-            for message_id in self._grid.push_messages([RecordWriter().message(REGISTER, letter)]):
+            pushed = self._grid.push_messages([RecordWriter().message(REGISTER, letter)])
+            for message_id in filter(None, pushed):  # Flower 1.43 gives "" if it is not accepted
                 self._asked[message_id] = Question(identity, letter, time.monotonic())
 
     def _note_changes(self) -> None:

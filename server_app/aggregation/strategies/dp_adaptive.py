@@ -21,7 +21,7 @@ from task.privacy.noise import add_gaussian_noise
 class QuantileClipping(NoisyStrategy, DifferentialPrivacyServerSideAdaptiveClipping):
     """Flower's strategy with the clipping norm updated as in the paper's Algorithm 1.
 
-    Flower 1.41 differs from the paper in two ways. It uses the share of *clipped* updates instead
+    Flower 1.42 differs from the paper in two ways. It uses the share of *clipped* updates instead
     of unclipped ones, so that the norm moves away from the quantile. And it scales the noise by the
     next round's norm.
     """

@@ -79,7 +79,7 @@ def test_the_doctor_finds_nothing_that_fails_here(
 ) -> None:
     assert run(monkeypatch, "doctor") == 0
     shown = capsys.readouterr().out
-    for word in ("flwr 1.41", "torch", "ray", "port 8000", "memory", "GB are free in"):
+    for word in ("flwr 1.42", "torch", "ray", "port 8000", "memory", "GB are free in"):
         assert word in shown
 
 
@@ -95,6 +95,6 @@ def test_the_doctor_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(doctor, "PROGRAMS", ("no-such-program",))
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     failed = [text for state, text in doctor.findings() if state == doctor.FAIL]
-    assert any(text.startswith("flwr 0.1 is not <1.42,>=1.41.0") for text in failed)
+    assert any(text.startswith("flwr 0.1 is not <1.43,>=1.42.0") for text in failed)
     assert any("no-such-program not found" in text for text in failed)
     assert any("127.0.0.1:1" in text for text in failed)
