@@ -1,9 +1,11 @@
 """A site's SuperNode, and beside it the worker that answers its messages."""
 
 import json
+import math
 import re
 import signal
 import subprocess
+import sys
 import time
 from typing import IO
 
@@ -13,8 +15,9 @@ from server_app.deploy.joining.admission import wait_until_admitted
 from server_app.deploy.places import SitePlace, refuse_unusable
 from server_app.deploy.resident.site_worker import SiteWorker, renew_secret
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
+from server_app.flower import supernode
 from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
-from server_app.flower.programs import free_ports, start, stop
+from server_app.flower.programs import free_ports, installed_program, start, stop
 from task.errors import RunError
 from task.machine.files import write_secret
 from task.plain_text import MAX_MESSAGE, escaped
@@ -60,11 +63,14 @@ def supernode_command(place: SitePlace, site: Site, address: str, port: int) -> 
 
 
 def run_supernode(place: SitePlace, site: Site, address: str) -> None:
-    """Run a SuperNode and print its output, and start it again if it ends.
+    """Run a SuperNode and print its output, and start it again whenever it ends.
+
+    Most ends are those of a connection, which returns by itself. So the number of restarts has no
+    bound, and the pauses between them grow to a minute.
 
     Raises:
         ConfigError: the site's directory cannot be written.
-        RunError: the site runs already, the coordinator does not let it in, or its SuperNode ended
+        RunError: the site runs already, the coordinator does not let it in, or its worker ended
             too often.
     """
     with refuse_unusable(place.directory):
@@ -76,17 +82,18 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
         raise RunError(
             f"site {site.name} runs already with the directory {place.directory}"
         ) from None
-    restarts = Restarts()
+    restarts, again = Restarts(math.inf), False
     while True:
-        wait_until_admitted(place, site, address)
-        started = time.monotonic()
+        wait_until_admitted(place, site, address, again)
+        started, again = time.monotonic(), True
         end = run_to_end(place, site, address)
         if not end:
             print("restarting the SuperNode: the run of its last message has ended", flush=True)
             continue
-        if not restarts.allow(progress=time.monotonic() - started > STEADY_SECONDS):
-            raise RunError(f"site {site.name} has left the federation: its SuperNode {end}")
-        print(f"the SuperNode {end} and is started again", flush=True)
+        restarts.allow(progress=time.monotonic() - started > STEADY_SECONDS)
+        when = f" in {restarts.pause:.0f} s" if restarts.pause else ""
+        print(f"the SuperNode {end} and is started again{when}", flush=True)
+        time.sleep(restarts.pause)
 
 
 def run_to_end(place: SitePlace, site: Site, address: str) -> str:
@@ -100,8 +107,9 @@ def run_to_end(place: SitePlace, site: Site, address: str) -> str:
         RunError: the worker ended too often.
     """
     (port,) = free_ports(1)
+    program, *words = supernode_command(place, site, address, port)
     command = [
-        *supernode_command(place, site, address, port),
+        sys.executable, "-P", supernode.__file__, installed_program(program), *words,
         "--isolation", "process", "--superexec-auth-secret-file", str(place.secret),
     ]  # fmt: skip
     with refuse_unusable(place.directory):
@@ -121,7 +129,16 @@ def run_to_end(place: SitePlace, site: Site, address: str) -> str:
         raise RunError(f"the worker of site {site.name} ended too often; its last lines are above")
     if out_of_step:
         return ""
-    return f"ended with {f'signal {signal.Signals(-code).name}' if code < 0 else f'code {code}'}"
+    return how_it_ended(code)
+
+
+def how_it_ended(code: int) -> str:
+    """Return how a SuperNode ended, from its exit code, as a part of a sentence."""
+    if code < 0:
+        return f"ended with signal {signal.Signals(-code).name}"
+    if code in (0, supernode.STOPPED):
+        return "has lost its connection to the coordinator"
+    return f"ended with code {code}"
 
 
 def print_output(output: IO[bytes], place: SitePlace) -> bool:

@@ -2,6 +2,7 @@
 
 MOST_RESTARTS = 3
 LONGEST_PAUSE = 60.0
+MOST_DOUBLED = 10  # how often a pause is doubled
 STEADY_SECONDS = 300.0  # a process that has run for as long counts as progress
 
 
@@ -9,10 +10,10 @@ class Restarts:
     """A bound on restarts in a row that bring no progress.
 
     Args:
-        most: how many are allowed.
+        most: how many are allowed; `math.inf` for any number.
     """
 
-    def __init__(self, most: int = MOST_RESTARTS) -> None:
+    def __init__(self, most: float = MOST_RESTARTS) -> None:
         self.most = most
         self._count = 0
 
@@ -30,4 +31,5 @@ class Restarts:
     @property
     def pause(self) -> float:
         """The seconds to wait before the restart that was counted last: none before the first."""
-        return min(2.0 ** (self._count - 1) - 1, LONGEST_PAUSE)
+        doubled = min(self._count - 1, MOST_DOUBLED)
+        return min(2.0**doubled - 1, LONGEST_PAUSE)

@@ -61,7 +61,7 @@ def refusal_of(request: Callable[[], object]) -> Refusal | None:
     """Make a request; return why it is refused, or None if it is not.
 
     Raises:
-        httpx.TransportError: there is no answer.
+        httpx.RequestError: there is no answer, or one that cannot be read.
     """
     try:
         request()
@@ -74,8 +74,8 @@ def refusal_of(request: Callable[[], object]) -> Refusal | None:
 class FleetNode:
     """A site's node, as which requests are made with the site's key.
 
-    Each request raises `httpx.HTTPStatusError` if it is refused, and `httpx.TransportError` if
-    there is no answer.
+    Each request raises `httpx.HTTPStatusError` if it is refused, and `httpx.RequestError` if
+    there is no answer, or one that cannot be read.
 
     Attributes:
         client: makes the requests.
@@ -91,13 +91,24 @@ class FleetNode:
 
         interval = HEARTBEAT_DEFAULT_INTERVAL
         request = ActivateNodeRequest(public_key=self.public_key, heartbeat_interval=interval)
-        return int(self.client.ActivateNode(request).node_id)
+        with readable_answer():
+            return int(self.client.ActivateNode(request).node_id)
 
     def deactivate(self, node_id: int) -> None:
         """Count the node as absent."""
         from flwr.proto.fleet_pb2 import DeactivateNodeRequest  # noqa: PLC0415
 
-        self.client.DeactivateNode(DeactivateNodeRequest(node_id=node_id))
+        with readable_answer():
+            self.client.DeactivateNode(DeactivateNodeRequest(node_id=node_id))
+
+
+@contextlib.contextmanager
+def readable_answer() -> Iterator[None]:
+    """Raise an `httpx.RequestError` if an answer is not Flower's, such as a proxy's page."""
+    try:
+        yield
+    except ValueError:
+        raise httpx.DecodingError("the answer is not Flower's") from None
 
 
 @contextlib.contextmanager

@@ -33,8 +33,15 @@ class NotYetError(Exception):
     """The site is not let in now; the text says why, and that may change by itself."""
 
 
-def wait_until_admitted(place: SitePlace, site: Site, address: str) -> None:
+def wait_until_admitted(place: SitePlace, site: Site, address: str, again: bool = False) -> None:
     """Ask the coordinator until a SuperNode of this site can join; say once why it cannot yet.
+
+    Args:
+        place: the site's directory.
+        site: its settings.
+        address: the coordinator's HOST:PORT.
+        again: whether the site was let in before. Its settings were right then, so every reason
+            but a revoked key may pass: a certificate that is renewed, a proxy, or a name server.
 
     Raises:
         RunError: the site is not let in, for a reason that a person has to remove first.
@@ -45,10 +52,14 @@ def wait_until_admitted(place: SitePlace, site: Site, address: str) -> None:
             return request_admission(place, site, address)
         except (NotYetError, UnreachableError) as reason:
             waiting.pause(str(reason))
-        except CheckFailedError as error:
-            if not (isinstance(error, KeyRevokedError) and adopt_next_key(place, site.name)):
+        except KeyRevokedError as error:
+            if not adopt_next_key(place, site.name):
                 raise RunError(f"site {site.name} is not let in: {error}") from None
             print(f"site {site.name} uses its next key from now on", flush=True)
+        except CheckFailedError as error:
+            if not again:
+                raise RunError(f"site {site.name} is not let in: {error}") from None
+            waiting.pause(str(error))
 
 
 def request_admission(place: SitePlace, site: Site, address: str) -> None:
@@ -74,7 +85,7 @@ def request_admission(place: SitePlace, site: Site, address: str) -> None:
             node.deactivate(joined)
     except httpx.HTTPStatusError as error:
         raise explained(Refusal.of(error), site, place) from None
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         raise NotYetError(f"{address}: the connection ended ({error})") from None
 
 

@@ -1,6 +1,7 @@
 """Whether a coordinator answers at an address, with the right certificate and the same time."""
 
 import errno
+import re
 import socket
 import ssl
 import time
@@ -24,6 +25,7 @@ MEANINGS: dict[type[OSError], str] = {
     TimeoutError: "no answer; a firewall may block this port",
 }
 PASSING = (errno.EHOSTUNREACH, errno.ENETUNREACH)
+PROXY_ANSWER = re.compile(r"Tunnel connection failed: (\d{3})")  # of Python's urllib
 
 
 class CheckFailedError(Exception):
@@ -46,7 +48,8 @@ def require_coordinator(address: str, authority: Path) -> Health:
     except urllib.error.HTTPError as error:
         if error.code in BUSY:
             raise UnreachableError(f"{address}: its SuperLink does not answer yet") from None
-        raise CheckFailedError(f"{address}: {connection_advice(error.reason)}") from None
+        answer = f"it answers with HTTP {error.code} ({error.reason})"
+        raise CheckFailedError(f"{address}: {connection_advice(answer)}") from None
     except urllib.error.URLError as error:
         reason = error.reason
     except OSError as error:
@@ -76,10 +79,14 @@ class Waiting:
         self._said = ""
 
     def pause(self, reason: str) -> None:
-        """Print the reason if it is new, and wait before the next trial."""
-        if reason != self._said:
+        """Print the reason if it is new, and wait before the next trial.
+
+        A reason with another number, such as the time, is not new.
+        """
+        kind = re.sub(r"\d+", "", reason)
+        if kind != self._said:
             print(f"waiting: {reason}; trying again ...", flush=True)
-            self._said = reason
+            self._said = kind
         time.sleep(RETRY_SECONDS)
 
 
@@ -92,37 +99,60 @@ def passes(reason: object) -> bool:
     return (
         isinstance(reason, OSError)
         and not isinstance(reason, ssl.SSLCertVerificationError)
-        and reason.errno in PASSING
+        and (reason.errno in PASSING or proxy_answer(reason) in BUSY)
     )
+
+
+def proxy_answer(reason: object) -> int | None:
+    """Return the HTTP status with which a proxy refuses a connection; None for another reason."""
+    found = PROXY_ANSWER.match(str(reason))
+    return int(found[1]) if found else None
 
 
 def connection_advice(reason: object) -> str:
     """Return what a failed connection means and what to do."""
     if isinstance(reason, ssl.SSLCertVerificationError):
-        if reason.verify_code in OTHER_NAMES:
-            return (
-                "its certificate is for other names; the coordinator can add this one with "
-                "'univarfl deploy keys DIR --host ...', and must then be started again"
-            )
-        if reason.verify_code in WRONG_TIME:
-            return (
-                f"{reason.verify_message}, and this machine's clock says "
-                f"{shown(datetime.now(tz=UTC))}; if that is wrong, install time synchronisation "
-                "(chrony or systemd-timesyncd), else the coordinator must delete ca.key and "
-                "ca.crt, run 'univarfl deploy keys DIR --host HOST' and start again, and all sites "
-                "need the new ca.crt"
-            )
-        return (
-            f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "
-            "coordinator for their ca.crt again"
-        )
+        return certificate_advice(reason)
     if isinstance(reason, socket.gaierror):
         return f"there is no host of that name ({reason.strerror}); check the address"
+    if (status := proxy_answer(reason)) is not None:
+        return proxy_advice(status)
     for kind, meaning in MEANINGS.items():
         if isinstance(reason, kind):
             return meaning
     text = system_reason(reason) if isinstance(reason, OSError) else str(reason)
     return f"{text}; check that 'univarfl deploy coordinator' runs there with that port"
+
+
+def proxy_advice(status: int) -> str:
+    """Return what a proxy's refusal to connect means and what to do."""
+    if status in BUSY:
+        return f"the proxy does not reach it (HTTP {status}); it may be starting"
+    return (
+        f"the proxy refuses the connection (HTTP {status}); check HTTPS_PROXY, or add the host "
+        "to NO_PROXY if it can be reached directly"
+    )
+
+
+def certificate_advice(reason: ssl.SSLCertVerificationError) -> str:
+    """Return what a refused certificate means and what to do."""
+    if reason.verify_code in OTHER_NAMES:
+        return (
+            "its certificate is for other names; the coordinator can add this one with "
+            "'univarfl deploy keys DIR --host ...', and must then be started again"
+        )
+    if reason.verify_code in WRONG_TIME:
+        return (
+            f"{reason.verify_message}, and this machine's clock says "
+            f"{shown(datetime.now(tz=UTC))}; if that is wrong, install time synchronisation "
+            "(chrony or systemd-timesyncd), else the coordinator must delete ca.key and "
+            "ca.crt, run 'univarfl deploy keys DIR --host HOST' and start again, and all sites "
+            "need the new ca.crt"
+        )
+    return (
+        f"ca.crt does not confirm its certificate ({reason.verify_message}); ask the "
+        "coordinator for their ca.crt again"
+    )
 
 
 def clock_result(answer: Health) -> str:

@@ -28,7 +28,7 @@ class SiteWorker:
         port: the port of its local API.
 
     Attributes:
-        failed: whether the worker has ended too often.
+        failed: whether the worker has ended too often, or its output cannot be printed.
     """
 
     def __init__(self, place: SitePlace, supernode: "subprocess.Popen[bytes]", port: int) -> None:
@@ -41,7 +41,7 @@ class SiteWorker:
         ]  # fmt: skip
         self._lock, self._stopping = threading.Lock(), False
         self._process = self._start()
-        self._thread = threading.Thread(target=self._keep)
+        self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -56,6 +56,15 @@ class SiteWorker:
     def _start(self) -> "subprocess.Popen[bytes]":
         directory = self._place.make_flower_directory()
         return start(self._command, self._place.flower, directory, subprocess.PIPE)
+
+    def _run(self) -> None:
+        """Keep the worker running; end the SuperNode if that is impossible."""
+        try:
+            self._keep()
+        except BaseException:  # without this thread, the worker would block on its output
+            self.failed = True
+            self._supernode.terminate()
+            raise
 
     def _keep(self) -> None:
         """Print the worker's output, and start it again when it ends."""

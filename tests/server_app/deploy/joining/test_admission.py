@@ -1,23 +1,14 @@
 """Why a site is not let in, as told by a server with TLS that answers as SuperLink and gate do."""
 
-import http.server
-import json
-import ssl
-import threading
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from flwr.proto.fleet_pb2 import (
-    ActivateNodeRequest,
-    ActivateNodeResponse,
-    DeactivateNodeRequest,
-    DeactivateNodeResponse,
-)
 
+from server_app.deploy import keys
 from server_app.deploy.joining import admission
 from server_app.deploy.joining.admission import (
     NotYetError,
@@ -35,72 +26,11 @@ from server_app.deploy.places import CoordinatorPlace, SitePlace
 from server_app.deploy.site_keys import make_site
 from task.errors import RunError
 from task.site import Site
+from tests.forwarder import Forwarder
+from tests.server_app.deploy.joining.server import ACTIVATE, DEACTIVATE, NODE, Server, serving
 
-ACTIVATE, DEACTIVATE = "/v1/fleet/activate-node", "/v1/fleet/deactivate-node"
-NODE = 2**63 + 7
 SUPERLINK_401: dict[str, object] = {"detail": "Invalid SuperNode authentication"}
 UNKNOWN = {"code": 2004, "detail": "the coordinator does not know this key"}
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """A coordinator that answers as it is told, and remembers what it was asked.
-
-    Attributes:
-        refusals: by path, the status and the JSON of its answer.
-        asked: the paths and the node ids of requests.
-    """
-
-    def __init__(self, place: CoordinatorPlace) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.refusals: dict[str, tuple[int, dict[str, object]]] = {}
-        self.asked: list[tuple[str, int]] = []
-        self.time = timedelta(0)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(place.certificate, place.key)
-        self.socket = context.wrap_socket(self.socket, server_side=True)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        status, _ = self.server.refusals.get(self.path, (200, {}))
-        self._answer(status, json.dumps(
-            {"time": (datetime.now(tz=UTC) + self.server.time).isoformat()}
-        ).encode(), "application/json")  # fmt: skip
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert {"flwr-public-key", "flwr-timestamp", "flwr-signature"} <= {
-            name.lower() for name in self.headers
-        }
-        node = 0 if self.path == ACTIVATE else DeactivateNodeRequest.FromString(body).node_id
-        if self.path == ACTIVATE:
-            assert ActivateNodeRequest.FromString(body).public_key
-        self.server.asked.append((self.path, node))
-        if self.path in self.server.refusals:
-            status, told = self.server.refusals[self.path]
-            self._answer(status, json.dumps(told).encode(), "application/json")
-        elif self.path == ACTIVATE:
-            reply = ActivateNodeResponse(node_id=NODE)
-            self._answer(200, reply.SerializeToString(), "application/protobuf")
-        else:
-            reply = DeactivateNodeResponse()
-            self._answer(200, reply.SerializeToString(), "application/protobuf")
-
-    def _answer(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *words: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +38,6 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorPlace:
     place = CoordinatorPlace(tmp_path_factory.mktemp("f"))
     make_coordinator(place, ["localhost"])
     return place
-
-
-@contextmanager
-def serving(place: CoordinatorPlace) -> Iterator[Server]:
-    with Server(place) as server:
-        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
-        yield server
-        server.shutdown()
 
 
 @pytest.fixture
@@ -260,3 +182,84 @@ def test_a_site_changes_to_its_next_key_when_the_old_one_is_refused(
     with pytest.raises(RunError, match="clinic is not let in: revoked this key"):
         wait_until_admitted(place, SITE, server.address)
     assert place.key("clinic").read_bytes() == following
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/health", 404, "it answers with HTTP 404"),
+        ("/health", 500, "it answers with HTTP 500"),
+        (ACTIVATE, 404, "HTTP 404"),
+        (ACTIVATE, 403, "HTTP 403"),
+        (ACTIVATE, 407, "HTTP 407"),
+        (ACTIVATE, 500, "HTTP 500"),
+        (ACTIVATE, 200, "the answer is not Flower's"),
+        ("certificate", 0, "certificate has expired"),
+        ("clock", 0, "Flower allows"),
+    ],
+)
+def test_a_site_that_was_let_in_before_waits_for_any_end_of_a_fault(
+    place: SitePlace, coordinator: CoordinatorPlace, server: Server, path: str, status: int,
+    said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A middlebox, an expired certificate or a clock is mended without anybody at the site."""
+    if path == "certificate":
+        expired = CoordinatorPlace(tmp_path / "expired")
+        expired.directory.mkdir()
+        for file in (coordinator.authority, coordinator.authority_key):
+            shutil.copy(file, expired.directory)
+        with monkeypatch.context() as patch:
+            patch.setattr(keys, "DAYS", -0.01)
+            make_coordinator(expired, ["localhost"])
+        server.context.load_cert_chain(expired.certificate, expired.key)
+    elif path == "clock":
+        server.time = timedelta(hours=2)
+    else:
+        server.refusals[path] = status, {"detail": "<html>a page of a proxy</html>"}
+    pauses = []
+
+    def pause(_: float) -> None:
+        pauses.append(1)
+        if len(pauses) == 2:
+            server.refusals.clear()
+            server.time = timedelta(0)
+            server.context.load_cert_chain(coordinator.certificate, coordinator.key)
+
+    monkeypatch.setattr(time, "sleep", pause)
+    if status != 200:
+        with pytest.raises(RunError, match=f"clinic is not let in: .*{said}"):
+            wait_until_admitted(place, SITE, server.address)
+    wait_until_admitted(place, SITE, server.address, again=True)
+    assert len(pauses) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert said in line
+    assert line.startswith("waiting: ")
+
+
+def test_a_revoked_key_ends_a_site_that_was_let_in_before(place: SitePlace, server: Server) -> None:
+    server.refusals[ACTIVATE] = 412, {"code": 9002, "detail": "revoked this key"}
+    with pytest.raises(RunError, match="clinic is not let in: revoked this key"):
+        wait_until_admitted(place, SITE, server.address, again=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (502, UnreachableError, "the proxy does not reach it"),
+        (503, UnreachableError, "the proxy does not reach it"),
+        (407, CheckFailedError, "check HTTPS_PROXY, or add the host to NO_PROXY"),
+        (403, CheckFailedError, "check HTTPS_PROXY, or add the host to NO_PROXY"),
+    ],
+)
+def test_a_proxy_that_does_not_connect(
+    place: SitePlace, status: int, kind: type[Exception], said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    with Forwarder(connects=True) as proxy:
+        proxy.refusal = status
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
+        monkeypatch.delenv("https_proxy", raising=False)
+        with pytest.raises(CheckFailedError, match=said) as caught:
+            request_admission(place, SITE, "fl.test:8000")
+    assert type(caught.value) is kind
