@@ -4,6 +4,7 @@ import errno
 import socket
 import time
 
+from server_app.deploy.membership.doubles import Doubles
 from server_app.deploy.membership.registry import Registry
 from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
 from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
@@ -30,7 +31,7 @@ class Coordinator:
         self.superlink = SuperLink(place, internal_port)
         self.gate = Gate(place, listen, port, internal_port)
         self.programs: tuple[Program, ...] = (self.superlink, self.gate)
-        self.registry = Registry(place)
+        self.registry, self.doubles = Registry(place), Doubles(place)
 
     def __enter__(self) -> "Coordinator":
         """Start both programs, and return once they are ready.
@@ -68,7 +69,7 @@ class Coordinator:
         while True:
             for program in self.programs:
                 program.keep_running()
-            for line in self.registry.update():
+            for line in (*self.registry.update(), *self.doubles.update()):
                 print(line, flush=True)
             time.sleep(POLL_SECONDS)
 

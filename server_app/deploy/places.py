@@ -28,6 +28,7 @@ class CoordinatorPlace:
         database: the SuperLink's database, kept between starts.
         superlink_log: what the SuperLink prints.
         gate_log: what the gate refused, and to whom.
+        gate_memory: which machine uses which key, and until when timestamps were used.
         gate_output: what the gate prints, if it cannot start.
         flower: Flower's own files, with the connection to the SuperLink.
         connection: the file that holds that connection.
@@ -45,6 +46,7 @@ class CoordinatorPlace:
         self.database = self.directory / "state.db"
         self.superlink_log = self.directory / "superlink.log"
         self.gate_log = self.directory / "gate.log"
+        self.gate_memory = self.directory / "gate.json"
         self.gate_output = self.directory / "gate.out"
         self.flower = self.directory / "flower"
         self.connection = self.flower / "config.toml"

@@ -12,6 +12,7 @@ from typing import IO
 from filelock import FileLock, Timeout
 
 from server_app.deploy.joining.admission import wait_until_admitted
+from server_app.deploy.joining.machine import machine_name
 from server_app.deploy.places import SitePlace, refuse_unusable
 from server_app.deploy.resident.site_worker import SiteWorker, renew_secret
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
@@ -115,7 +116,8 @@ def run_to_end(place: SitePlace, site: Site, address: str) -> str:
     with refuse_unusable(place.directory):
         directory = place.make_flower_directory()
         renew_secret(place.secret)
-        process = start(command, place.flower, directory, subprocess.PIPE)
+        named = {supernode.MACHINE_VARIABLE: machine_name(place.directory)}
+        process = start(command, place.flower, directory, subprocess.PIPE, named)
     assert process.stdout is not None
     try:
         with SiteWorker(place, process, port) as worker:

@@ -17,10 +17,12 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 
+from server_app.flower import supernode
 from task.plain_text import one_line
 from task.protocol.signature import read_private_key
 
 if TYPE_CHECKING:
+    from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
 REASON_CHARACTERS = 500
@@ -111,14 +113,33 @@ def readable_answer() -> Iterator[None]:
         raise httpx.DecodingError("the answer is not Flower's") from None
 
 
+class MachineInterceptor:
+    """Names this machine in each request, as `server_app.flower.supernode` does.
+
+    Args:
+        machine: the name.
+    """
+
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
+
+    def intercept(
+        self, context: "ProtobufRequestContext", call_next: "ProtobufCall"
+    ) -> httpx.Response:
+        """Add the header."""
+        context.request.headers[supernode.MACHINE] = self._machine
+        return call_next(context)
+
+
 @contextlib.contextmanager
-def fleet_client(address: str, authority: Path, key: Path) -> Iterator[FleetNode]:
+def fleet_client(address: str, authority: Path, key: Path, machine: str) -> Iterator[FleetNode]:
     """Connect to a coordinator as a SuperNode does.
 
     Args:
         address: HOST:PORT.
         authority: the certificate that signed the coordinator's.
         key: the site's private key.
+        machine: names this machine.
     """
     # Imported here because most commands do not need them, and they take half a second.
     from flwr.supercore.interceptors.http.runtime_version import (  # noqa: PLC0415
@@ -134,6 +155,7 @@ def fleet_client(address: str, authority: Path, key: Path) -> Iterator[FleetNode
     interceptors = (
         RuntimeVersionHttpInterceptor(component_name="SuperNode"),
         NodeAuthHttpInterceptor(private, public),
+        MachineInterceptor(machine),
     )
     with FleetHttpClient.from_server_address(
         address, False, str(authority), interceptors=interceptors

@@ -15,10 +15,12 @@ from typing import Any
 
 from server_app.deploy.gate.announcements import require_reply
 from server_app.deploy.gate.authentication import Authentication, Caller
+from server_app.deploy.gate.callers.machines import Machines
 from server_app.deploy.gate.holding import ClientGoneError, Messages
 from server_app.deploy.gate.limits import Limits, seconds_for
 from server_app.deploy.gate.log import log_refusal
 from server_app.deploy.gate.requests import (
+    NOTICE,
     PULL_MESSAGES,
     PUSH_MESSAGES,
     Head,
@@ -42,6 +44,7 @@ class Gate:
 
     Args:
         authentication: recognises the sites.
+        machines: refuses a second machine with a site's key.
         superlink: receives what may pass.
         messages: holds the requests for messages.
         is_closing: whether the gate is about to end.
@@ -50,12 +53,13 @@ class Gate:
     def __init__(
         self,
         authentication: Authentication,
+        machines: Machines,
         superlink: SuperLink,
         messages: Messages,
         is_closing: Callable[[], bool],
     ) -> None:
         self._authentication, self._superlink = authentication, superlink
-        self._messages = messages
+        self._machines, self._messages = machines, messages
         self._is_closing = is_closing
         self._limits = Limits()
 
@@ -75,8 +79,10 @@ class Gate:
             self._limits.count(site)
             with self._limits.progress(site, head.length):
                 self._authentication.use(head, caller)
+                self._machines.require_only(caller, head, host_of(scope))
                 body = await read(receive, head.length)
-                await write(await self._forward(head, body, caller, receive), scope, send)
+                answer = await self._forward(head, body, caller, receive)
+                await write(answer.noting(NOTICE, self._machines.notice(caller)), scope, send)
         except ClientGoneError:
             return
         except RefusedError as refused:
@@ -110,6 +116,11 @@ class Gate:
             return await self._messages.pull(ask, check, caller, gone)
         finally:
             gone.cancel()
+
+
+def host_of(scope: dict[str, Any]) -> str:
+    """Return the address of the client, as this machine sees it."""
+    return str(scope["client"][0]) if scope["client"] else "an unknown address"
 
 
 async def wait_until_gone(receive: Receive) -> None:

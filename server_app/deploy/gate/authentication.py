@@ -11,8 +11,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from server_app.deploy.gate.callers.memory import Memory
+from server_app.deploy.gate.callers.sites import RegisteredKey, Sites
 from server_app.deploy.gate.requests import JOINING, Head, RefusedError
-from server_app.deploy.gate.sites import RegisteredKey, Sites
 
 # Flower's window, in seconds: a timestamp may be this much ahead of our clock, or behind it.
 AHEAD, BEHIND = 5.0, 305.0
@@ -31,24 +32,28 @@ class Caller:
     Attributes:
         key: the key by which it was recognised.
         expires: when Flower stops to accept its timestamp, in the time of `time.monotonic`.
+        signed: its timestamp, in seconds since 1970.
     """
 
     key: RegisteredKey
     expires: float
+    signed: float
 
 
 class Authentication:
     """Recognises a request's sender; remembers which timestamps were used.
 
     A SuperNode signs a timestamp and nothing else. Flower accepts each for five minutes, with any
-    body; the gate accepts each once. It forgets them when it ends.
+    body; the gate accepts each once. After a restart, it accepts those alone that are later than
+    any that was used before.
 
     Args:
         sites: the keys that may pass.
+        memory: keeps the latest timestamp of each key.
     """
 
-    def __init__(self, sites: Sites) -> None:
-        self._sites = sites
+    def __init__(self, sites: Sites, memory: Memory) -> None:
+        self._sites, self._memory = sites, memory
         self._used: set[tuple[bytes, bytes]] = set()
         self._order: deque[tuple[float, tuple[bytes, bytes]]] = deque()
 
@@ -82,7 +87,7 @@ class Authentication:
             key.key.verify(decoded(signature), timestamp, ECDSA(SHA256()))
         except InvalidSignature:
             raise RefusedError(NOT_AUTHENTICATED, f"not signed by site {key.site}") from None
-        return Caller(key, time.monotonic() + BEHIND - age)
+        return Caller(key, time.monotonic() + BEHIND - age, signed_at.timestamp())
 
     def use(self, head: Head, caller: Caller) -> None:
         """Mark a request's timestamp as used.
@@ -95,9 +100,10 @@ class Authentication:
         while self._order and self._order[0][0] < now:
             self._used.discard(self._order.popleft()[1])
         used = (caller.key.pem, head.authentication[1])
-        if used in self._used:
+        if used in self._used or self._memory.was_used(caller.key.pem, caller.signed):
             raise RefusedError(503, "this authentication was used before")
         self._used.add(used)
+        self._memory.sign(caller.key.pem, caller.key.site, caller.signed)
         self._order.append((now + BEHIND + AHEAD, used))
 
     def is_registered(self, caller: Caller) -> bool:

@@ -11,14 +11,18 @@ from typing import Any
 PREFIX = b"/v1/fleet/"
 PULL_MESSAGES, PUSH_MESSAGES = "pull-messages", "push-messages"
 JOINING = frozenset({"activate-node", "register-node"})
-ROUTES = JOINING | {
-    "deactivate-node", "unregister-node", "send-node-heartbeat", PULL_MESSAGES, PUSH_MESSAGES,
+DEACTIVATE = frozenset({"deactivate-node"})
+ROUTES = JOINING | DEACTIVATE | {
+    "unregister-node", "send-node-heartbeat", PULL_MESSAGES, PUSH_MESSAGES,
     "get-run", "get-fab", "push-object", "pull-object", "confirm-message-received",
 }  # fmt: skip
 HEALTH = b"/health"
 
 PUBLIC_KEY, TIMESTAMP, SIGNATURE = b"flwr-public-key", b"flwr-timestamp", b"flwr-signature"
 AUTHENTICATION = (PUBLIC_KEY, TIMESTAMP, SIGNATURE)
+MACHINE = b"univarfl-machine"  # names the machine that uses a key; see `callers.machines`
+MACHINE_FORM = re.compile(rb"[0-9a-f]{32}")
+NOTICE = b"univarfl-notice"  # of an answer: what the site has to know
 MEDIA_TYPE = b"application/protobuf"
 FORWARDED = (  # beside those of authentication; all others stay outside
     b"flwr-package-name", b"flwr-package-version", b"flwr-component-name",
@@ -54,12 +58,14 @@ class Head:
         length: the length of its body in bytes.
         authentication: the values of the headers in `AUTHENTICATION`.
         forwarded: the headers that the SuperLink receives beside them.
+        machine: the machine that sent it; empty for a plain ``flower-supernode``.
     """
 
     route: str
     length: int
     authentication: tuple[bytes, bytes, bytes]
     forwarded: tuple[tuple[bytes, bytes], ...]
+    machine: str = ""
 
 
 def require_small_head(scope: dict[str, Any]) -> None:
@@ -115,7 +121,21 @@ def require_head(scope: dict[str, Any]) -> Head:
         length,
         require_authentication(headers),
         tuple((name, headers[name][0]) for name in FORWARDED if name in headers),
+        machine_of(headers.get(MACHINE, [])),
     )
+
+
+def machine_of(values: list[bytes]) -> str:
+    """Return the machine that a request names; an empty text if it names none.
+
+    Raises:
+        RefusedError: the header is repeated, or has another form.
+    """
+    if not values:
+        return ""
+    if len(values) != 1 or not MACHINE_FORM.fullmatch(values[0]):
+        raise RefusedError(400, f"{MACHINE.decode()} is not 32 hexadecimal digits")
+    return values[0].decode()
 
 
 def require_length(values: list[bytes], most: int) -> int:

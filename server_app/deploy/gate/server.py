@@ -8,12 +8,14 @@ import uvicorn
 
 from server_app.deploy.gate.app import Gate
 from server_app.deploy.gate.authentication import Authentication
+from server_app.deploy.gate.callers.machines import Machines
+from server_app.deploy.gate.callers.memory import Memory
+from server_app.deploy.gate.callers.sites import Sites
 from server_app.deploy.gate.connections import IDLE_SECONDS, Connection
 from server_app.deploy.gate.holding import Messages
 from server_app.deploy.gate.listening import MOST_ACCEPTED, Server
 from server_app.deploy.gate.log import open_log
 from server_app.deploy.gate.mailboxes import Mailboxes
-from server_app.deploy.gate.sites import Sites
 from server_app.deploy.gate.superlink import SuperLink
 from server_app.deploy.places import CoordinatorPlace
 
@@ -39,10 +41,13 @@ def run_gate(place: CoordinatorPlace, listen: str, port: int, internal_port: int
 
 async def serve(place: CoordinatorPlace, listen: str, port: int, internal_port: int) -> None:
     """Serve until a signal asks for the end."""
-    authentication = Authentication(Sites(place.sites))
+    memory = Memory(place.gate_memory)
+    authentication = Authentication(Sites(place.sites), memory)
     messages = Messages(Mailboxes(place.database))
     async with SuperLink(internal_port, place.authority) as superlink:
-        gate = Gate(authentication, superlink, messages, lambda: server.should_exit)
+        gate = Gate(
+            authentication, Machines(memory), superlink, messages, lambda: server.should_exit
+        )
         server = Server(
             uvicorn.Config(
                 gate,

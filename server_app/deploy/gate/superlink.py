@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Self
@@ -40,6 +40,12 @@ class Answer:
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
+
+    def noting(self, name: bytes, text: str) -> Self:
+        """Return this answer with a text in a header of its own, unless the text is empty."""
+        if not text:
+            return self
+        return replace(self, headers=(*self.headers, (name, text.encode("ascii", "replace"))))
 
 
 class SuperLink:

@@ -7,6 +7,8 @@ connected. The site therefore says goodbye for its last SuperNode before it star
 import httpx
 
 from server_app.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
+from server_app.deploy.gate.callers.machines import ALIVE_SECONDS, KEY_IN_USE
+from server_app.deploy.joining.machine import machine_name
 from server_app.deploy.joining.reach import (
     BUSY,
     CheckFailedError,
@@ -71,7 +73,8 @@ def request_admission(place: SitePlace, site: Site, address: str) -> None:
     """
     clock_result(require_coordinator(address, place.authority))
     try:
-        with fleet_client(address, place.authority, place.key(site.name)) as node:
+        machine = machine_name(place.directory)
+        with fleet_client(address, place.authority, place.key(site.name), machine) as node:
             known = place.node_id()
             if known is not None:
                 refused = refusal_of(lambda: node.deactivate(known))
@@ -103,14 +106,21 @@ def explained(refused: Refusal, site: Site, place: SitePlace) -> Exception:
         old, new = place.key(site.name), place.public_key(site.name)
         cure = f"delete {old}, run 'univarfl deploy keys', and send them {new}"
         return KeyRevokedError(f"{refused.reason}; ask them why, or {cure}")
+    if refused.code == KEY_IN_USE:
+        return NotYetError(
+            f"{refused.reason}; stop the site there, or make a key of its own for this one "
+            f"('univarfl deploy keys'); a machine that ended is forgotten after {ALIVE_SECONDS:g} s"
+        )
     if refused.status in BUSY:
         return NotYetError(f"the coordinator is busy: {refused.reason}")
     if refused.status == UNAUTHENTICATED:
-        return CheckFailedError(
+        reason = (
             f"the coordinator does not accept the signature of {place.key(site.name)}: "
             f"{refused.reason}"
         )
-    return CheckFailedError(
-        f"the coordinator answers with HTTP {refused.status}: {refused.reason}; does it run the "
-        "same version?"
-    )
+    else:
+        reason = (
+            f"the coordinator answers with HTTP {refused.status}: {refused.reason}; does it run "
+            "the same version?"
+        )
+    return CheckFailedError(reason)

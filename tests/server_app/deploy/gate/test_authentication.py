@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 
 from server_app.deploy.gate.authentication import Authentication
+from server_app.deploy.gate.callers.memory import Memory
+from server_app.deploy.gate.callers.sites import Sites
 from server_app.deploy.gate.requests import Head, RefusedError
-from server_app.deploy.gate.sites import Sites
 from server_app.deploy.keys import new_key
 from server_app.deploy.membership.public_keys import ssh_text
 from tests.server_app.deploy.gate.requests_to import signed
@@ -26,12 +27,16 @@ ORDER_OF_P384 = int(
 )  # SEC 2
 
 
+def authentication_of(place: Path) -> Authentication:
+    return Authentication(Sites(place), Memory(place / "gate.json"))
+
+
 def first_request(place: Path, late: float = 0.0) -> tuple[Authentication, Head]:
     """Return a gate's authentication, and a request that a site has signed `late` seconds ago."""
     key = new_key()
     (place / "north.pub").write_text(f"{ssh_text(key.public_key())} north\n")
     pem, timestamp, signature = (value.encode() for value in signed(key, late).values())
-    return Authentication(Sites(place)), Head("get-run", 0, (pem, timestamp, signature), ())
+    return authentication_of(place), Head("get-run", 0, (pem, timestamp, signature), ())
 
 
 @pytest.mark.parametrize(

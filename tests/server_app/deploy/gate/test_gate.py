@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.proto.fleet_pb2 import PushMessagesRequest
@@ -31,26 +30,18 @@ from server_app.deploy.gate.requests import (
     PUSH_MESSAGES,
     ROUTES,
 )
-from server_app.deploy.keys import make_coordinator
-from server_app.deploy.places import CoordinatorPlace, SitePlace
-from server_app.deploy.site_keys import make_site
-from server_app.flower.programs import free_ports
 from tests.machines import until
-from tests.processes import UNIVARFL, end
+from tests.processes import end
 from tests.server_app.deploy.gate.requests_to import (
     TYPE,
-    Client,
     head,
-    private_key,
     refusals,
     signed,
     wait_for_gate,
 )
+from tests.server_app.deploy.gate.scene import FLEET, PULL, PUSH, Scene
 from tests.server_app.deploy.gate.tables import SuperLink
 from tests.server_app.deploy.gate.upstream import Upstream
-
-FLEET = "/v1/fleet/"
-PULL, PUSH = FLEET + PULL_MESSAGES, FLEET + "push-object"
 
 
 def announcement(**changed: Any) -> bytes:
@@ -65,31 +56,6 @@ def announcement(**changed: Any) -> bytes:
         message_object_trees=[ObjectTree(object_id="own")],
     ).SerializeToString()
     return body
-
-
-class Scene:
-    """A gate with the keys of two sites, and a server behind it."""
-
-    def __init__(self, root: Path) -> None:
-        self.place = CoordinatorPlace(root / "f")
-        make_coordinator(self.place, ["localhost"])
-        self.keys = {name: self.new_key(root, name) for name in ("north", "south")}
-        for name in self.keys:
-            shutil.copy(root / name / f"{name}.pub", self.place.sites)
-        self.stranger = self.new_key(root, "stranger")
-        port, self.internal_port = free_ports(2)
-        self.client = Client(self.place.authority, "127.0.0.1", port)
-        self.command = [
-            UNIVARFL, "deploy", "gate", str(self.place.directory), "--listen", "127.0.0.1",
-            "--port", str(port), "--internal-port", str(self.internal_port),
-        ]  # fmt: skip
-
-    def new_key(self, root: Path, name: str) -> EllipticCurvePrivateKey:
-        make_site(SitePlace(root / name), name, root)
-        return private_key(SitePlace(root / name), name)
-
-    def north(self, **more: str) -> dict[str, str]:
-        return {**TYPE, **signed(self.keys["north"]), **more}
 
 
 @pytest.fixture(scope="module")
