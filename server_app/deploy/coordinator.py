@@ -3,7 +3,9 @@
 import errno
 import socket
 import time
+from contextlib import ExitStack
 
+from server_app.deploy.exclusive import hold_alone
 from server_app.deploy.membership.doubles import Doubles
 from server_app.deploy.membership.registry import Registry
 from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
@@ -31,6 +33,7 @@ class Coordinator:
         self.superlink = SuperLink(place, internal_port)
         self.gate = Gate(place, listen, port, internal_port)
         self.programs: tuple[Program, ...] = (self.superlink, self.gate)
+        self._running = ExitStack()
         self.registry, self.doubles = Registry(place), Doubles(place)
 
     def __enter__(self) -> "Coordinator":
@@ -39,24 +42,36 @@ class Coordinator:
         Raises:
             ConfigError: a port is in use, or a file cannot be written.
             FlowerError: a program ended or took too long.
+            RunError: a coordinator runs already with this directory. Its database is for one
+                SuperLink, and its connection for one port.
         """
-        for port, listen in self._ports.items():
-            refuse_taken_port(listen, port)
-        try:
-            with refuse_unusable(self.place.directory):
-                self.place.directory.chmod(ONLY_OWNER)
-                self.place.make_flower_directory()
-                write_connection(self.place.flower, self.superlink.address, self.place.authority)
-                for program in self.programs:
-                    program.start()
-            for program in self.programs:
-                program.wait_until_ready()
-        except BaseException:
-            self.__exit__()
-            raise
+        runs_already = (
+            f"a coordinator runs already with the directory {self.place.directory}; stop it first, "
+            "or use another directory"
+        )
+        with ExitStack() as stack:
+            stack.enter_context(hold_alone(self.place.lock, runs_already))
+            stack.callback(self._stop)
+            self._start()
+            self._running = stack.pop_all()
         return self
 
+    def _start(self) -> None:
+        for port, listen in self._ports.items():
+            refuse_taken_port(listen, port)
+        with refuse_unusable(self.place.directory):
+            self.place.directory.chmod(ONLY_OWNER)
+            self.place.make_flower_directory()
+            write_connection(self.place.flower, self.superlink.address, self.place.authority)
+            for program in self.programs:
+                program.start()
+        for program in self.programs:
+            program.wait_until_ready()
+
     def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def _stop(self) -> None:
         for program in reversed(self.programs):
             program.stop()
 

@@ -32,6 +32,8 @@ class CoordinatorPlace:
         gate_output: what the gate prints, if it cannot start.
         flower: Flower's own files, with the connection to the SuperLink.
         connection: the file that holds that connection.
+        lock: is locked while the coordinator's command runs.
+        gate_lock: is locked while the gate runs.
         runs: the records.
     """
 
@@ -50,6 +52,8 @@ class CoordinatorPlace:
         self.gate_output = self.directory / "gate.out"
         self.flower = self.directory / "flower"
         self.connection = self.flower / "config.toml"
+        self.lock = self.flower / "coordinator.lock"
+        self.gate_lock = self.flower / "gate.lock"
         self.runs = self.directory / "runs"
 
     def require_keys(self) -> None:

@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from typing import IO
+from typing import IO, NoReturn
 
-from filelock import FileLock, Timeout
-
+from server_app.deploy.exclusive import hold_alone
 from server_app.deploy.joining.admission import wait_until_admitted
 from server_app.deploy.joining.machine import machine_name
 from server_app.deploy.places import SitePlace, refuse_unusable
@@ -74,15 +73,18 @@ def run_supernode(place: SitePlace, site: Site, address: str) -> None:
         RunError: the site runs already, the coordinator does not let it in, or its worker ended
             too often.
     """
-    with refuse_unusable(place.directory):
-        place.make_flower_directory()
-        lock = FileLock(place.lock)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise RunError(
-            f"site {site.name} runs already with the directory {place.directory}"
-        ) from None
+    runs_already = f"site {site.name} runs already with the directory {place.directory}"
+    with hold_alone(place.lock, runs_already):
+        keep_supernode(place, site, address)
+
+
+def keep_supernode(place: SitePlace, site: Site, address: str) -> NoReturn:
+    """Run a SuperNode again and again.
+
+    Raises:
+        ConfigError: the site's directory cannot be written.
+        RunError: the coordinator does not let it in, or its worker ended too often.
+    """
     restarts, again = Restarts(math.inf), False
     while True:
         wait_until_admitted(place, site, address, again)

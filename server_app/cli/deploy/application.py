@@ -50,6 +50,7 @@ Expect = Annotated[
 ]
 Printed = Annotated[bool, typer.Option("--print", help="Only print the commands to run.")]
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  (sites come from other machines)
+GATE_PATIENCE_SECONDS = 20.0  # a gate whose coordinator was killed ends within them
 Listen = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on.")]
 InternalPort = Annotated[
@@ -109,13 +110,16 @@ def gate(
 ) -> None:
     """Run the gate alone, in front of a SuperLink; the coordinator command runs both."""
     from server_app.deploy.coordinator import refuse_taken_port  # noqa: PLC0415
+    from server_app.deploy.exclusive import hold_alone  # noqa: PLC0415
     from server_app.deploy.gate.server import run_gate  # noqa: PLC0415
 
     place = CoordinatorPlace(directory)
     place.require_keys()
     internal = require_ports(port, internal_port)
-    refuse_taken_port(listen, port)
-    run_gate(place, listen, port, internal)
+    taken = f"a gate runs already with the directory {place.directory}; stop it first"
+    with hold_alone(place.gate_lock, taken, GATE_PATIENCE_SECONDS):
+        refuse_taken_port(listen, port)
+        run_gate(place, listen, port, internal)
 
 
 def require_ports(port: int, internal_port: int | None) -> int:
