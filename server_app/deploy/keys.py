@@ -24,7 +24,7 @@ from server_app.deploy.places import (
     refuse_unusable,
 )
 from task.errors import ConfigError, system_reason
-from task.machine.files import write_secret
+from task.machine.files import ONLY_OWNER, make_private, write_secret
 
 DAYS = 825
 
@@ -43,7 +43,9 @@ def make_coordinator(place: CoordinatorPlace, hosts: Sequence[str]) -> None:
         if not is_host(host):
             raise ConfigError("--host", host, "must be a name or an address, without a port")
     with refuse_unusable(place.directory):
-        place.sites.mkdir(parents=True, exist_ok=True)
+        for directory in (place.directory, place.sites):
+            make_private(directory)
+            directory.chmod(ONLY_OWNER)  # it may have been there with other rights
         authority_key, authority = read_authority(place) or make_authority(place)
         key = new_key()
         everywhere = dict.fromkeys([*hosts, *certified(place, authority), "localhost", "127.0.0.1"])

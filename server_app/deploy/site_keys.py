@@ -6,10 +6,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat, PublicFormat
 
+from server_app.deploy.health.rights import WRITE
 from server_app.deploy.keys import new_key, write_key
 from server_app.deploy.places import SitePlace, refuse_unusable
 from task.errors import ConfigError
 from task.machine.files import from_home, make_private, write_whole
+from task.machine.regular import read_start
 from task.site import SITE_NAME, SITE_NAME_FORM
 
 SETTINGS = """\
@@ -67,6 +69,9 @@ def make_site(place: SitePlace, name: str, data: Path) -> None:
     with refuse_unusable(place.directory):
         refuse_to_overwrite(place.key(name))
         make_private(place.directory)
+        rights = place.directory.stat().st_mode  # it may have been there
+        if rights & WRITE:
+            place.directory.chmod(rights & ~WRITE)
         if not place.settings.exists():  # a site that makes another key keeps its settings
             write_whole(place.settings, settings)
             place.settings.chmod(0o644)  # whatever rights this user's new files have
@@ -81,7 +86,7 @@ def check_same_site(place: SitePlace, name: str, data: str) -> None:
         ConfigError: they do, or cannot be read.
     """
     with refuse_unusable(place.settings):
-        text = place.settings.read_text(errors="replace")
+        text = read_start(place.settings).decode(errors="replace")
     try:
         known = tomllib.loads(text)
     except ValueError as error:

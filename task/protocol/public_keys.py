@@ -6,6 +6,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
+from task.machine.regular import read_start
+
 LONGEST_FILE = 4096  # bytes
 
 
@@ -20,8 +22,7 @@ def read_key_file(path: Path) -> ec.EllipticCurvePublicKey:
         PublicKeyError: the file cannot be read, or holds something else.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(LONGEST_FILE + 1)
+        content = read_start(path, LONGEST_FILE + 1)
     except OSError as error:
         raise PublicKeyError(f"cannot be read: {error.strerror}") from None
     if len(content) > LONGEST_FILE or content.strip().count(b"\n"):

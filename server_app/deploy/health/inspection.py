@@ -23,6 +23,7 @@ from server_app.deploy.places import SitePlace
 from server_app.flower.health import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
 from task.machine.files import OTHERS, create_whole, make_private
+from task.machine.regular import read_start
 from task.protocol.signature import read_private_key
 from task.site import Site
 
@@ -93,8 +94,7 @@ class Inspection:
         return read_site(self.place)
 
     def _settings(self) -> str:
-        site = self.site
-        return f"site {site.name}, data in {site.directory}"
+        return f"site {self.site.name}, data in {self.site.directory}"
 
     def _key(self) -> str:
         path = self.place.key(self.site.name)
@@ -134,7 +134,7 @@ class Inspection:
     def _coordinator(self) -> str:
         authority = self.place.authority
         try:
-            certificate = x509.load_pem_x509_certificate(authority.read_bytes())
+            certificate = x509.load_pem_x509_certificate(read_start(authority))
         except FileNotFoundError:
             raise CheckFailedError(
                 f"there is no {authority}; ask the coordinator for their ca.crt"
@@ -242,7 +242,7 @@ def read_site(place: SitePlace) -> Site:
         SiteError: a setting is missing or wrong.
     """
     try:
-        return Site.from_node_config(tomllib.loads(place.settings.read_text(encoding="utf-8")))
+        return Site.from_node_config(tomllib.loads(read_start(place.settings).decode()))
     except OSError as error:
         allowed = f"cannot be read: {system_reason(error)}; {MAKE_KEYS}"
         raise ConfigError("settings", place.settings, allowed) from None

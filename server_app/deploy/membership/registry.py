@@ -11,7 +11,7 @@ from server_app.deploy.places import CoordinatorPlace
 from server_app.flower.database import RegisteredNode, registered_nodes
 from server_app.flower.programs import CONNECTION, run_to_end
 from task.errors import system_reason
-from task.machine.files import write_whole
+from task.machine.files import make_private, write_whole
 from task.protocol.public_keys import PublicKeyError
 from task.site import SITE_NAME, SITE_NAME_FORM
 
@@ -141,7 +141,7 @@ def former_keys(place: CoordinatorPlace) -> dict[str, Path]:
 
 def keep_former_key(place: CoordinatorPlace, site: str, key: str) -> Path:
     """Keep a site's former key, so that it is never registered again; return its file."""
-    place.revoked.mkdir(exist_ok=True)
+    make_private(place.revoked)
     path = place.revoked / f"{short_name(site, key)}.pub"
     write_whole(path, f"{key} {site}\n".encode())
     return path

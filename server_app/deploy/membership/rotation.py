@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from server_app.deploy.membership.public_keys import ssh_text
+from task.machine.regular import read_start
 from task.protocol.public_keys import LONGEST_FILE, PublicKeyError, loaded
 from task.site import SITE_NAME
 
@@ -70,8 +71,7 @@ def read_rotation(path: Path) -> Rotation:
         RotationError: the file cannot be read, has another form, or its old key did not sign it.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(LONGEST_FILE + 1)
+        content = read_start(path, LONGEST_FILE + 1)
         found = FORM.fullmatch(content.decode("ascii"))
     except OSError as error:
         raise RotationError(f"it cannot be read: {error.strerror}") from None

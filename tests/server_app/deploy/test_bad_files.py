@@ -1,5 +1,6 @@
 """Files, directories, ports and hosts that cannot be used: one line and exit code 2."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,10 +45,15 @@ def as_directory(path: Path) -> None:
     path.mkdir(parents=True)
 
 
+def as_pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("keys /dev/null --host x", "file=/dev/null/sites: cannot be used: not a directory"),
+        ("keys /dev/null --host x", "file=/dev/null: must be a directory, and is a file"),
         ("keys /dev/null --site x --data .", "file=/dev/null: must be a directory, and is a file"),
         ("keys /proc/new --host x", "file=/proc/new: cannot be used: no such file"),
         (f"keys s2 --site {'x' * 300} --data .", "must be 1 to 64 letters, digits"),
@@ -87,6 +93,9 @@ def test_words_that_name_nothing_usable(
         ("coordinator f", as_directory, "f/superlink.log", "log: cannot be used: is a directory"),
         ("coordinator f", as_directory, "f/flower/config.toml", "config.toml: cannot be used: "),
         ("site s --coordinator x", as_directory, "s/site.toml", "cannot be read: is a directory"),
+        ("site s --coordinator x", as_pipe, "s/site.toml", "it is not a regular file"),
+        ("keys s --site b --data .", as_pipe, "s/site.toml", "it is not a regular file"),
+        ("keys f --verify a.rotation", as_pipe, "a.rotation", "it is not a regular file"),
         ("run f", as_directory, "f/flower/config.toml", "no coordinator was started with this"),
         ("run f", as_file, "f/flower", "no coordinator was started with this directory"),
     ],

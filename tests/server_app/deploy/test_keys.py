@@ -1,5 +1,6 @@
 """Certificates and keys: their hosts and signatures, their file modes; none is overwritten."""
 
+import os
 import ssl
 import tomllib
 from pathlib import Path
@@ -176,3 +177,25 @@ def test_addresses() -> None:
 def test_a_setting_that_a_site_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(SiteError, match=r"site x, max-nrom: is not a setting of a site; choose"):
         Site.from_node_config({"site": "x", "data-dir": "/x", "max-nrom": 1.0})
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_only_the_owner_opens_the_coordinators_directories(tmp_path: Path, exists: bool) -> None:
+    place = CoordinatorPlace(tmp_path / "f")
+    before = os.umask(0o002)
+    try:
+        if exists:
+            place.sites.mkdir(parents=True)
+        make_coordinator(place, ["localhost"])
+    finally:
+        os.umask(before)
+    rights = {path.stat().st_mode & 0o777 for path in (place.directory, place.sites)}
+    assert rights == {0o700}
+
+
+def test_others_cannot_write_to_a_sites_directory_that_was_there(tmp_path: Path) -> None:
+    site = SitePlace(tmp_path / "s")
+    site.directory.mkdir()
+    site.directory.chmod(0o775)
+    make_site(site, "a", tmp_path)
+    assert site.directory.stat().st_mode & 0o777 == 0o755

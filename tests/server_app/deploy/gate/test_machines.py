@@ -1,5 +1,6 @@
 """A second machine with a site's key is refused while the first one sends requests."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from server_app.deploy.gate.callers.sites import RegisteredKey
 from server_app.deploy.gate.requests import Head, RefusedError
 from server_app.deploy.joining.machine import machine_name
 from server_app.deploy.membership.doubles import Doubles
+from server_app.deploy.membership.registry import accept_rotation, former_keys, usable_keys
 from tests.processes import end
 from tests.server_app.deploy.gate.requests_to import (
     TYPE,
@@ -156,3 +158,20 @@ def test_a_copy_of_a_directory_has_another_name(tmp_path: Path) -> None:
     site.rename(tmp_path / "moved")
 
     assert machine_name(tmp_path / "moved") == name
+
+
+def test_a_pipe_or_a_device_among_the_keys_stops_nobody(scene: Scene) -> None:
+    os.mkfifo(scene.place.sites / "pipe.pub")
+    (scene.place.sites / "device.pub").symlink_to("/dev/zero")
+    scene.place.revoked.mkdir()
+    os.mkfifo(scene.place.revoked / "pipe.pub")
+    os.mkfifo(scene.place.sites / "east.rotation")
+    with running(scene):
+        assert scene.client.send(PUSH, scene.north()).status == 200
+    keys, lines = usable_keys(scene.place)
+    assert sorted(path.stem for path in keys) == ["north", "south"]
+    assert all("it is not a regular file" in line for line in lines.values())
+    assert len(lines) == 2
+    assert former_keys(scene.place) == {}
+    line = accept_rotation(scene.place, [], scene.place.sites / "east.rotation")
+    assert "it is not a regular file" in line
