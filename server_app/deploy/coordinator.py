@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from server_app.deploy.exclusive import hold_alone
 from server_app.deploy.membership.doubles import Doubles
 from server_app.deploy.membership.registry import Registry
-from server_app.deploy.places import CoordinatorPlace, is_host, refuse_unusable
+from server_app.deploy.places import CoordinatorPlace, is_host, listening_socket, refuse_unusable
 from server_app.deploy.programs import LOOPBACK, Gate, Program, SuperLink
 from server_app.flower.programs import write_connection
 from task.errors import ConfigError, system_reason
@@ -97,9 +97,7 @@ def refuse_taken_port(listen: str, port: int) -> None:
     """
     if not is_host(listen):
         raise ConfigError("--listen", listen, "must be an address of this machine, without a port")
-    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with listening_socket(socket.socket, listen) as probe:
         try:
             probe.bind((listen, port))
         except OSError as error:

@@ -3,16 +3,21 @@
 import contextlib
 import ipaddress
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from task.errors import ConfigError, system_reason
 from task.machine.files import make_private
 
 DEFAULT_PORT = 8000
+ANY_IPV4, ANY_IPV6 = "0.0.0.0", "::"  # noqa: S104  (sites come from other machines)
 PORTS = range(1, 65536)
 PORT = re.compile(r"[0-9]{0,5}")  # of an address; none is the usual one
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a host
+
+Socket = TypeVar("Socket", bound=socket.socket)
 
 
 class CoordinatorPlace:
@@ -186,6 +191,20 @@ def require_port(option: str, port: int) -> None:
 def address_of(host: str, port: int) -> str:
     """Join a host and a port to HOST:PORT, the form that `host_and_port` splits."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def every_address() -> str:
+    """Return the address for listening on all addresses: with IPv6 where the system has it."""
+    return ANY_IPV6 if socket.has_dualstack_ipv6() else ANY_IPV4
+
+
+def listening_socket(kind: type[Socket], host: str) -> Socket:
+    """Return a socket that can listen at an address; for all of IPv6, at all of IPv4, too."""
+    made = kind(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if host == ANY_IPV6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return made
 
 
 def is_host(host: str) -> bool:

@@ -6,7 +6,7 @@ import time
 import urllib.error
 from pathlib import Path
 
-from server_app.deploy.places import CoordinatorPlace, address_of
+from server_app.deploy.places import ANY_IPV4, ANY_IPV6, CoordinatorPlace, address_of
 from server_app.engines.restarts import STEADY_SECONDS, Restarts
 from server_app.flower.health import is_healthy
 from server_app.flower.programs import (
@@ -152,5 +152,4 @@ class Gate(Program):
 
 def local_address(listen: str, port: int) -> str:
     """Return the address at which this machine reaches a program that listens on `listen`."""
-    every_address = listen in ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
-    return address_of(LOOPBACK if every_address else listen, port)
+    return address_of(LOOPBACK if listen in (ANY_IPV4, ANY_IPV6) else listen, port)

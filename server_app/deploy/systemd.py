@@ -1,6 +1,7 @@
 """A systemd unit for a coordinator or a site."""
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,16 @@ from task.errors import ConfigError
 
 PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")  # characters that systemd takes as they are
 
+PASSED_ON = (
+    "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy",
+    "CUDA_VISIBLE_DEVICES",
+)  # fmt: skip
+ROOT_WARNING = "# Do not run it as root: use an account of its own, and write its name here."
+FILE_NOTE = """\
+# The value holds a password, which all users can read here. Write the lines NAME=VALUE for
+# {names} into this file, and run chmod 600 on it.
+EnvironmentFile={file}
+"""
 UNIT = """\
 # /etc/systemd/system/univarfl-{unit}.service; systemctl enable --now univarfl-{unit}
 [Unit]
@@ -19,7 +30,7 @@ After=network-online.target
 
 [Service]
 ExecStart={command}
-User={user}
+{user}
 Restart=on-failure
 SuccessExitStatus=130
 RestartSec=30
@@ -32,7 +43,7 @@ TimeoutStopSec=60
 ReadWritePaths={writable}
 ReadOnlyPaths={readable}
 Environment={cache} {state}
-ProtectSystem=strict
+{environment}ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=true
 NoNewPrivileges=true
@@ -60,11 +71,41 @@ def unit(
     command = [quoted(word).replace("$", "$$") for word in (str(program), "deploy", *words)]
     return UNIT.format(
         unit=re.sub(r"[^A-Za-z0-9_.-]", "-", name), name=literal(name), command=" ".join(command),
-        user=literal(os.environ.get("USER", "root")), writable=paths(writable),
+        user=user_lines(), writable=paths(writable),
         readable=paths(readable) or "/",
         cache=quoted(f"UNIVARFL_CACHE={writable[0]}/cache"),
         state=quoted(f"XDG_STATE_HOME={writable[0]}/state"),
+        environment=environment_lines(writable[0]),
     )  # fmt: skip
+
+
+def user_lines() -> str:
+    """Return the setting of the user who runs this command, with a warning about root."""
+    number = os.geteuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:  # as in a container that was started with a number
+        name = str(number)
+    setting = f"User={literal(name)}"
+    return setting if number else f"{ROOT_WARNING}\n{setting}"
+
+
+def environment_lines(directory: Path) -> str:
+    """Return the settings that pass on what this command's environment says of the network.
+
+    Args:
+        directory: holds the file with what other users must not read.
+    """
+    found = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    hidden = ", ".join(name for name, value in found.items() if "@" in value)
+    text = "".join(
+        f"Environment={quoted(f'{name}={value}')}\n"
+        for name, value in found.items()
+        if "@" not in value
+    )
+    if hidden:
+        text += FILE_NOTE.format(names=hidden, file=literal(str(directory / "environment")))
+    return text
 
 
 def paths(found: Sequence[Path]) -> str:

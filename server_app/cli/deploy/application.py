@@ -15,6 +15,7 @@ from server_app.deploy.places import (
     CoordinatorPlace,
     SitePlace,
     address_of,
+    every_address,
     host_and_port,
     require_port,
 )
@@ -49,9 +50,13 @@ Expect = Annotated[
     ),
 ]
 Printed = Annotated[bool, typer.Option("--print", help="Only print the commands to run.")]
-EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  (sites come from other machines)
 GATE_PATIENCE_SECONDS = 20.0  # a gate whose coordinator was killed ends within them
-Listen = Annotated[str, typer.Option(help="The address to listen on.")]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        help="The address to listen on.", show_default="all of this machine, IPv4 and IPv6"
+    ),
+]
 Port = Annotated[int, typer.Option(help="The port to listen on.")]
 InternalPort = Annotated[
     int | None,
@@ -66,7 +71,7 @@ deploy.command()(keys)
 @deploy.command()
 def coordinator(
     directory: Directory,
-    listen: Listen = EVERY_ADDRESS,
+    listen: Listen = None,
     port: Port = DEFAULT_PORT,
     internal_port: InternalPort = None,
     printed: Printed = False,
@@ -83,19 +88,20 @@ def coordinator(
     place = CoordinatorPlace(directory)
     internal = require_ports(port, internal_port)
     place.require_keys()
-    both = Coordinator(place, listen, port, internal)
+    address = listen or every_address()
+    both = Coordinator(place, address, port, internal)
     if printed:
         for program in both.programs:
             print(shlex.join(program.command))
     elif systemd:
-        words = ["coordinator", str(place.directory), "--listen", listen, "--port", str(port)]
-        words += ["--internal-port", str(internal)]
+        words = ["coordinator", str(place.directory), "--port", str(port)]
+        words += ["--internal-port", str(internal), *(["--listen", listen] if listen else [])]
         print(unit("coordinator", words, [place.directory], []))
     else:
         hash_ = fingerprint()[:12]
         print(f"code {hash_}; sites can compare theirs with: --expect {hash_}")
         with both:
-            print(f"SuperLink ready behind the gate at {address_of(listen, port)}")
+            print(f"SuperLink ready behind the gate at {address_of(address, port)}")
             print(f"logs: {place.superlink_log}; refused requests: {place.gate_log}")
             print(f"warning: every user of this machine can control port {internal} on 127.0.0.1")
             both.serve()
@@ -104,7 +110,7 @@ def coordinator(
 @deploy.command()
 def gate(
     directory: Directory,
-    listen: Listen = EVERY_ADDRESS,
+    listen: Listen = None,
     port: Port = DEFAULT_PORT,
     internal_port: InternalPort = None,
 ) -> None:
@@ -117,9 +123,10 @@ def gate(
     place.require_keys()
     internal = require_ports(port, internal_port)
     taken = f"a gate runs already with the directory {place.directory}; stop it first"
+    address = listen or every_address()
     with hold_alone(place.gate_lock, taken, GATE_PATIENCE_SECONDS):
-        refuse_taken_port(listen, port)
-        run_gate(place, listen, port, internal)
+        refuse_taken_port(address, port)
+        run_gate(place, address, port, internal)
 
 
 def require_ports(port: int, internal_port: int | None) -> int:

@@ -1,6 +1,7 @@
 """The gate's connections: each has to send the whole head of a request in time."""
 
 import asyncio
+import ipaddress
 import socket
 import sys
 from typing import Any
@@ -15,6 +16,7 @@ from server_app.deploy.gate.log import refusals
 HEAD_SECONDS = 20.0
 IDLE_SECONDS = 15  # a SuperNode closes its own connections after five
 MOST_OF_ONE_ADDRESS, MOST = 256, 2000
+MAPPED, NETWORK_BITS = "::ffff:", 64
 # A peer that no longer answers is given up after 10 + 3 * 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
@@ -38,6 +40,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.client:
+            self.client = (shown(self.client[0]), self.client[1])
         notice_dead_peers(transport)
         self.app_state["crowded"] = self._crowded()
         self._expect_head()
@@ -71,8 +75,8 @@ class Connection(H11Protocol):
 
     def _crowded(self) -> str:
         """Return why there are too many connections, or an empty text."""
-        hosts = [each.client[0] for each in self.connections if each.client]
-        if self.client and hosts.count(self.client[0]) > MOST_OF_ONE_ADDRESS:
+        hosts = [origin(each.client[0]) for each in self.connections if each.client]
+        if self.client and hosts.count(origin(self.client[0])) > MOST_OF_ONE_ADDRESS:
             return f"more than {MOST_OF_ONE_ADDRESS} connections from one address"
         if len(hosts) > MOST:
             return f"more than {MOST} connections"
@@ -93,6 +97,18 @@ class Connection(H11Protocol):
 
     def _abort(self) -> None:
         self.transport.abort()
+
+
+def shown(host: str) -> str:
+    """Return a client's address; without the prefix that IPv4 has on a socket of IPv6."""
+    return host.removeprefix(MAPPED) if "." in host else host
+
+
+def origin(host: str) -> str:
+    """Return what counts as one address: of IPv6, the 64 bits that one network shares."""
+    if ":" not in host:
+        return host
+    return str(ipaddress.ip_network((host.partition("%")[0], NETWORK_BITS), strict=False))
 
 
 def notice_dead_peers(transport: asyncio.Transport) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import uvicorn
 
-from server_app.deploy.gate.connections import MOST, MOST_OF_ONE_ADDRESS, Connection
+from server_app.deploy.gate.connections import MOST, MOST_OF_ONE_ADDRESS, Connection, origin, shown
 from server_app.deploy.gate.log import refusals
+from server_app.deploy.places import listening_socket
 
 HANDSHAKE_SECONDS = 10.0
 # Twice those that are answered, TLS handshakes included.
@@ -44,11 +45,13 @@ class Listener(socket.socket):
             ConnectionAbortedError: there are too many, and this one was closed.
         """
         plain, address = super().accept()
-        host = address[0]
+        host = origin(shown(address[0]))
         of_all = self._open.total()
         if self._open[host] >= MOST_ACCEPTED_OF_ONE_ADDRESS or of_all >= MOST_ACCEPTED:
             plain.close()
-            refusals.warning("%s:%s site=- - - closed: too many connections", host, address[1])
+            refusals.warning(
+                "%s:%s site=- - - closed: too many connections", shown(address[0]), address[1]
+            )
             raise ConnectionAbortedError
         accepted = Accepted(plain.family, plain.type, plain.proto, fileno=plain.detach())
         accepted.counted, accepted.host = self._open, host
@@ -75,9 +78,7 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int, backlog: int) -> Listener:
     """Return a socket that listens at an address of this machine."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = Listener(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = listening_socket(Listener, host)
     listener.bind((host, port))
     listener.listen(backlog)
     return listener

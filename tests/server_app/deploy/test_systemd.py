@@ -1,6 +1,8 @@
 """The unit that keeps a coordinator or a site running."""
 
 import configparser
+import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.deploy.systemd import unit
+from server_app.deploy.systemd import PASSED_ON, unit
 from task.errors import ConfigError
 
 
@@ -75,3 +77,37 @@ def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
     problems = [line for line in found.stderr.splitlines() if "univarfl-north" in line]
     assert problems == []
+
+
+@pytest.mark.parametrize("user", [None, "somebody_else"])
+def test_the_user_is_the_one_who_runs_the_command(
+    user: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In ``docker exec`` and cron ``USER`` is not set; after ``su`` it can be another one."""
+    monkeypatch.delenv("USER", raising=False)
+    if user:
+        monkeypatch.setenv("USER", user)
+    for number, expected, warned in (
+        (0, "root", True), (pwd.getpwnam("nobody").pw_uid, "nobody", False),
+        (3_999_999_999, "3999999999", False),
+    ):  # fmt: skip
+        monkeypatch.setattr(os, "geteuid", lambda number=number: number)
+        lines = unit("north", ["site"], [Path("/srv")], []).splitlines()
+        place = lines.index(f"User={expected}")
+        assert ("Do not run it as root" in lines[place - 1]) == warned
+
+
+def test_the_proxy_of_this_shell_is_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PASSED_ON:
+        monkeypatch.delenv(name, raising=False)
+    assert "PROXY" not in unit("north", ["site"], [Path("/srv")], [])
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128/100%")
+    monkeypatch.setenv("no_proxy", "10.0.0.1,localhost")
+    text = unit("north", ["site"], [Path("/srv")], [])
+    assert "Environment=" + '"HTTPS_PROXY=http://proxy:3128/100%%"' in text
+    assert "Environment=no_proxy=10.0.0.1,localhost\n" in text
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy:3128")
+    text = unit("north", ["site"], [Path("/srv")], [])
+    assert "secret" not in text
+    assert "# https_proxy into this file, and run chmod 600 on it.\n" in text
+    assert "EnvironmentFile=/srv/environment\n" in text
