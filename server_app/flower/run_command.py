@@ -2,19 +2,26 @@
 
 import shutil
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.config.run_config import Submitted, to_settings_file, to_toml
 
 APP = Path(__file__).resolve().parent.parent.parent
-PROJECT = "pyproject.toml"
+PROJECT, SERVER = "pyproject.toml", "server_app"
+# No run at sites imports these; each site loads the bundle before each run.
+COMMANDS = ("analysis", "cli", "deploy", "inference", "report", "sweep")
 APP_NAME, SETTINGS_NAME = "app", "settings.json"
 
 
 def run_command(
-    home: Path, directory: Path, experiment: Experiment, words: Sequence[str], lease: str = ""
+    home: Path,
+    directory: Path,
+    experiment: Experiment,
+    words: Sequence[str],
+    lease: str = "",
+    left_out: Collection[str] = (),
 ) -> list[str]:
     """Write the application and the run-config; return the command that submits and follows a run.
 
@@ -24,15 +31,20 @@ def run_command(
         experiment: what is run, with its run directory.
         words: the words it was composed from.
         lease: the path of the lease with which the run ends, or nothing.
+        left_out: packages of `server_app` that the run does not need.
     """
     config, submitted = directory / "run.toml", Submitted(experiment, words, lease)
     config.write_text(to_toml(to_settings_file(submitted, home, directory / SETTINGS_NAME)))
-    copy_app(directory / APP_NAME)
+    copy_app(directory / APP_NAME, left_out)
     return ["flwr", "run", str(directory / APP_NAME), "--stream", "--run-config", str(config)]
 
 
-def copy_app(target: Path) -> None:
+def copy_app(target: Path, left_out: Collection[str] = ()) -> None:
     """Copy the files of the Flower application to a directory of their own.
+
+    Args:
+        target: the directory.
+        left_out: packages of `server_app` that are not copied.
 
     ``flwr run`` resolves every file below the directory that it is given before it selects those to
     submit. In a checkout with a virtual environment this takes five seconds of CPU time.
@@ -41,7 +53,10 @@ def copy_app(target: Path) -> None:
     project = tomllib.loads((APP / PROJECT).read_text())
     patterns = project["tool"]["flwr"]["app"]["fab-include"]
     for source in sorted({path for pattern in [PROJECT, *patterns] for path in APP.glob(pattern)}):
-        copy = target / source.relative_to(APP)
+        inside = source.relative_to(APP)
+        if inside.parts[0] == SERVER and inside.parts[1] in left_out:
+            continue
+        copy = target / inside
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)
 

@@ -12,7 +12,7 @@ SITE_RATE, SITE_BURST = 200.0, 2000.0  # requests a second, and at once after a 
 SITE_BYTES, ALL_BYTES = 4 * LARGEST_REQUEST, 32 * LARGEST_REQUEST  # of bodies in memory
 
 # A body may take this long and a second more for each `SLOWEST` bytes, and so may an answer.
-GRACE_SECONDS, SLOWEST = 20.0, 32 * 2**10
+GRACE_SECONDS, SLOWEST = 20.0, 8 * 2**10
 
 
 def seconds_for(length: int) -> float:

@@ -1,15 +1,17 @@
 """One submission of a run to the SuperLink, followed until its ServerApp has ended."""
 
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.deploy.places import CoordinatorPlace, refuse_unusable
+from server_app.flower import bundling
 from server_app.flower.output import FAILED, NO_HEARTBEAT, STOPPED
-from server_app.flower.programs import start, stop
-from server_app.flower.run_command import remove_app, run_command
+from server_app.flower.programs import installed_program, start, stop
+from server_app.flower.run_command import COMMANDS, remove_app, run_command
 from server_app.flower.run_log import follow, log_length
 from server_app.flower.runs import RunStatus, run_status, stop_run, submitted_run
 from server_app.runs.lock import is_held
@@ -52,7 +54,10 @@ class Submission:
         placed = experiment.placed(directory, resume=resumed)
         with refuse_unusable(self._files):
             self._files.mkdir(exist_ok=True)
-            command = run_command(place.flower, self._files, placed, words, str(lease))
+            program, *rest = run_command(
+                place.flower, self._files, placed, words, str(lease), COMMANDS
+            )
+            command = [sys.executable, "-P", bundling.__file__, installed_program(program), *rest]
             if resumed:
                 reopen_record(directory)
             with self.output.open("w") as stream:
