@@ -9,13 +9,15 @@ SMALL = (
     "method=fedavg", "watch.tensorboard=false",
 )  # fmt: skip
 
+SECONDS = 1200  # for a child that imports PyTorch on a busy machine
+
 HANGING = """
 import sys, time
 from client_app import watchdog
 
 watchdog.GRACE_SECONDS = 0.2
 with watchdog.process_ended_after(0.1, {"partition-id": 0}):
-    time.sleep(3)
+    time.sleep(9999)
 print("still there")
 """
 
@@ -42,7 +44,11 @@ print("ended with a record")
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
     )
 
 

@@ -109,9 +109,12 @@ class SuperLink:
         async with self._asking:
             if time.monotonic() - self._asked_at >= HEALTH_SECONDS:
                 try:
-                    response = await self._client.get("/health", timeout=CONNECT_SECONDS)
-                    self._healthy = response.status_code == httpx.codes.OK
-                except httpx.HTTPError:
+                    async with (
+                        asyncio.timeout(CONNECT_SECONDS),
+                        self._client.stream("GET", "/health") as response,  # its body is not read
+                    ):
+                        self._healthy = response.status_code == httpx.codes.OK
+                except (TimeoutError, httpx.HTTPError):
                     self._healthy = False
                 self._asked_at = time.monotonic()
             return self._healthy

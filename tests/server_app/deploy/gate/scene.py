@@ -1,6 +1,9 @@
 """A gate that can be started, with the keys of two sites."""
 
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -10,12 +13,29 @@ from server_app.deploy.keys import make_coordinator
 from server_app.deploy.places import CoordinatorPlace, SitePlace
 from server_app.deploy.site_keys import make_site
 from server_app.flower.programs import free_ports
-from tests.processes import UNIVARFL
-from tests.server_app.deploy.gate.requests_to import TYPE, Client, private_key, signed
+from tests.processes import UNIVARFL, end
+from tests.server_app.deploy.gate.requests_to import (
+    TYPE,
+    Client,
+    private_key,
+    signed,
+    wait_for_gate,
+)
 from tests.server_app.deploy.gate.upstream import Upstream
 
 FLEET = "/v1/fleet/"
 PULL, PUSH = FLEET + PULL_MESSAGES, FLEET + "push-object"
+
+
+@contextmanager
+def running(scene: "Scene") -> Iterator[None]:
+    """Run a gate."""
+    process = subprocess.Popen(scene.command)
+    try:
+        wait_for_gate(scene.client, process)
+        yield
+    finally:
+        end([process])
 
 
 class Scene:

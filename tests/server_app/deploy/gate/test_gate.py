@@ -31,15 +31,13 @@ from server_app.deploy.gate.requests import (
     ROUTES,
 )
 from tests.machines import until
-from tests.processes import end
 from tests.server_app.deploy.gate.requests_to import (
     TYPE,
     head,
     refusals,
     signed,
-    wait_for_gate,
 )
-from tests.server_app.deploy.gate.scene import FLEET, PULL, PUSH, Scene
+from tests.server_app.deploy.gate.scene import FLEET, PULL, PUSH, Scene, running
 from tests.server_app.deploy.gate.tables import SuperLink
 from tests.server_app.deploy.gate.upstream import Upstream
 
@@ -61,13 +59,9 @@ def announcement(**changed: Any) -> bytes:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     scene = Scene(tmp_path_factory.mktemp("gate"))
-    process = subprocess.Popen(scene.command)
-    try:
-        wait_for_gate(scene.client, process)
+    with running(scene):
         yield scene
         assert "Traceback" not in scene.place.gate_log.read_text()
-    finally:
-        end([process])
 
 
 @pytest.fixture
@@ -345,8 +339,14 @@ def test_a_request_for_messages_is_held_until_there_is_one(
 
 
 def test_the_superlink_is_asked_once_in_a_while_and_as_soon_as_it_has_a_message(
-    scene: Scene, upstream: Upstream
+    tmp_path: Path,
 ) -> None:
+    scene = Scene(tmp_path)  # with a database of its own
+    with running(scene), Upstream(scene.place, scene.internal_port) as upstream:
+        ask_for_a_message(scene, upstream)
+
+
+def ask_for_a_message(scene: Scene, upstream: Upstream) -> None:
     superlink = SuperLink(scene.place.database)
     key = scene.keys["north"].public_key()
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -361,8 +361,6 @@ def test_the_superlink_is_asked_once_in_a_while_and_as_soon_as_it_has_a_message(
         until(lambda: len(upstream.paths()) > 1, "a question for the message", ASK_SECONDS / 2)
         upstream.answers[PULL].append((200, {}, b"message"))
         assert waiting.result(HELD_SECONDS).body == b"message"
-    scene.client.send(FLEET + "get-run", scene.north())
-    scene.place.database.unlink()
 
 
 def test_nothing_is_asked_for_a_client_that_has_gone(scene: Scene, upstream: Upstream) -> None:

@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,29 +17,17 @@ from server_app.deploy.gate.requests import Head, RefusedError
 from server_app.deploy.joining.machine import machine_name
 from server_app.deploy.membership.doubles import Doubles
 from server_app.deploy.membership.registry import accept_rotation, former_keys, usable_keys
-from tests.processes import end
 from tests.server_app.deploy.gate.requests_to import (
     TYPE,
     head,
     refusals,
     signed,
-    wait_for_gate,
 )
-from tests.server_app.deploy.gate.scene import FLEET, PULL, PUSH, Scene
+from tests.server_app.deploy.gate.scene import FLEET, PULL, PUSH, Scene, running
 from tests.server_app.deploy.gate.upstream import Upstream
 
 FIRST, SECOND = {"univarfl-machine": "1" * 32}, {"univarfl-machine": "2" * 32}
 PLAIN: dict[str, str] = {}  # a flower-supernode that univarfl did not start
-
-
-@contextmanager
-def running(scene: Scene) -> Iterator[None]:
-    process = subprocess.Popen(scene.command)
-    try:
-        wait_for_gate(scene.client, process)
-        yield
-    finally:
-        end([process])
 
 
 @pytest.fixture
