@@ -31,6 +31,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_it_is_small_and_holds_what_a_run_needs(bundle: Path) -> None:
     assert bundle.stat().st_size < LARGEST
     with zipfile.ZipFile(bundle) as archive:
