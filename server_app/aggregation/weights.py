@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
-from task.machine.files import regular
+from task.machine.regular import regular
 
 Weights = dict[str, NDArray[np.generic]]
 Readable = Mapping[str, NDArray[np.generic]]  # weights that are only read

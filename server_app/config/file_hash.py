@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 from task.errors import ConfigError, system_reason
-from task.machine.files import regular
+from task.machine.regular import regular
 
 
 def hash_of(key: str, path: Path, expected: str) -> str:

@@ -1,9 +1,7 @@
 """User paths, and files that readers see whole or not at all."""
 
-import errno
 import os
 import secrets
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,19 +17,6 @@ def from_home(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
-
-
-def regular(path: Path) -> Path:
-    """Return the path of a file, after checking that it can be read to its end.
-
-    Opening a named pipe waits for a writer, and a device may have no end.
-
-    Raises:
-        OSError: it is missing, or no regular file.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return path
 
 
 def walk_once(

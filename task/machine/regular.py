@@ -1,4 +1,4 @@
-"""Reading of files that another person or machine has placed: they must be regular files."""
+"""Reading of files that a person names, or another machine has placed: they must be regular."""
 
 import errno
 import os
@@ -6,6 +6,19 @@ import stat
 from pathlib import Path
 
 MOST = 2**20  # bytes
+
+
+def regular(path: Path) -> Path:
+    """Return the path of a file, after checking that it can be read to its end.
+
+    Opening a named pipe waits for a writer, and a device may have no end.
+
+    Raises:
+        OSError: it is missing, or no regular file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return path
 
 
 def read_start(path: Path, most: int = MOST) -> bytes:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from server_app.rounds.devices.profiles import BYTES_PER_MEGABIT, DAY, HOUR, Profiles
 from task.errors import ConfigError, system_reason
-from task.machine.files import regular
+from task.machine.regular import regular
 
 COLUMNS = {  # of the file: the least and the most that is allowed
     "seconds_per_image": (0.0, 1e6),

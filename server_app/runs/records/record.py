@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from task.machine.files import regular, write_whole
+from task.machine.files import write_whole
+from task.machine.regular import regular
 
 RUN_JSON = "run.json"
 FORMAT = 2  # format 1 had no classes.csv, no code, and only accuracy and loss of the test set

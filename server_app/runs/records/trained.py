@@ -17,7 +17,7 @@ from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from task.config import Device, LocalConfig
 from task.errors import ConfigError, system_reason
-from task.machine.files import regular
+from task.machine.regular import regular
 from task.registry import first_error
 
 

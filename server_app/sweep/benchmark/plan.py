@@ -15,7 +15,7 @@ from server_app.sweep.combinations import expand
 from task import registry
 from task.errors import ConfigError, system_reason
 from task.extensions import PLUS
-from task.machine.files import regular
+from task.machine.regular import regular
 from task.methods.base import Method
 from task.registry import first_error
 

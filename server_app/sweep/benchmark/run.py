@@ -26,7 +26,8 @@ from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
 from server_app.tracking.plain_output import print_plain
 from task.errors import ConfigError, RunError, system_reason
-from task.machine.files import regular, write_whole
+from task.machine.files import write_whole
+from task.machine.regular import regular
 
 ADDED = "methods.json"  # methods that a command added to the plan, with what is tuned
 REPORT = "report"
