@@ -30,7 +30,7 @@ from task.errors import DataError, system_reason
 from task.machine.disk import require_space
 from task.machine.files import from_home, make_private
 
-FORMAT = 2  # of the store's files; another value makes all stores outdated
+FORMAT = 3  # of the store's files; another value makes all stores outdated
 LEFT_OUT = (("resize", "squash"), ("subset", "own"))
 LOCK_SECONDS = 1.0  # before a message says what we wait for
 

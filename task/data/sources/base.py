@@ -1,5 +1,6 @@
 """The interface of all data sets: an index of the images, and a function that reads one of them."""
 
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from task.errors import ConfigError, refuse
+from task.errors import ConfigError, DataError, refuse
 
 Resize = Literal["squash", "crop", "pad"]
 Scaling = Literal["own", "half", "none"]
@@ -57,6 +58,25 @@ class DatasetIndex:
     notes: Sequence[str] = ()
     blocks: Blocks | None = None
     subject_of: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        for kind, names in (("class", self.classes), ("domain", self.domains)):
+            if len(set(names)) < len(names):
+                raise DataError(f"{kind} names must differ: {', '.join(names)}")
+            for name in names:
+                if not name.isprintable() or name != cleaned(name):
+                    allowed = "must be printable, composed (NFC) and without blanks around it"
+                    raise DataError(f"{kind} name {name!a} {allowed}")
+        if "" in self.classes:
+            raise DataError("a class has no name")
+
+
+def cleaned(name: str) -> str:
+    """Return a name without blanks around it, and with composed accents (Unicode NFC).
+
+    Directories that were made on a Mac have letters and accents apart; people type them composed.
+    """
+    return unicodedata.normalize("NFC", name).strip()
 
 
 @dataclass

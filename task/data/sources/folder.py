@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from task.data.sources.base import DatasetIndex
+from task.data.sources.base import DatasetIndex, cleaned
 from task.data.sources.families.given_splits import (
     SPLITS,
     split_notes,
@@ -20,11 +20,11 @@ from task.data.sources.families.given_splits import (
     unlisted_note,
 )
 from task.data.sources.families.held_out import sample_test, share_of_group
+from task.data.sources.families.names import Kind, Names, names_of
 from task.data.sources.families.own_images import OwnImages
 from task.data.sources.families.tree import (
     IMG_EXTENSIONS,
     Tree,
-    composed,
     index_of_files,
     readable,
     walk,
@@ -49,9 +49,13 @@ class Folder(OwnImages):
         if not tree.files:
             raise ConfigError("data.root", self.root, f"contains no images; expected {LAYOUTS}")
         parents = splits_or_domains(tree)
-        splits = [name.lower() if name.lower() in SPLITS else "" for name in parents]
-        domains = ["" if split else name for name, split in zip(parents, splits, strict=True)]
-        names = [composed(readable(file.parts[-2])) for file in tree.files]
+        splits = [split_named(name) for name in parents]
+        labels = self._names(tree, "label", -2)
+        names, found = labels.each, labels.notes
+        domains = [""] * len(names)
+        if depth(tree) == 3 and not any(splits):
+            domains, more = self._names(tree, "domain", 0)
+            found += more
         classes = self._classes(tree, domains, names)
         test = split_test(splits)
         if not test.any():
@@ -65,8 +69,22 @@ class Folder(OwnImages):
             names,
             test,
             domains,
-            [*split_notes(splits), *notes(tree, classes, names)],
+            [*split_notes(splits), *found, *notes(tree, classes, names)],
         )
+
+    def _names(self, tree: Tree, kind: Kind, place: int) -> Names:
+        """Return each image's label or domain: one of the names of its path.
+
+        Raises:
+            DataError: it is blank, or cannot be printed.
+        """
+
+        def where(index: int) -> str:
+            parts = tree.files[index].parts
+            return readable(str(tree.root.joinpath(*parts[: place % len(parts) + 1])))
+
+        raw = [readable(file.parts[place]) for file in tree.files]
+        return names_of(kind, raw, where, "rename the directory")
 
     def _classes(self, tree: Tree, domains: Sequence[str], names: Sequence[str]) -> Sequence[str]:
         """Return the given classes, or else the names of the directories with images.
@@ -87,7 +105,7 @@ class Folder(OwnImages):
                 )
             found = sorted(set(names))
             for parts in directories:
-                if composed(readable(parts[-1])) not in found:
+                if cleaned(readable(parts[-1])) not in found:
                     raise DataError(
                         f"{tree.root.joinpath(*parts)}: has no images; remove it or, if it is a "
                         "class, list the classes in data.classes"
@@ -96,7 +114,7 @@ class Folder(OwnImages):
                 raise DataError(f"{tree.root}: only one class, {found[0]}; expected {LAYOUTS}")
             return found
         for parts in directories:
-            if composed(readable(parts[-1])) not in self.classes:
+            if cleaned(readable(parts[-1])) not in self.classes:
                 known = f"is not one of the experiment's classes, {', '.join(self.classes)}"
                 known += " (data.classes); remove the directory, or list its name"
                 where = tree.root.joinpath(*parts)
@@ -125,14 +143,18 @@ def splits_or_domains(tree: Tree) -> list[str]:
         if len(file.parts) != depth(tree):
             first = tree.root.joinpath(*tree.files[0].parts)
             raise DataError(f"{where}: has another depth than {first}; expected {LAYOUTS}")
-    parents = [
-        composed(readable(file.parts[0])) if len(file.parts) == 3 else "" for file in tree.files
-    ]
-    others = sorted(name for name in set(parents) if name.lower() not in SPLITS)
+    parents = [readable(file.parts[0]) if len(file.parts) == 3 else "" for file in tree.files]
+    others = sorted(name for name in set(parents) if not split_named(name))
     if others and len(others) < len(set(parents)):
         cure = "call it train, val or test, or move it elsewhere"
         raise DataError(f"{tree.root / others[0]}: is beside directories of splits; {cure}")
     return parents
+
+
+def split_named(name: str) -> str:
+    """Return the split that a directory's name stands for; empty if it stands for none."""
+    split = cleaned(name).lower()
+    return split if split in SPLITS else ""
 
 
 def notes(tree: Tree, classes: Sequence[str], names: Sequence[str]) -> list[str]:

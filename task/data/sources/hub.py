@@ -1,5 +1,6 @@
 """Any image data set of the Hugging Face Hub; needs the ``hub`` extra."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from task.data.sources.base import DatasetIndex, Source
+from task.data.sources.families.columns import Column, column_of
 from task.data.sources.families.directory_source import hash_of_states
+from task.data.sources.families.given_splits import unlisted_note
 from task.data.sources.families.held_out import (
     sample_test,
     sample_test_subjects,
     share_of_group,
 )
+from task.data.sources.families.names import Kind
 from task.data.sources.families.parts import locate
+from task.data.sources.families.tree import open_image
 from task.errors import ConfigError, DataError, refuse
 
 
@@ -73,21 +78,31 @@ class Hub(Source):
         splits = [self.train_split, *([self.test_split] if self.test_split else [])]
         tables = [self._load(split) for split in splits]
         sizes = [len(table) for table in tables]
-        classes, labels = names_and_numbers(tables, self.label)
-        domains, domain_of = (
-            names_and_numbers(tables, self.domain) if self.domain else (("",), 0 * labels)
-        )
 
         def read(index: int) -> Image.Image:
             part, row = locate(index, sizes)
-            image: Image.Image = tables[part][row][self.image]
-            return image
+            return image_of(tables[part][row][self.image])
 
         def name(index: int) -> str:
             part, row = locate(index, sizes)
             return f"{self.repo}: {splits[part]} row {row}"
 
-        subject_of = names_and_numbers(tables, self.subject)[1] if self.subject else None
+        def column(kind: Kind, key: str) -> Column:
+            return column_of(tables, key, kind, lambda index: f"{name(index)}, column {key!r}")
+
+        classes, labels, notes = column("label", self.label)
+        if len(classes) < 2:
+            only = f"{self.repo}: only one class, {classes[0]}" if classes else "there are no rows"
+            raise DataError(f"{only}; a model needs two or more")
+        notes += unlisted_note(classes, [classes[label] for label in set(labels.tolist())])
+        domains, domain_of, more = (
+            column("domain", self.domain) if self.domain else Column(("",), 0 * labels, [])
+        )
+        subject_of = None
+        notes += more
+        if self.subject:
+            _, subject_of, more = column("subject", self.subject)
+            notes += more
         cells = [(domains[d], classes[c]) for d, c in zip(domain_of, labels, strict=True)]
         return DatasetIndex(
             classes=classes,
@@ -97,6 +112,7 @@ class Hub(Source):
             name=name,
             domains=domains,
             domain_of=domain_of,
+            notes=notes,
             subject_of=subject_of,
         )
 
@@ -140,23 +156,45 @@ class Hub(Source):
             if column is not None and column not in table.column_names:
                 have = f"no such column; there are {', '.join(table.column_names)}"
                 raise ConfigError(f"data.{key}", column, have)
+        return self._undecoded(table)
+
+    def _undecoded(self, table: Any) -> Any:
+        """Return a table whose images are bytes or paths, which `open_image` then opens.
+
+        Raises:
+            ConfigError: the column has no images.
+        """
+        from datasets import Image as Images  # noqa: PLC0415  (see _load)
+
+        if isinstance(table.features[self.image], Images):
+            return table.cast_column(self.image, Images(decode=False))
+        example = table[0][self.image] if len(table) else None
+        if isinstance(example, str):
+            what = f"has texts, such as {example[:60]!r}, not images; for a table of paths use "
+            what += "data=table, or write it again with the column cast to datasets.Image()"
+            raise ConfigError("data.image", self.image, what)
+        if example is not None and not isinstance(example, bytes | dict):
+            what = f"has values of type {type(example).__name__}, not images; write it again with "
+            raise ConfigError(
+                "data.image", self.image, f"{what}the column cast to datasets.Image()"
+            )
         return table
 
 
-def names_and_numbers(
-    tables: Sequence[Any], column: str
-) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return a column's distinct names and, for each row of all tables, an index into them.
+def image_of(cell: Any) -> Image.Image:
+    """Open the image in a cell: its bytes, or the bytes or the path in a dictionary.
 
     Raises:
-        DataError: a value is missing.
+        OSError, ValueError: there is none, or it cannot be opened.
     """
-    values = [value for table in tables for value in table[column]]
-    feature = tables[0].features[column]
-    has_names = hasattr(feature, "names")
-    if None in values or (has_names and -1 in values):  # -1 is the Hub's missing label
-        raise DataError(f"column {column!r}: a row has no value; every row needs one")
-    if has_names:
-        return tuple(feature.names), np.array(values, dtype=np.int64)
-    names, numbers = np.unique(np.array(values), return_inverse=True)
-    return tuple(str(name) for name in names), numbers.astype(np.int64)
+    found = cell if isinstance(cell, dict) else {"bytes": cell}
+    if content := found.get("bytes"):
+        return open_image(io.BytesIO(content))
+    if not (path := found.get("path")):
+        raise ValueError("the row has no image")
+    if "://" in path:  # in an archive
+        import fsspec  # noqa: PLC0415  (comes with datasets)
+
+        with fsspec.open(path, "rb") as file:
+            return open_image(io.BytesIO(file.read()))
+    return open_image(Path(path))

@@ -29,6 +29,7 @@ from task.data.sources.families.given_splits import (
     unlisted_note,
 )
 from task.data.sources.families.held_out import sample_test_subjects
+from task.data.sources.families.names import Kind, names_of
 from task.data.sources.families.own_images import OwnImages
 from task.data.sources.families.rows import read_rows
 from task.data.sources.families.tree import (
@@ -42,8 +43,8 @@ from task.errors import DataError
 
 TABLE = "images.csv"
 CURE = "list the images in this table, with the columns image and label"
-MISSING = {"n/a", "na", "nan", "none", "null"}  # what programs write for a missing label
 NEEDED, OPTIONAL = ("image", "label"), ("split", "domain", "subject")
+KINDS: tuple[Kind, ...] = ("label", "domain", "subject")
 
 
 class Row(NamedTuple):
@@ -67,10 +68,11 @@ class Table(OwnImages):
 
     def dataset_index(self) -> DatasetIndex:
         table = require_file(self.directory / TABLE, CURE)
-        found = read_rows(table, NEEDED, OPTIONAL, CURE)
-        rows = [checked_row(table, line, values) for line, values in found]
-        if not rows:
+        found = list(read_rows(table, NEEDED, OPTIONAL, CURE))
+        if not found:
             raise DataError(f"{table}: has no rows; {CURE}")
+        notes = clean_names(table, found)
+        rows = [checked_row(table, line, values) for line, values in found]
         files = {file.parts for file in walk(self.directory).files}
         paths = image_paths(table, rows, files)
         names, domains = [row.label for row in rows], [row.domain for row in rows]
@@ -93,7 +95,7 @@ class Table(OwnImages):
             [
                 *split_notes(splits),
                 *unlisted_note(classes, names),
-                *doubtful_labels_note(classes),
+                *notes,
                 *unlisted_files_note(len(rows), len(files)),
             ],
             subjects if any(subjects) else (),
@@ -117,6 +119,33 @@ class Table(OwnImages):
         return self.classes
 
 
+def clean_names(table: Path, rows: Sequence[tuple[int, dict[str, str]]]) -> list[str]:
+    """Clean the labels, domains and subjects in the rows, and return notes on them.
+
+    Raises:
+        DataError: one is missing, or cannot be printed.
+    """
+    notes = []
+    for kind in KINDS:
+        if kind not in rows[0][1]:
+            continue
+        names = names_of(
+            kind,
+            [values[kind] for _, values in rows],
+            lambda index: f"{table}, line {rows[index][0]}",
+            every_row(kind),
+        )
+        for (_, values), name in zip(rows, names.each, strict=True):
+            values[kind] = name
+        notes += names.notes
+    return notes
+
+
+def every_row(column: str) -> str:
+    """Return what to do if a row has no value in a column."""
+    return "every row needs one" + ("" if column in NEEDED else ", or remove the column")
+
+
 def checked_row(table: Path, line: int, values: dict[str, str]) -> Row:
     """Return one row.
 
@@ -126,11 +155,9 @@ def checked_row(table: Path, line: int, values: dict[str, str]) -> Row:
     where = f"{table}, line {line}"
     for name, value in values.items():
         if not value:
-            cure = "every row needs one" + ("" if name in NEEDED else ", or remove the column")
-            raise DataError(f"{where}: no {name}; {cure}")
+            raise DataError(f"{where}: no {name}; {every_row(name)}")
         if not value.isprintable():
             raise DataError(f"{where}: the {name} has characters that cannot be printed")
-    values |= {name: composed(values[name]) for name in ("label", "domain") if name in values}
     if "split" in values:
         values["split"] = values["split"].lower()
         if values["split"] not in SPLITS:
@@ -183,17 +210,6 @@ def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:
                 f"{table}, line {row.line}: subject {row.subject!r} is {places}; put all images of "
                 "a subject on one side, or give different subjects different names"
             )
-
-
-def doubtful_labels_note(classes: Sequence[str]) -> list[str]:
-    """Return a note on classes that may be missing labels, or one label in two spellings."""
-    missing = [name for name in classes if name.lower() in MISSING]
-    found = [f"{name} may be a missing label" for name in missing]
-    spellings: dict[str, list[str]] = {}
-    for name in classes:
-        spellings.setdefault(name.casefold().strip(), []).append(name)
-    same = [" and ".join(names) for names in spellings.values() if len(names) > 1]
-    return [*found, *(f"{each} are different classes" for each in same)]
 
 
 def unlisted_files_note(listed: int, found: int) -> list[str]:

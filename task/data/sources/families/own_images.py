@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from task.data.sources.base import Source
+from task.data.sources.base import Source, cleaned
 from task.data.sources.families.directory_source import DirectorySource
 from task.data.sources.families.no_images import NoImages
-from task.data.sources.families.tree import composed
 from task.errors import ConfigError, refuse
 from task.registry import Names
 
@@ -34,9 +33,11 @@ class OwnImages(DirectorySource):
             refuse(self, "test_share", "must be from 0 to 1")
         if self.classes is None:
             return
-        self.classes = classes = list(map(composed, self.classes))
+        self.classes = classes = list(map(cleaned, self.classes))
         if len(set(classes)) < max(2, len(classes)):
             refuse(self, "classes", "must be at least two different names")
+        if not all(name and name.isprintable() for name in classes):
+            refuse(self, "classes", "each name must have characters, which can all be printed")
 
     def at_site(self, directory: str) -> Self:
         if self.classes is None:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def is_skipped(name: str) -> bool:
     return name.startswith(".") or name == OF_ARCHIVES
 
 
-def open_image(path: Path) -> Image.Image:
+def open_image(file: Path | BinaryIO) -> Image.Image:
     """Open an image file of one of `FORMATS`; its pixels are not decoded yet.
 
     Pillow knows other formats. One of them, EPS, starts another program.
@@ -105,9 +105,11 @@ def open_image(path: Path) -> Image.Image:
     Raises:
         OSError, ValueError: it cannot be opened, is no regular file, or has too many pixels.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
+    if isinstance(file, Path) and not stat.S_ISREG(
+        file.stat().st_mode
+    ):  # opening a pipe would wait for its writer
         raise ValueError("not a regular file")
-    image = Image.open(path, formats=FORMATS)
+    image = Image.open(file, formats=FORMATS)
     if image.width * image.height > MOST_PIXELS:
         image.close()
         raise ValueError(f"{image.width} x {image.height} pixels; at most {MOST_PIXELS:,} are read")
