@@ -8,9 +8,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from task.data.sources.families.tree import IMG_EXTENSIONS, is_skipped
+from task.data.sources.families.tree import (
+    IMG_EXTENSIONS,
+    OF_ARCHIVES,
+    has_image_suffix,
+    images_in,
+)
 from task.errors import ConfigError, system_reason
-from task.machine.files import walk_once
 
 LIST = ".txt"
 
@@ -45,8 +49,7 @@ def expand_word(word: str) -> list[Path]:
         elif path.exists():
             found = [path]
         else:
-            matches = map(Path, sorted(glob.glob(word, recursive=True)))  # noqa: PTH207  (absolute)
-            found = [match for match in matches if match.is_file()]
+            found = [match for match in sorted(matches(word)) if match.is_file()]
     except OSError as error:
         raise ConfigError("images", error.filename or word, system_reason(error)) from None
     if not found:
@@ -63,17 +66,31 @@ def images_below(root: Path) -> Iterator[Path]:
     yielded, so that it is reported as an image that cannot be read.
     """
     others = 0
-    for directory, below, names in walk_once(root, log_skipped_directory):
-        below[:] = sorted(name for name in below if not is_skipped(name))
-        for name in sorted(names):
-            if is_skipped(name):
-                continue
-            if name.lower().endswith(IMG_EXTENSIONS):
+    for directory, _, names in images_in(root, log_skipped_directory):
+        for name in names:
+            if has_image_suffix(name):
                 yield directory / name
             else:
                 others += 1
     if others:
         logger.info("%s: %d files without the suffix of an image were skipped", root, others)
+
+
+def matches(word: str) -> set[Path]:
+    """Return the paths that match a glob; `glob` itself follows links in a circle for ``**``."""
+    parts = Path(word).parts
+    if "**" not in parts:
+        found = map(Path, glob.glob(word))  # noqa: PTH207  (the word may be absolute)
+        return {path for path in found if OF_ARCHIVES not in {*path.parts} - {*parts}}
+    at = parts.index("**")
+    rest = parts[at + 1 :] or ("*",)
+    bases = matches(str(Path(*parts[:at]))) if at else {Path()}
+    return {
+        match
+        for base in filter(Path.is_dir, bases)
+        for place, _, _ in images_in(base, log_skipped_directory)
+        for match in matches(str(Path(glob.escape(str(place)), *rest)))
+    }
 
 
 def log_skipped_directory(error: OSError) -> None:

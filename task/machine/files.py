@@ -19,27 +19,42 @@ def from_home(path: str | Path) -> Path:
         return Path(path)
 
 
-def walk_once(
-    root: Path, on_error: Callable[[OSError], object] | None = None
+def walk_links(
+    root: Path, on_error: Callable[[OSError], object] | None = None, once: bool = False
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each directory below a root once, following links, as `os.walk` does.
+    """Yield each directory below a root as `os.walk` does, following links, but never in a circle.
+
+    This is the one walk through directories of images.
 
     Args:
         root: the directory.
-        on_error: gets the error of a directory that cannot be listed.
+        on_error: gets the error of a directory that cannot be listed; None raises it.
+        once: whether a directory that several links lead to is yielded once only.
 
     Yields:
         A directory, and the names of its directories and of its other files. A caller may remove
         or sort names of directories.
+
+    Raises:
+        OSError: a directory cannot be listed, and `on_error` is None.
     """
+    above: dict[str, frozenset[tuple[int, int]]] = {}
     seen: set[tuple[int, int]] = set()
-    for place, below, names in os.walk(root, onerror=on_error, followlinks=True):
-        status = os.stat(place)  # noqa: PTH116  (links in a circle lead to a directory again)
-        if (status.st_dev, status.st_ino) in seen:
+    for place, below, names in os.walk(root, onerror=on_error or raised, followlinks=True):
+        status = os.stat(place)  # noqa: PTH116  (a link in a circle leads to a directory above)
+        directory = status.st_dev, status.st_ino
+        higher = above.get(os.path.dirname(place), frozenset())  # noqa: PTH120
+        if directory in (seen if once else higher):
             below.clear()
             continue
-        seen.add((status.st_dev, status.st_ino))
+        seen.add(directory)
+        above[place] = higher | {directory}
         yield Path(place), below, names
+
+
+def raised(error: OSError) -> None:
+    """Raise an error that `os.walk` would pass over."""
+    raise error
 
 
 def write_whole(path: Path, content: bytes) -> None:

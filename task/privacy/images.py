@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from task.machine.files import walk_once
+from task.machine.files import walk_links
 
 Hashes = NDArray[np.uint64]
 
@@ -17,10 +17,10 @@ def image_hashes(directory: Path) -> Hashes:
     Renamed, copied and moved files keep their hash.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError: a file or a directory cannot be read.
     """
     found = set()
-    for place, _, names in walk_once(directory):
+    for place, _, names in walk_links(directory, once=True):
         for name in names:
             path = place / name
             if path.is_file():

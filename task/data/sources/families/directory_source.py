@@ -58,7 +58,7 @@ def hash_of_states(files: Iterable[tuple[str, os.stat_result]]) -> str:
 
 
 def require_file(path: Path, cure: str) -> Path:
-    """Return the path, after checking that it is a readable file.
+    """Return the path, after checking that it is a readable regular file; a pipe would wait.
 
     Args:
         path: the file.
@@ -68,6 +68,8 @@ def require_file(path: Path, cure: str) -> Path:
         DataError: it is not.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path}: is no regular file; {cure}")
         with path.open("rb"):
             return path
     except OSError as error:

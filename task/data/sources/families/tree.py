@@ -4,7 +4,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,6 +15,7 @@ from PIL import Image
 
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import hash_of_states
+from task.machine.files import walk_links
 
 MAX_DEPTH = 4
 
@@ -68,28 +69,37 @@ def walk(root: Path) -> Tree:
         OSError: a directory cannot be read, or the target of a link is missing.
     """
     tree = Tree(root, [], [], [], [])
-    _walk(tree, root, ())
+    for place, below, names in images_in(root):
+        parts = place.relative_to(root).parts
+        directories = [(*parts, name) for name in below]
+        tree.directories.extend(directories)
+        if len(parts) + 1 == MAX_DEPTH:
+            tree.not_listed.extend(directories)
+            below.clear()
+        for name in names:
+            here, status = (*parts, name), (place / name).stat()
+            if stat.S_ISREG(status.st_mode) and has_image_suffix(name):
+                tree.files.append(ImageFile(here, status))
+            else:
+                tree.others.append("/".join(here))
+    tree.files.sort(key=lambda file: file.parts)
+    for paths in (tree.directories, tree.not_listed):
+        paths.sort()
     return tree
 
 
-def _walk(tree: Tree, directory: Path, parts: tuple[str, ...]) -> None:
-    with os.scandir(directory) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        if is_skipped(entry.name):
-            continue
-        here = (*parts, entry.name)
-        status = entry.stat()
-        if stat.S_ISDIR(status.st_mode):
-            tree.directories.append(here)
-            if len(here) < MAX_DEPTH:
-                _walk(tree, Path(entry.path), here)
-            else:
-                tree.not_listed.append(here)
-        elif stat.S_ISREG(status.st_mode) and entry.name.lower().endswith(IMG_EXTENSIONS):
-            tree.files.append(ImageFile(here, status))
-        else:
-            tree.others.append("/".join(here))
+def images_in(
+    root: Path, on_error: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield what `walk_links` yields, sorted, without the names that `is_skipped`."""
+    for place, below, names in walk_links(root, on_error):
+        below[:] = sorted(name for name in below if not is_skipped(name))
+        yield place, below, sorted(name for name in names if not is_skipped(name))
+
+
+def has_image_suffix(name: str) -> bool:
+    """Return whether a file of this name is read as an image."""
+    return name.lower().endswith(IMG_EXTENSIONS)
 
 
 def is_skipped(name: str) -> bool:
