@@ -1,9 +1,9 @@
 """Your own images as the rows of a table: ``images.csv`` in the directory of the images.
 
 The columns are separated by commas, semicolons or tabs. ``image`` and ``label`` are needed, and
-other columns are ignored:
+other columns are ignored. The case of these names does not count:
 
-- ``image``: the path of the file, relative to the directory, with ``/`` between names;
+- ``image``: the path of the file, relative to the directory;
 - ``label``: the name of the class;
 - ``split``: ``train``, ``val`` or ``test``, with the same meaning as the directories of
   ``data=folder``. Without this column, a share of each class and domain is held out for testing;
@@ -15,9 +15,9 @@ other columns are ignored:
 The columns have fixed names, so the owner of a site alone decides what is a label.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
 from task.data.sources.base import DatasetIndex
@@ -179,19 +179,47 @@ def image_paths(table: Path, rows: Sequence[Row], found: Set[tuple[str, ...]]) -
     by_name = {tuple(map(composed, parts)): parts for parts in sorted(found)}
     lines: dict[tuple[str, ...], int] = {}
     for row in rows:
-        typed = PurePosixPath(row.image).parts
-        parts = typed if typed in found else by_name.get(tuple(map(composed, typed)), typed)
         where = f"{table}, line {row.line}: {row.image}"
         if not row.image.lower().endswith(IMG_EXTENSIONS):
             raise DataError(f"{where} is not an image file ({', '.join(IMG_EXTENSIONS)})")
-        if len(parts) > MAX_DEPTH:
-            raise DataError(f"{where} is in more than {MAX_DEPTH - 1} directories")
+        typed = (typed_parts(text, table.parent) for text in (row.image, slashed(row.image)))
+        known = (by_name.get(tuple(map(composed, parts))) for parts in typed)
+        parts = PurePosixPath(row.image).parts
+        parts = parts if parts in found else next(filter(None, known), parts)
         if parts not in found:
-            raise DataError(f"{where} is not a file below {table.parent}; paths are relative to it")
+            raise DataError(f"{where} {problem_of(row.image, table.parent, by_name)}")
         if parts in lines:
             raise DataError(f"{where} is also in line {lines[parts]}; list each image once")
         lines[parts] = row.line
     return [Path(*parts) for parts in lines]
+
+
+def slashed(path: str) -> str:
+    """Return a path with the separators of POSIX instead of those of Windows."""
+    return path.replace("\\", "/")
+
+
+def typed_parts(path: str, root: Path) -> tuple[str, ...]:
+    """Return the names of a path relative to a directory, also of one typed as an absolute path."""
+    for place in (root.absolute(), root.resolve()):
+        if PurePosixPath(path).is_relative_to(place):
+            return PurePosixPath(path).relative_to(place).parts
+    return PurePosixPath(path).parts
+
+
+def problem_of(path: str, root: Path, names: Collection[tuple[str, ...]]) -> str:
+    """Return why a path is not the path of an image below a directory, and what to type instead."""
+    missing = f"is not a file below {root}; paths are relative to it"
+    parts = typed_parts(slashed(path), root)
+    if PurePosixPath(slashed(path)).is_absolute() or PureWindowsPath(path).drive:
+        return f"{missing}; write only the part below data.root"
+    if len(parts) > MAX_DEPTH:
+        return f"is in more than {MAX_DEPTH - 1} directories"
+    if parts[1:] in names and parts[0] == root.absolute().name:
+        return f"{missing}: write {'/'.join(parts[1:])}"
+    spelled = ("/".join(each) for each in names)
+    same = [each for each in spelled if each.lower() == composed("/".join(parts)).lower()]
+    return f"{missing}, and upper and lower case count: write {same[0]}" if same else missing
 
 
 def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:

@@ -1,5 +1,6 @@
 """Names of labels, domains and subjects: the same rules for every source of own images."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from server_app.config.composition import compose_experiment
 from task.data.dataset import ImageDataset
@@ -41,7 +43,8 @@ def table(root: Path, labels: list[str], columns: str = "image,label") -> ImageD
 
 def hub(root: Path, labels: list[Any], **more: list[Any]) -> ImageDataset:
     """Write a Parquet file with `EACH` images of each label, as the library writes it."""
-    from datasets import Dataset, Features, Image
+    from datasets import Dataset, Features
+    from datasets import Image as Images
 
     root.mkdir(exist_ok=True)
     count = EACH * len(labels)
@@ -51,7 +54,7 @@ def hub(root: Path, labels: list[Any], **more: list[Any]) -> ImageDataset:
         **more,
     }
     rows = Dataset.from_dict(columns)
-    rows.cast(Features({**rows.features, "image": Image()})).to_parquet(root / "train.parquet")
+    rows.cast(Features({**rows.features, "image": Images()})).to_parquet(root / "train.parquet")
     words = [f"data.{name}={name}" for name in more]
     return opened("data=hub", f"data.repo={root}", *words)
 
@@ -179,6 +182,68 @@ class TestHubColumns:
     ) -> None:
         with pytest.raises(DataError, match=message):
             hub(tmp_path, labels)
+
+
+class TestHubImages:
+    """Cells of images, as people publish them."""
+
+    def write(self, root: Path, cells: list[Any], kind: Any = None) -> str:
+        from datasets import Dataset, Features, Value
+
+        root.mkdir(exist_ok=True)
+        features = {"image": kind or Value("binary"), "label": Value("int64")}
+        columns = {"image": cells, "label": [index % 2 for index in range(len(cells))]}
+        rows = Dataset.from_dict(columns, features=Features(features))
+        rows.to_parquet(root / "train.parquet")
+        return f"data.repo={root}"
+
+    def test_bytes_and_dictionaries_of_bytes_are_read(self, tmp_path: Path) -> None:
+        from datasets import Value
+
+        content = [png(making.picture(index)) for index in range(8)]
+        struct = {"bytes": Value("binary"), "path": Value("string")}
+        cells: list[Any] = [{"bytes": each, "path": "x.png"} for each in content]
+        plain = opened("data=hub", self.write(tmp_path / "a", content))
+        nested = opened("data=hub", self.write(tmp_path / "b", cells, struct))
+        for data in (plain, nested):
+            assert [tuple(each[0, 0]) for each in data.images] == [*map(making.colour, range(8))]
+
+    def test_only_the_formats_that_are_meant_are_opened(self, tmp_path: Path) -> None:
+        """Pillow would start Ghostscript for EPS."""
+        from datasets import Image as Images
+
+        eps = io.BytesIO()
+        making.picture(0).save(eps, "EPS")
+        cells: list[Any] = [png(making.picture(1)), png(making.picture(2)), eps.getvalue(), None]
+        data = opened("data=hub", self.write(tmp_path, cells, Images()))
+        reasons = [reason for _, reason in data.skipped]
+        assert reasons == ["not an image", "the row has no image"]
+
+    @pytest.mark.parametrize(
+        ("cell", "message"),
+        [
+            ("im/0.png", "has texts, such as 'im/0.png', not images; .* use data=table"),
+            (7, "has values of type int, not images; write it again with"),
+            ([[0, 255], [255, 0]], "has values of type list, not images"),
+        ],
+    )
+    def test_a_column_without_images_is_refused(
+        self, cell: object, message: str, tmp_path: Path
+    ) -> None:
+        from datasets import Dataset
+
+        Dataset.from_dict({"image": [cell] * 4, "label": [0, 1] * 2}).to_parquet(
+            tmp_path / "train.parquet"
+        )
+        with pytest.raises(ConfigError, match=message):
+            opened("data=hub", f"data.repo={tmp_path}")
+
+
+def png(image: Image.Image) -> bytes:
+    """Return the file of an image."""
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
 
 
 class TestProperties:

@@ -1,5 +1,6 @@
 """Images as the rows of a table, with subjects that are never on two sides."""
 
+import re
 from pathlib import Path
 from typing import Literal
 from unicodedata import normalize
@@ -158,6 +159,8 @@ def test_images_that_are_not_listed_are_not_used(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("image,kind\na.png,x\n", "no column label; list the images in this table"),
+        ("My scans\nimage,label\n", r"label \(the first line has My scans\)"),
+        ("Label,LABEL,image\n", "has the column label twice"),
         ("", "no column image, label; list"),
         ("image,label\n", "has no rows"),
         ("image,label,label\na.png,x,y\n", "has the column label twice"),
@@ -184,6 +187,61 @@ def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, text: str, messa
     (tmp_path / "images.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         opened(tmp_path)
+
+
+def as_windows(text: str) -> bytes:
+    """Return a table with a line for Excel, extra columns, empty rows and a byte order mark."""
+    head, *rows = text.splitlines()
+    lines = ["sep=;", f"{head.title()};;Note", *(f"{row};;" for row in rows), ";;;;;", ";;;"]
+    text = "\r\n".join(lines).replace(",", ";").replace("/", "\\")
+    return b"\xef\xbb\xbf" + text.encode()
+
+
+def test_what_excel_and_windows_write_is_read(tmp_path: Path) -> None:
+    table = patients(tmp_path) / "images.csv"
+    expected = opened(tmp_path)
+    table.write_bytes(as_windows(table.read_text()))
+    assert b"Image;Label;Domain;Subject;;Note\r\nnorth\\p0\\0.png;" in table.read_bytes()
+    assert opened(tmp_path).content == expected.content
+
+
+def test_rows_may_lack_empty_cells_of_other_columns(tmp_path: Path) -> None:
+    table = patients(tmp_path) / "images.csv"
+    expected = opened(tmp_path)
+    head, *rows = table.read_text().splitlines()
+    table.write_text("\n".join(["", f"{head},note,by", *rows]))
+    assert opened(tmp_path).content == expected.content
+    table.write_text("\n".join([f"note,{head}", *(f"x,{row}" for row in rows), "x,a.png,well"]))
+    with pytest.raises(DataError, match="line 74: 3 fields, but the table has 5 columns"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_absolute_paths_below_the_directory_are_read(tmp_path: Path, linked: bool) -> None:
+    root = patients(tmp_path / "scans")
+    expected = opened(root)
+    typed = root
+    if linked:
+        typed = tmp_path / "link"
+        typed.symlink_to(root)
+    table = root / "images.csv"
+    head, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([head, *(f"{root}/{row}" for row in rows)]))
+    assert opened(typed).content == expected.content
+
+
+def test_a_path_that_is_almost_right_is_corrected(tmp_path: Path) -> None:
+    making.save(tmp_path / "scans/North/a.png", 0)
+    for typed, cure in [
+        ("north/A.png", "and upper and lower case count: write North/a.png"),
+        ("scans/North/a.png", "paths are relative to it: write North/a.png"),
+        ("scans\\North\\a.png", "paths are relative to it: write North/a.png"),
+        ("C:\\me\\North\\a.png", "relative to it; write only the part below data.root"),
+        ("/home/me/of/mine/scans/North/a.png", "write only the part below data.root"),
+    ]:
+        (tmp_path / "scans/images.csv").write_text(f"image,label\n{typed},x\n")
+        with pytest.raises(DataError, match=re.escape(cure)):
+            opened(tmp_path / "scans")
 
 
 def test_other_encodings_and_a_missing_table_are_refused(tmp_path: Path) -> None:
