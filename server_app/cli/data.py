@@ -21,7 +21,7 @@ read them from there.
 \b
 Prints the number of images for each client and class, and measures of skew. Writes split.csv
 (images for each client, split, class and domain), split.png, images.png (a contact sheet) and, if
-images were left out, skipped.csv.
+images were left out, skipped.csv. Images that are there twice are in duplicates.csv.
 """
 
 

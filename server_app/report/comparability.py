@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
+from server_app.report.breakdown.duplicates import duplicates_in
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
 
@@ -32,4 +33,4 @@ def comparability(summary: Summary) -> list[str]:
             "Some runs of equal settings were trained on different images; they are not pooled. "
             'The setting "images" names the version of the images (data_version in run.json).'
         )
-    return warnings
+    return [*warnings, *duplicates_in([run for group in summary.counted.values() for run in group])]

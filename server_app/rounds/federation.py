@@ -216,6 +216,7 @@ class Federation:
             "test": len(data.dataset.test),
             "clients": recorded_counts(images),
             "skipped": len(data.dataset.skipped),
+            "duplicates": twice.counts() if (twice := data.dataset.duplicates) else None,
             "notes": [*data.notes, *notes],
         }
 

@@ -9,6 +9,30 @@ Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Duplicates:
+    """How many images are there twice, compared by their pixels.
+
+    Attributes:
+        test_in_training: test images that are also in training.
+        two_labels: images whose copies have several labels.
+        repeats: images that repeat another one.
+        note: says so; empty if there are none.
+        listed: the image, label and set (training or test) of each repeat, and the image and label
+            that it repeats.
+    """
+
+    test_in_training: int
+    two_labels: int
+    repeats: int
+    note: str
+    listed: tuple[tuple[str, ...], ...]
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by their names."""
+        return {name: getattr(self, name) for name in ("test_in_training", "two_labels", "repeats")}
+
+
+@dataclass(frozen=True)
 class ImageDataset:
     """A decoded data set, its pixels in memory or memory-mapped from disk.
 
@@ -29,6 +53,7 @@ class ImageDataset:
         notes: messages for the user.
         subject_of: [N] int64, the subject of each image, such as a patient; None if each image has
             its own.
+        duplicates: images that are there twice; None if they were not looked for.
     """
 
     version: str
@@ -45,3 +70,4 @@ class ImageDataset:
     skipped: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     subject_of: Positions | None = None
+    duplicates: Duplicates | None = None

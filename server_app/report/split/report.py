@@ -1,7 +1,7 @@
 """``univarfl data``: how a data set is split among clients, as text, table and pictures."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -83,10 +83,17 @@ def write_files(
             "split.png": draw_split(data, table, experiment.seed, title),
             "images.png": draw_images(data, experiment.seed, title),
         }
-    if data.dataset.skipped:
-        files["skipped.csv"] = rows_as_csv([("image", "reason"), *data.dataset.skipped])
-    else:
-        (directory / "skipped.csv").unlink(missing_ok=True)  # of an earlier report
+    twice = data.dataset.duplicates
+    head = ("image", "label", "set", "repeats", "its label")
+    lists: dict[str, Sequence[tuple[str, ...]]] = {
+        "skipped.csv": [("image", "reason"), *data.dataset.skipped],
+        "duplicates.csv": [head, *(twice.listed if twice else ())],
+    }
+    for name, rows in lists.items():
+        if len(rows) > 1:
+            files[name] = rows_as_csv(rows)
+        else:
+            (directory / name).unlink(missing_ok=True)  # of an earlier report
     try:
         for name, content in files.items():
             write_whole(directory / name, content)

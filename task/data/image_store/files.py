@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from task.data.dataset import ImageDataset, Positions
+from task.data.dataset import Duplicates, ImageDataset, Positions
 from task.data.image_store.archive import DAMAGED, map_archive
 from task.data.image_store.decoding import decode_all
 from task.data.sources.base import DatasetIndex, Source
@@ -29,6 +29,7 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         images = np.load(directory / IMAGES, mmap_mode="c" if shape[0] else None)
         index = map_archive(directory / INDEX)
         columns = {name: index[name] for name in ("labels", "domain_of", "train", "test")}
+        twice = read_duplicates(description["duplicates"])
     except DAMAGED:
         return None
     if images.shape != shape or len(columns["labels"]) != len(images):
@@ -46,7 +47,15 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         skipped=tuple((name, reason) for name, reason in description["skipped"]),
         notes=tuple(description["notes"]),
         subject_of=index.get("subject_of"),
+        duplicates=twice,
     )
+
+
+def read_duplicates(found: dict[str, Any] | None) -> Duplicates | None:
+    """Return what a store's description says of duplicates."""
+    if found is None:
+        return None
+    return Duplicates(**{**found, "listed": tuple(map(tuple, found["listed"]))})
 
 
 def write_store(source: Source, dataset_index: DatasetIndex, directory: Path) -> None:
@@ -67,11 +76,13 @@ class Decoded(NamedTuple):
         skipped: the reason for each image that could not be decoded, by its index.
         brightest: the largest pixel value of all images.
         digest: the SHA-256 of all pixels.
+        hashes: of the pixels of each image, if the source looks for duplicates; else empty.
     """
 
     skipped: dict[int, str]
     brightest: int
     digest: str
+    hashes: list[bytes]
 
     def notes(self) -> list[str]:
         """Return a note if all images are dark, such as 12-bit values in 16-bit files."""
@@ -87,6 +98,7 @@ def write_images(source: Source, dataset_index: DatasetIndex, path: Path) -> Dec
     black = bytes(math.prod(image_shape))
     skipped: dict[int, str] = {}
     brightest, digest = 0, hashlib.sha256()
+    hashes: list[bytes] = []
     with path.open("wb") as file:
         shape = (len(dataset_index.labels), *image_shape)
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
@@ -100,9 +112,11 @@ def write_images(source: Source, dataset_index: DatasetIndex, path: Path) -> Dec
                 pixels = image.tobytes()
             file.write(pixels)
             digest.update(pixels)
+            if source.looks_for_duplicates:
+                hashes.append(hashlib.blake2b(pixels, digest_size=16).digest())
         file.flush()
         os.fsync(file.fileno())
-    return Decoded(skipped, brightest, digest.hexdigest())
+    return Decoded(skipped, brightest, digest.hexdigest(), hashes)
 
 
 def write_index(
@@ -111,7 +125,7 @@ def write_index(
     """Write the labels, the splits and the description.
 
     Raises:
-        DataError: no image could be decoded.
+        DataError: no image could be decoded, or one is there twice and must not be.
     """
     skipped = decoded.skipped
     usable = np.ones(len(dataset_index.labels), dtype=np.bool_)
@@ -121,8 +135,9 @@ def write_index(
         raise DataError(
             f"{dataset_index.name(first)}: {skipped[first]}; no other image can be read either"
         )
-    train = positions(usable & ~dataset_index.test)
-    test = positions(usable & dataset_index.test)
+    used, duplicates = without_duplicates(source, dataset_index, decoded.hashes, usable)
+    train = positions(used & ~dataset_index.test)
+    test = positions(used & dataset_index.test)
     columns: dict[str, Any] = {
         "labels": dataset_index.labels,
         "domain_of": dataset_index.domain_of,
@@ -139,9 +154,34 @@ def write_index(
         "classes": dataset_index.classes,
         "domains": dataset_index.domains,
         "skipped": [(dataset_index.name(index), reason) for index, reason in skipped.items()],
-        "notes": [*dataset_index.notes, *(decoded.notes() if usable.any() else ())],
+        "notes": [
+            *dataset_index.notes,
+            *(decoded.notes() if usable.any() else ()),
+            *filter(None, [duplicates.note if duplicates else ""]),
+        ],
+        "duplicates": dataclasses.asdict(duplicates) if duplicates else None,
     }
     (directory / DESCRIPTION).write_text(json.dumps(description, indent=1))
+
+
+def without_duplicates(
+    source: Source, dataset_index: DatasetIndex, hashes: list[bytes], usable: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], Duplicates | None]:
+    """Return which images are used, [N], and the duplicates among them.
+
+    Raises:
+        DataError: there are some, and the settings refuse them.
+    """
+    if not source.looks_for_duplicates:
+        return usable, None
+    from task.data.image_store import duplicates  # noqa: PLC0415  (only for a user's own images)
+
+    found = duplicates.find_duplicates(hashes, dataset_index, usable)
+    drop = source.duplicates == "drop"
+    described = duplicates.described(found, dataset_index, usable, drop)
+    if source.duplicates == "refuse":
+        duplicates.refuse_duplicates(described)
+    return usable & ~found.dropped if drop else usable, described
 
 
 def content_hash(

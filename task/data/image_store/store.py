@@ -31,7 +31,7 @@ from task.machine.disk import require_space
 from task.machine.files import from_home, make_private
 
 FORMAT = 3  # of the store's files; another value makes all stores outdated
-LEFT_OUT = (("resize", "squash"), ("subset", "own"))
+LEFT_OUT = (("resize", "squash"), ("subset", "own"), ("duplicates", "note"))
 LOCK_SECONDS = 1.0  # before a message says what we wait for
 
 logger = logging.getLogger("univarfl")

@@ -14,6 +14,7 @@ from task.errors import ConfigError, DataError, refuse
 
 Resize = Literal["squash", "crop", "pad"]
 Scaling = Literal["own", "half", "none"]
+OnDuplicates = Literal["note", "drop", "refuse"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -92,10 +93,15 @@ class Source(ABC):
         std: per channel, of images scaled to [0, 1].
         skips_bad_images: whether images that cannot be decoded are left out and counted. Otherwise
             they are an error, because a benchmark must be complete.
+        looks_for_duplicates: whether images with equal pixels are looked for. A benchmark is used
+            as it was published.
         normalisation: how pixels become the network's input, after they are scaled to [0, 1].
             ``own`` uses the data set's mean and deviation, ``half`` 0.5 for both, and ``none``
             leaves them.
         validation_share: share of each client's images that it validates on instead of training.
+        duplicates: what is done with images that are there twice. ``note`` counts them, ``drop``
+            keeps one copy of each, in training if one is there, and no copy of an image with
+            several labels; ``refuse`` ends. Only for sources that look for them.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -103,11 +109,13 @@ class Source(ABC):
     mean: ClassVar[tuple[float, ...]] = IMAGENET_MEAN
     std: ClassVar[tuple[float, ...]] = IMAGENET_STD
     skips_bad_images: ClassVar[bool] = False
+    looks_for_duplicates: ClassVar[bool] = False
 
     image_size: int
     resize: Resize = field(default="squash", kw_only=True)
     normalisation: Scaling = field(default="own", kw_only=True)
     validation_share: float = field(default=0.1, kw_only=True)
+    duplicates: OnDuplicates = field(default="note", kw_only=True)
 
     def __post_init__(self) -> None:
         if not 8 <= self.image_size <= 1024:

@@ -46,6 +46,7 @@ class Hub(Source):
     """
 
     skips_bad_images: ClassVar = True
+    looks_for_duplicates: ClassVar = True
 
     repo: str | None
     subset: str | None

@@ -152,9 +152,9 @@ class TestBrightness:
 
 class TestDark:
     def test_twelve_bit_values_in_sixteen_bit_files_are_noted(self, tmp_path: Path) -> None:
-        for name in ("cat", "dog"):
+        for number, name in enumerate(("cat", "dog")):
             (tmp_path / name).mkdir()
-            Image.new("I;16", (8, 8), 4095).save(tmp_path / name / "scan.png")
+            Image.new("I;16", (8, 8), 4095 - 512 * number).save(tmp_path / name / "scan.png")
         assert folder(tmp_path).notes == (
             "no pixel is brighter than 16 of 255; check the bit depth of the files",
         )

@@ -55,7 +55,7 @@ def hub(root: Path, labels: list[Any], **more: list[Any]) -> ImageDataset:
     }
     rows = Dataset.from_dict(columns)
     rows.cast(Features({**rows.features, "image": Images()})).to_parquet(root / "train.parquet")
-    words = [f"data.{name}={name}" for name in more]
+    words = [f"data.{name}={name}" for name in more if name != "image"]
     return opened("data=hub", f"data.repo={root}", *words)
 
 

@@ -23,6 +23,7 @@ class OwnImages(DirectorySource):
     """
 
     skips_bad_images: ClassVar = True
+    looks_for_duplicates: ClassVar = True
 
     classes: Names | None
     test_share: float

@@ -1,0 +1,28 @@
+"""Runs whose images are there twice, in training and test or with several labels."""
+
+from collections.abc import Iterable
+
+from server_app.runs.records.reader import Run
+
+
+def duplicates_in(runs: Iterable[Run]) -> list[str]:
+    """Return a line for each data set whose images are in training and test, or have two labels."""
+    found = set()
+    for run in runs:
+        data = run.record.get("data") or {}
+        counts = data.get("duplicates") or {}
+        settings = run.config["data"]
+        where = f"data={settings['name']}"
+        if settings.get("duplicates") == "drop":
+            continue
+        if tested := counts.get("test_in_training"):
+            found.add(
+                f"{where}: {tested} of {data['test']} test images are in training too, so accuracy "
+                "is too high. Leave them out with data.duplicates=drop."
+            )
+        if several := counts.get("two_labels"):
+            found.add(
+                f"{where}: {several} images have copies with several labels. Leave them out with "
+                "data.duplicates=drop."
+            )
+    return sorted(found)
