@@ -35,7 +35,7 @@ def builds(cache: Path, tmp_path: Path) -> Iterator[Path]:
     """Return a file with one line for each store that any process starts to build."""
     log = tmp_path / "builds.log"
     handler = logging.FileHandler(log)
-    handler.addFilter(lambda record: "preparing" in record.getMessage())
+    handler.addFilter(lambda record: "images at" in record.getMessage())  # not those who wait
     logger = logging.getLogger("univarfl")
     before = logger.level
     logger.addHandler(handler)
