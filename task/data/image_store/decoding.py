@@ -15,7 +15,8 @@ from task.data.sources.base import DatasetIndex, Resize, Source
 from task.errors import DataError, system_reason
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
-BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of TIFF
+BITS_PER_SAMPLE, PHOTOMETRIC, COLOUR_MAP, SAMPLE_FORMAT = 258, 262, 320, 339  # tags of TIFF
+SIGNED = 2  # a sample format
 PART_SIZE = 512  # images decoded between two steps of the progress bar
 BLOCKS = 16  # blocks of images computed between two steps
 
@@ -98,7 +99,12 @@ def decode(image: Image.Image, size: int, channels: int, resize: Resize) -> NDAr
     """
     tags = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
     bits, white_is_zero = tags.get(BITS_PER_SAMPLE, (16,))[0], tags.get(PHOTOMETRIC) == 0
+    if SIGNED in tags.get(SAMPLE_FORMAT, ()):
+        raise BadImageError("pixels are signed integers of unknown range")
     upright = ImageOps.exif_transpose(image)
+    colours = tags.get(COLOUR_MAP, ())
+    if upright.mode == "P" and colours and max(colours) < 256:  # they should have 16 bits
+        upright.putpalette(bytes(np.reshape(colours, (3, -1)).T.astype(np.uint8)))
     converted = eight_bit(upright, image.format, bits, white_is_zero).convert(MODES[channels])
     return np.asarray(fitted(converted, size, resize)).reshape(size, size, channels)
 
@@ -135,6 +141,8 @@ def eight_bit(
     Raises:
         BadImageError: the range of its pixel values is unknown.
     """
+    if image.mode == "LAB":
+        return image.convert("RGB")  # Pillow converts it to no other mode
     if image.mode == "P" and "transparency" in image.info:
         return image.convert("RGBA")  # otherwise Pillow warns
     if image.mode == "F":

@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import hash_of_states
@@ -119,11 +119,25 @@ def open_image(file: Path | BinaryIO) -> Image.Image:
         file.stat().st_mode
     ):  # opening a pipe would wait for its writer
         raise ValueError("not a regular file")
-    image = Image.open(file, formats=FORMATS)
+    try:
+        image = Image.open(file, formats=FORMATS)
+    except UnidentifiedImageError:
+        if is_tiff(file):
+            raise ValueError("this kind of TIFF is not read; save it with 8 or 16 bits") from None
+        raise
     if image.width * image.height > MOST_PIXELS:
         image.close()
         raise ValueError(f"{image.width} x {image.height} pixels; at most {MOST_PIXELS:,} are read")
     return image
+
+
+def is_tiff(file: Path | BinaryIO) -> bool:
+    """Return whether a file begins as a TIFF file does."""
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            return is_tiff(opened)
+    file.seek(0)
+    return file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 def readable(name: str) -> str:
