@@ -12,14 +12,13 @@ from server_app.config.resuming import recorded_words
 from server_app.config.run_config import from_run_config
 from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
+from server_app.flower.lease import CommandEndedError, LeaseWatch
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.ending.forgetting import delete_client_states
 from server_app.rounds.errors import RunFailedError, WorkerLostError
 from server_app.rounds.federation import Federation
-from server_app.runs.checkpoint import Checkpoint, load_checkpoint
 from server_app.runs.directory import plan_run_directory
-from server_app.runs.lease import CommandEndedError, LeaseWatch
-from server_app.runs.recorder import NOTHING, Recorder
+from server_app.runs.recorder import Recorder
 from server_app.runs.records.record import INTERRUPTED
 from server_app.tracking.console import closing_lines, show_progress
 from server_app.tracking.curves import draw_curves
@@ -45,11 +44,9 @@ def main(grid: Grid, context: Context) -> None:
         experiment, words, lease = from_run_config(context.run_config)
         if experiment.engine == "inprocess" and not isinstance(grid, LocalGrid):
             raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
-        directory, checkpoint = plan_run_directory(experiment), None
+        directory = plan_run_directory(experiment)
         experiment = experiment.placed(directory, resume=bool(experiment.resume))
-        if experiment.resume:
-            checkpoint = load_checkpoint(directory)
-        recorder = Recorder(directory, experiment, checkpoint.round if checkpoint else NOTHING)
+        recorder = Recorder(directory, experiment)
     except ConfigError as error:
         logger.error("%s", error)
         raise
@@ -57,12 +54,13 @@ def main(grid: Grid, context: Context) -> None:
     recorder.update(engine={"name": name, "run_id": str(context.run_id)})
     recorder.update(overrides=recorded_words(words, experiment))
     if experiment.resume:
-        record_changes(recorder, experiment, checkpoint.round if checkpoint else 0)
-    run_federation(grid, experiment, recorder, checkpoint, LeaseWatch(lease))
+        record_changes(recorder, experiment)
+    run_federation(grid, experiment, recorder, LeaseWatch(lease))
 
 
-def record_changes(recorder: Recorder, experiment: Experiment, server_round: int) -> None:
+def record_changes(recorder: Recorder, experiment: Experiment) -> None:
     """Record the settings that a resumed run has changed, after which round."""
+    server_round = recorder.checkpoint.round if recorder.checkpoint else 0
     earlier = recorder.summary["config"]
     now = experiment.model_dump(include=set(HOW_IT_RUNS))
     before = flat({key: earlier[key] for key in now})
@@ -75,11 +73,7 @@ def record_changes(recorder: Recorder, experiment: Experiment, server_round: int
 
 
 def run_federation(
-    grid: Grid,
-    experiment: Experiment,
-    recorder: Recorder,
-    checkpoint: Checkpoint | None,
-    lease: LeaseWatch,
+    grid: Grid, experiment: Experiment, recorder: Recorder, lease: LeaseWatch
 ) -> None:
     """Run the experiment, and close its record however the run ends."""
     try:
@@ -87,7 +81,7 @@ def run_federation(
             lease,
             metric_loggers(experiment, recorder.directory, recorder.summary) as loggers,
         ):
-            context = Federation(grid, experiment, recorder, loggers, checkpoint).run()
+            context = Federation(grid, experiment, recorder, loggers).run()
         draw_curves(recorder.directory)
         recorder.compact_clients()
         for line in closing_lines(recorder.directory, recorder.summary):

@@ -277,7 +277,7 @@ def test_no_damaged_checkpoint_is_accepted(
     shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
     weights: Weights = {"weights/w": np.arange(6, dtype=np.float32), "strategy/m": np.ones(2)}
     state = ModelState(weights, {0: 1, 2: 2}, {0: 30, 2: 20}, 50.0)
-    save_checkpoint(tmp_path, Checkpoint(2, 1.5, state, {"failed": [], "empty_rounds": 0}, {}))
+    save_checkpoint(tmp_path, Checkpoint(2, 1.5, state, {"failed": [], "empty_rounds": 0}, {}, {}))
     (path,) = checkpoints(tmp_path)
     content = bytearray(path.read_bytes())
     place %= len(content)

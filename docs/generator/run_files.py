@@ -175,6 +175,7 @@ RECORD = {
     "stage `after` training if there is one, and in `total`.",
     "ended": "Time in UTC.",
     "model_sha256": "Hash of `model.safetensors`.",
+    "sha256": "Hash of all other entries, compared before a run is resumed.",
     "resumed": "When the run was resumed.",
     "resumed_from": "Round after which the run continued.",
     "restartable": "Whether the run failed for a reason after which it can go on.",

@@ -9,7 +9,6 @@ from server_app.config.experiment import RUN_ID, Experiment
 from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
 from server_app.runs.lookup import find_run, runs_parent
-from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 
 RESUME = "resume="
@@ -61,11 +60,11 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     if runs is None and named:
         runs = runs_parent(named[-1])
     directory = resumed_run(resumed[-1], runs)
-    try:
-        recorded = list(map(str, read_record(directory)["overrides"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        allowed = "must be the directory of a run, with a run.json that can be read"
-        raise ConfigError("resume", directory, allowed) from None
+    from server_app.runs.resuming.record import damaged, unchanged_record  # noqa: PLC0415  (rare)
+
+    recorded = unchanged_record(directory).get("overrides")
+    if not isinstance(recorded, list) or not all(isinstance(word, str) for word in recorded):
+        raise damaged(directory, "run.json has no overrides")
     first = [word for word in recorded if not resumes(word)]
     return [*first, *rest, *_place(directory), f"{RESUME}{quoted(str(directory))}"]
 

@@ -31,7 +31,7 @@ class Submitted(NamedTuple):
     Attributes:
         experiment: the experiment, with its run directory.
         words: the words it was composed from; the record keeps them.
-        lease: the path of a lease (`server_app.runs.lease`), with which the run ends; empty for
+        lease: the path of a lease (`server_app.flower.lease`), with which the run ends; empty for
             none. ``univarfl deploy run`` holds it while it runs.
     """
 

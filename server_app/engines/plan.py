@@ -10,7 +10,7 @@ from server_app.engines.cluster import (
     require_reachable_cluster,
     this_machine,
 )
-from server_app.runs.directory import check_resumable, runs_directory
+from server_app.runs.directory import runs_directory
 from task.errors import ConfigError
 from task.training.device import choose_device
 
@@ -47,6 +47,8 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
         source.check_files()
     directory = runs_directory(experiment)
     if experiment.resume:
+        from server_app.runs.resuming.checks import check_resumable  # noqa: PLC0415  (rarely used)
+
         check_resumable(directory / str(experiment.run_id), experiment)
     name = experiment.run_id or f"TIME-{experiment.data['name']}-{experiment.method['name']}-..."
     resumed = "resume" if experiment.resume else "new run"

@@ -17,7 +17,7 @@ from server_app.engines.restarts import Restarts
 from server_app.engines.superlink import RunningSuperLink
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.checkpoint import last_round, onward
-from server_app.runs.directory import plan_run_directory
+from server_app.runs.directory import claimed, plan_run_directory
 from server_app.runs.records.record import (
     close_record,
     mark_interrupted,
@@ -51,15 +51,16 @@ def train_experiment(
     show_progress()
     check_machine_and_data(experiment)
     directory = plan_run_directory(experiment)
-    placed = experiment.placed(directory, resume=bool(experiment.resume))
-    record = attempt(placed, words, directory, superlink)
-    restarts, reached = Restarts(), 0
-    while record.get("restartable"):
-        before, reached = reached, last_round(directory)
-        if not restarts.allow(progress=reached > before):
-            break
-        logger.info("%s; the workers are restarted to resume the run", record["reason"])
-        record = attempt(experiment.placed(directory, resume=True), words, directory)
+    resume = bool(experiment.resume)
+    with claimed(directory, resume=resume):
+        record = attempt(experiment.placed(directory, resume=resume), words, directory, superlink)
+        restarts, reached = Restarts(), 0
+        while record.get("restartable"):
+            before, reached = reached, last_round(directory)
+            if not restarts.allow(progress=reached > before):
+                break
+            logger.info("%s; the workers are restarted to resume the run", record["reason"])
+            record = attempt(experiment.placed(directory, resume=True), words, directory)
     if record["status"] != "completed":
         raise RunError(_failure(record["reason"], directory))
     return directory
@@ -74,12 +75,13 @@ def attempt(
     """Run or resume an experiment once, and return its closed record.
 
     Raises:
+        ConfigError: another process runs it.
         RunError: the run ended before the ServerApp wrote how.
         KeyboardInterrupt: a person ended it; the text says how to go on.
     """
+    if experiment.resume:
+        reopen_record(directory)
     try:
-        if experiment.resume:
-            reopen_record(directory)
         if experiment.engine == "inprocess":
             run_inprocess(experiment, words)
         else:

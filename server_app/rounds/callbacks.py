@@ -1,24 +1,28 @@
 """What is done with a round's result: it is recorded, shown and checkpointed."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
+from server_app.config.given_weights import MODEL
 from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.pace.base import Pace
+from server_app.rounds.pace.received_weights import file_of_round
 from server_app.rounds.result import Callback, RoundResult
-from server_app.runs.checkpoint import Checkpoint, save_checkpoint
+from server_app.runs.checkpoint import LAST_MODELS, Checkpoint, save_checkpoint
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.by_class import save_by_class
+from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, save_by_class
 from server_app.runs.records.client_scores import (
+    CLIENT_SCORES,
     client_scores,
     delete_client_scores,
     save_client_scores,
     spread_over_clients,
 )
-from server_app.runs.round_models import RoundModels, save_models
+from server_app.runs.round_models import RoundModels, kept_rounds, save_models
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
 from task.training.evaluation import Score
@@ -166,11 +170,30 @@ class SaveCheckpoints(Callback):
 
     def after_round(self, result: RoundResult) -> None:
         """Write the state after this round."""
+        state = self._pace.state()
         checkpoint = Checkpoint(
             result.round,
             result.seconds,
             self._model.state(),
             self._failure_policy.state(),
-            self._pace.state(),
+            state,
+            self._recorder.marks(built_on(self._recorder.directory, result, state)),
         )
         save_checkpoint(self._recorder.directory, checkpoint)
+
+
+def built_on(directory: Path, result: RoundResult, pace: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files besides the tables that a run resumed after this round builds on.
+
+    Args:
+        directory: the run directory.
+        result: the round.
+        pace: the state of the clock and the running jobs.
+    """
+    for path in kept_rounds(directory).values():
+        yield f"{path.parent.name}/{path.name}"
+    for started in sorted({job["round"] for job in pace.get("running", ())}):
+        yield file_of_round(started)
+    if result.round == result.rounds:
+        found = (MODEL, CLASS_METRICS, CONFUSION, CLIENT_SCORES, LAST_MODELS)
+        yield from (name for name in found if (directory / name).exists())

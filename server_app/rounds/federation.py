@@ -31,7 +31,6 @@ from server_app.rounds.pace.choice import pace_of
 from server_app.rounds.privacy_account import PrivacyAccount
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
-from server_app.runs.checkpoint import Checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
@@ -51,7 +50,6 @@ class Federation:
         experiment: what is run.
         recorder: keeps the record.
         loggers: receive the metrics of each round.
-        checkpoint: the state to continue from, if the run is resumed.
     """
 
     def __init__(
@@ -60,11 +58,11 @@ class Federation:
         experiment: Experiment,
         recorder: Recorder,
         loggers: MetricLoggers,
-        checkpoint: Checkpoint | None,
     ) -> None:
         self.grid, self.experiment = grid, experiment
-        self.recorder, self.loggers, self.checkpoint = recorder, loggers, checkpoint
-        self._round = checkpoint.round if checkpoint else 0
+        self.recorder, self.loggers = recorder, loggers
+        self.checkpoint = recorder.checkpoint
+        self._round = self.checkpoint.round if self.checkpoint else 0
         self._run = RunIdentity(recorder.summary["key"], experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)
         self._nodes = NodeManager(grid, self._run, experiment, self._note)

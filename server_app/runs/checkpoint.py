@@ -1,4 +1,7 @@
-"""Checkpoints: the state of a run after each round; the last two are kept."""
+"""Checkpoints: the state of a run after each round; the last two are kept.
+
+Beside them are the clients' models of the last round, until the stage after training is completed.
+"""
 
 import json
 import logging
@@ -11,13 +14,14 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from server_app.aggregation.weights import Weights, as_bytes, from_file
+from server_app.aggregation.weights import Readable, Weights, as_bytes, from_file
 from task.errors import ConfigError
 from task.machine.digest import DIGEST, digest
-from task.machine.files import write_whole
+from task.machine.files import Mark, write_whole
 from task.machine.round_files import round_files
 
 DIRECTORY, KEPT = "checkpoints", 2
+LAST_MODELS = f"{DIRECTORY}/last-models.safetensors"  # deleted with the checkpoints
 FACTS = "facts"
 
 logger = logging.getLogger("univarfl")
@@ -33,6 +37,7 @@ class Checkpoint:
         model: the state of the global model (`GlobalModel.state`).
         failure_policy: the state of the failure policy (`FailurePolicy.state`).
         pace: the state of the clock and the running jobs (`Pace.state`).
+        files: the marks of the files that a resumed run builds on, by path in the run directory.
     """
 
     round: int
@@ -40,6 +45,7 @@ class Checkpoint:
     model: "ModelState"
     failure_policy: dict[str, Any]
     pace: Mapping[str, Any]
+    files: Mapping[str, Mark]
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
             "known": checkpoint.model.known,
             "failure_policy": checkpoint.failure_policy,
             "pace": dict(checkpoint.pace),
+            "files": dict(checkpoint.files),
         }
     )
     place = directory / DIRECTORY
@@ -99,7 +106,8 @@ def load_checkpoint(directory: Path) -> Checkpoint | None:
             reason = f"{path.name} is damaged: {error}"
             logger.warning("%s", reason)
     if found:
-        raise ConfigError("resume", directory, f"no checkpoint can be used; {reason}")
+        cure = "delete that directory and start a new run"
+        raise ConfigError("resume", directory, f"no checkpoint can be used; {reason}; {cure}")
     return None
 
 
@@ -114,7 +122,42 @@ def read_checkpoint(path: Path) -> Checkpoint:
     last_accepted, site_sizes = dict(facts["last_accepted"]), dict(facts["site_sizes"])
     model = ModelState(arrays, last_accepted, site_sizes, facts["known"])
     policy, pace = facts["failure_policy"], facts["pace"]
-    return Checkpoint(facts["round"], facts["seconds"], model, policy, pace)
+    files = {name: (length, found) for name, (length, found) in facts["files"].items()}
+    return Checkpoint(facts["round"], facts["seconds"], model, policy, pace, files)
+
+
+def save_last_models(directory: Path, models: Mapping[int, Readable]) -> None:
+    """Write the clients' models of the last round, by client, for the stage after training.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    arrays = {
+        f"{client}/{name}": value
+        for client, weights in models.items()
+        for name, value in weights.items()
+    }
+    (directory / DIRECTORY).mkdir(exist_ok=True)
+    write_hashed(directory / LAST_MODELS, "", arrays)
+
+
+def load_last_models(directory: Path) -> dict[int, Weights]:
+    """Return the models that `save_last_models` wrote.
+
+    Raises:
+        ConfigError: the file is missing or damaged.
+    """
+    path = directory / LAST_MODELS
+    try:
+        arrays, _ = read_hashed(path)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        allowed = f"{path.name} is missing or damaged ({error}); start a new run"
+        raise ConfigError("resume", directory, allowed) from None
+    models: dict[int, Weights] = {}
+    for key, value in arrays.items():
+        client, _, name = key.partition("/")
+        models.setdefault(int(client), {})[name] = value
+    return dict(sorted(models.items()))
 
 
 def write_hashed(path: Path, facts: str, arrays: Weights) -> None:

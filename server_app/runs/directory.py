@@ -1,21 +1,21 @@
-"""Run directories: where they are, and which can be resumed."""
+"""Run directories: where they are, and which command may use them."""
 
 import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from server_app.config.differences import deciding
 from server_app.config.experiment import Experiment
-from server_app.config.override_text import as_typed
-from server_app.runs.identity import code_of, identity_of, recorded_code
-from server_app.runs.lock import hold
+from server_app.runs.lock import COMMAND_LOCK, LOCK, hold
 from server_app.runs.lookup import runs_parent
-from server_app.runs.records.image_versions import recorded_versions, versions_of
-from server_app.runs.records.record import FORMAT, read_record
+from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import CLASSES, CLIENTS, EVENTS, ROUNDS
 from task.errors import ConfigError, system_reason
 
-HASHED_FILES = (("model", "weights"), ("clock", "trace"))
+RUN_LOG, FLOWER_LOG = "run.log", "flower.log"
+BEFORE_RECORD = (RUN_LOG, FLOWER_LOG, ROUNDS, CLASSES, CLIENTS, EVENTS)
 
 
 def runs_directory(experiment: Experiment) -> Path:
@@ -32,11 +32,11 @@ def plan_run_directory(experiment: Experiment) -> Path:
     parent = runs_directory(experiment)
     directory = parent / (experiment.run_id or new_run_id(experiment))
     if experiment.resume:
+        from server_app.runs.resuming.checks import check_resumable  # noqa: PLC0415  (rarely used)
+
         check_resumable(directory, experiment)
-    elif directory.exists():
-        raise ConfigError(
-            "run_id", directory.name, f"{parent} has a run of this name; choose another"
-        )
+    else:
+        require_new(directory)
     try:
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=parent):
@@ -49,49 +49,77 @@ def plan_run_directory(experiment: Experiment) -> Path:
     return directory
 
 
-def check_resumable(directory: Path, experiment: Experiment) -> None:
-    """Refuse to resume a run that is completed, or that would continue as another run.
+def require_new(directory: Path) -> None:
+    """Refuse the name of a run that exists; what a killed command left of one does not count.
 
     Raises:
-        ConfigError: it is completed or another process runs it; its settings, code or data have
-            changed; or its checkpoint cannot be read.
+        ConfigError: there is a record, or a file that no command makes before the record.
     """
-    # Imported here because it imports PyTorch, and most commands that need this file do not.
-    from server_app.runs.checkpoint import load_checkpoint  # noqa: PLC0415
+    if (directory / RUN_JSON).exists():
+        allowed = f"{directory.parent} has a run of this name; choose another"
+    elif not directory.exists() or (directory.is_dir() and all(map(is_left, directory.iterdir()))):
+        return
+    else:
+        allowed = f"{directory} exists and is no run; choose another name, or delete it"
+    raise ConfigError("run_id", directory.name, allowed)
 
-    hold(directory).release()
-    load_checkpoint(directory)
-    record = read_record(directory)
-    if record.get("status") == "completed":
-        allowed = f"that run is completed; a new run with model.weights={directory} goes on from it"
-        raise ConfigError("resume", directory, allowed)
-    config = experiment.model_dump()
-    code = code_of(config)
-    known = record.get("format") == FORMAT and record.get("code") == code.shared
-    for group, key in HASHED_FILES:
-        hash_key = f"{key}_sha256"
-        if known and record["config"][group].get(hash_key) != config[group].get(hash_key):
-            changed = f"the file of {group}.{key} has changed since that run began"
-            allowed = f"{changed}; put the first one back"
-            raise ConfigError("resume", directory, allowed)
-    if known and identity_of(record["config"], None) != identity_of(config, None):
-        first, now = deciding(record["config"]), deciding(config)
-        other = [key for key in {**first, **now} if first.get(key) != now.get(key)]
-        allowed = (
-            "only federation, watch and engine can be changed when a run is resumed, and "
-            f"{', '.join(other)} differs; leave it out"
-        )
-        raise ConfigError("resume", directory, allowed)
-    every = config["watch"]["models_every"]
-    if known and record["config"]["watch"]["models_every"] != every:
-        allowed = "selects the rounds whose models a run keeps, so it cannot change; leave it out"
-        raise ConfigError("watch.models_every", as_typed(every), allowed)
-    if not known or recorded_code(record) != code:
-        allowed = "that run was made by another version of the code; resume it with that version"
-        raise ConfigError("resume", directory, allowed)
-    if changed := recorded_versions(record).differ(versions_of(experiment)):
-        allowed = f"{changed} have changed since that run began; start a new run"
-        raise ConfigError("resume", directory, allowed)
+
+def is_left(path: Path) -> bool:
+    """Return whether a file may be there before the record of its run."""
+    draft = path.name.startswith(f"{RUN_JSON}.") and path.suffix == ".tmp"
+    return draft or path.name in (LOCK, COMMAND_LOCK, *BEFORE_RECORD)
+
+
+def clear(directory: Path) -> None:
+    """Delete what a killed command left of a run that has no record.
+
+    Raises:
+        ConfigError: there is a record, or a file that no command makes before the record.
+    """
+    require_new(directory)
+    for path in directory.glob("*"):
+        if path.name not in (LOCK, COMMAND_LOCK):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def claimed(directory: Path, *, resume: bool) -> Iterator[None]:
+    """Hold a run for the command that runs it, so that only one command writes its record.
+
+    The directory of a new run is made, and deleted if nothing was written to it.
+
+    Args:
+        directory: the run directory.
+        resume: whether the run exists.
+
+    Raises:
+        ConfigError: another command runs it, or has just made a run of this name.
+    """
+    directory.mkdir(exist_ok=True)
+    try:
+        lock = hold(directory, COMMAND_LOCK)
+    except ConfigError as error:
+        if resume:
+            raise
+        raise ConfigError("run_id", directory.name, error.allowed) from None
+    try:
+        if not resume:
+            clear(directory)
+        yield
+    finally:
+        if not (directory / RUN_JSON).exists():
+            delete_unused(directory)
+        lock.release()
+
+
+def delete_unused(directory: Path) -> None:
+    """Delete a run directory that has nothing but locks."""
+    names = {path.name for path in directory.iterdir()}
+    if names <= {LOCK, COMMAND_LOCK}:
+        with suppress(OSError):
+            for name in names:
+                (directory / name).unlink()
+            directory.rmdir()
 
 
 def new_run_id(experiment: Experiment) -> str:

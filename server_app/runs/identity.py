@@ -27,7 +27,6 @@ SHARED = (
     "server_app.nodes",
     "server_app.rounds",
     "server_app.runs.checkpoint",
-    "server_app.runs.last_models",
     "task.combination",
     "task.config",
     "task.data",

@@ -1,34 +1,55 @@
-"""The lock of a run directory: which process writes the record."""
+"""The locks of a run directory: which process writes the record, and which command runs it.
+
+A run that Flower starts is written by another process than the command that follows it. So the
+command has a lock of its own, which it holds from before the run starts until after it has ended.
+"""
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from task.errors import ConfigError
 
-LOCK = ".lock"
+LOCK, COMMAND_LOCK = ".lock", ".command.lock"
 PATIENCE_SECONDS = 1.0
 
 
-def hold(directory: Path, patience: float = PATIENCE_SECONDS) -> FileLock:
+def hold(directory: Path, name: str = LOCK) -> FileLock:
     """Lock a run for this process; the system releases the lock when the process ends.
 
     Args:
         directory: the run directory.
-        patience: how many seconds to try; `is_held` has the lock for a moment, too.
+        name: of the lock.
 
     Raises:
         ConfigError: another process has locked it.
     """
-    lock = FileLock(directory / LOCK)
+    lock = FileLock(directory / name)
     try:
-        lock.acquire(patience, poll_interval=0.02)
+        # `is_held` has the lock for a moment, too.
+        lock.acquire(PATIENCE_SECONDS, poll_interval=0.02)
     except Timeout:
         allowed = "another process is running it"
         raise ConfigError("resume", directory, allowed) from None
     return lock
+
+
+@contextmanager
+def held(directory: Path, name: str = LOCK) -> Iterator[None]:
+    """Hold a lock of a run in this context.
+
+    Raises:
+        ConfigError: another process has locked it.
+    """
+    lock = hold(directory, name)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_held(directory: Path) -> bool:

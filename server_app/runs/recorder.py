@@ -7,7 +7,7 @@ import logging
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,34 +15,21 @@ from typing import Any
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.weights import Weights, as_bytes
 from server_app.config.experiment import Experiment
-from server_app.runs.checkpoint import forget_checkpoints
+from server_app.runs.checkpoint import Checkpoint, forget_checkpoints
+from server_app.runs.directory import RUN_LOG, clear
 from server_app.runs.identity import code_of
 from server_app.runs.lock import hold
 from server_app.runs.records.clients.compaction import compact
 from server_app.runs.records.clients.reading import PARQUET
-from server_app.runs.records.clients.rows import client_row
 from server_app.runs.records.image_versions import versions_of
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
-from server_app.runs.records.tables import (
-    CLASS_COLUMNS,
-    CLASSES,
-    CLIENT_COLUMNS,
-    CLIENT_LOSSES,
-    CLIENTS,
-    EVENT_COLUMNS,
-    EVENTS,
-    ROUND_COLUMNS,
-    ROUNDS,
-    TIMED_COLUMNS,
-    append_rows,
-    drop_later_rounds,
-)
+from server_app.runs.records.tables import CLASSES, CLIENTS, EVENTS, ROUNDS
+from server_app.runs.records.writing.tables import RunTables
 from task.error_messages import describe_error
 from task.fingerprint import fingerprint_for
-from task.machine.files import write_whole
+from task.machine.files import Mark, mark_of, write_whole
 from task.plain_text import PlainFormatter
 
-NOTHING = -1  # the last recorded round to keep if the run left no checkpoint
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
     "univarfl",
@@ -70,60 +57,67 @@ class Recorder:
     """Writer of one run's record: ``run.json``, the tables, the model and the log.
 
     Args:
-        directory: the run directory; it exists only if the run is resumed.
+        directory: the run directory.
         experiment: the configuration of the run.
-        kept: for a resumed run, the last round that stays in the record; later ones are repeated.
+
+    Attributes:
+        checkpoint: from which a resumed run goes on; later rounds are removed from the record.
 
     Raises:
-        ConfigError: another process writes this record.
+        ConfigError: another process writes this record; a new run has a record already, or a
+            resumed one cannot go on.
     """
 
-    def __init__(self, directory: Path, experiment: Experiment, kept: int = NOTHING) -> None:
+    def __init__(self, directory: Path, experiment: Experiment) -> None:
         self.directory = directory
-        directory.mkdir(exist_ok=bool(experiment.resume))
+        directory.mkdir(exist_ok=True)
         self._lock = hold(directory)
-        self._log = RunLog(directory / "run.log")
+        self._marks: dict[str, Mark] = {}
+        try:
+            self.checkpoint = self._checked(experiment)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._log = RunLog(directory / RUN_LOG)
         self._log.setFormatter(PlainFormatter(LOG_FORMAT))
         logger.addHandler(self._log)
-        terms = experiment.local_method().reported_terms()
-        self._round = max(kept, 0)
-        self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
-        self._timed = TIMED_COLUMNS if experiment.timed else ()
+        self._round = self.checkpoint.round if self.checkpoint else 0
         try:
-            self.summary = self._resumed(kept) if experiment.resume else self._new(experiment)
+            kept = self.checkpoint.files if self.checkpoint else {}
+            self._tables = RunTables(directory, experiment, kept, bool(experiment.resume))
+            self.summary = self._resumed() if experiment.resume else self._new(experiment)
             self.update()
         except BaseException:
             self.close()
             raise
 
-    def _resumed(self, kept: int) -> dict[str, Any]:
-        """Remove the rounds after `kept`, and return the entries for ``run.json``."""
-        for name, columns in self._tables().items():
-            drop_later_rounds(self.directory / name, columns, kept)
+    def _checked(self, experiment: Experiment) -> Checkpoint | None:
+        """Check under the lock what this recorder builds on, and return the last checkpoint."""
+        if not experiment.resume:
+            clear(self.directory)
+            return None
+        from server_app.runs.resuming.checks import check_record  # noqa: PLC0415  (rarely used)
+        from server_app.runs.resuming.files import usable_checkpoint  # noqa: PLC0415
+
+        check_record(self.directory, experiment)
+        return usable_checkpoint(self.directory, experiment)
+
+    def _resumed(self) -> dict[str, Any]:
+        """Return the entries for ``run.json`` of a run that goes on."""
         (self.directory / PARQUET).unlink(missing_ok=True)  # it ended just before completion
-        self.event(max(kept, 0), "", f"the run was resumed after round {max(kept, 0)}")
+        self.event(self._round, "", f"the run was resumed after round {self._round}")
         record = read_record(self.directory)
         changes = {
             "status": "running",
             "reason": "",
             "resumed": [*record.get("resumed", []), timestamp()],
-            "resumed_from": max(kept, 0),
+            "resumed_from": self._round,
             "restartable": False,
         }
         return {**record, **changes}
 
-    def _tables(self) -> dict[str, Sequence[str]]:
-        """Return the columns of the tables whose rows begin with a round number."""
-        return {
-            ROUNDS: ROUND_COLUMNS,
-            CLASSES: CLASS_COLUMNS,
-            CLIENTS: [*CLIENT_COLUMNS, *self._timed, *self._client_losses],
-        }
-
     def _new(self, experiment: Experiment) -> dict[str, Any]:
-        """Start every table, and return the entries for ``run.json``."""
-        for name, columns in {**self._tables(), EVENTS: EVENT_COLUMNS}.items():
-            self._write_rows(name, [columns])
+        """Return the entries for ``run.json`` of a new run."""
         config = experiment.model_dump()
         code, images = code_of(config), versions_of(experiment)
         return {
@@ -169,22 +163,19 @@ class Recorder:
             recall: by class number, images in the test set and recall.
         """
         self._round = server_round
-        rows = [
-            client_row(server_round, update, self._timed, self._client_losses) for update in updates
-        ]
-        self._write_rows(CLIENTS, rows)
+        self._tables.add_clients(server_round, updates)
         classes = [(server_round, label, *found) for label, found in recall.items()]
-        self._write_rows(CLASSES, classes)
+        self._tables.add(CLASSES, classes)
         values = [
             (server_round, split, metric, value)
             for split, metrics in scores.items()
             for metric, value in metrics.items()
         ]
-        self._write_rows(ROUNDS, values)
+        self._tables.add(ROUNDS, values)
 
     def event(self, server_round: int, site: str, what: str) -> None:
         """Record an event of a site, or of the whole run if `site` is empty."""
-        self._write_rows(EVENTS, [(timestamp(), server_round, site, what)])
+        self._tables.add(EVENTS, [(timestamp(), server_round, site, what)])
         logger.warning("%s", f"site {site}: {what}" if site else what)
 
     def save_model(self, weights: Weights) -> None:
@@ -221,7 +212,7 @@ class Recorder:
         """
         try:
             self.update(status="failed", reason=reason, restartable=restartable, ended=timestamp())
-            self._write_rows(EVENTS, [(timestamp(), self._round, "", f"the run ended: {reason}")])
+            self._tables.add(EVENTS, [(timestamp(), self._round, "", f"the run ended: {reason}")])
         except OSError as error:
             logger.error("the record cannot be closed: %s", describe_error(error))
         finally:
@@ -234,8 +225,17 @@ class Recorder:
         with contextlib.suppress(OSError):
             self._log.close()
 
-    def _write_rows(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
-        append_rows(self.directory / name, rows)
+    def marks(self, others: Iterable[str]) -> dict[str, Mark]:
+        """Return the marks of the tables as they are now, and of other files.
+
+        Args:
+            others: the paths of these in the run directory. Each is read once.
+        """
+        names = list(others)
+        for name in set(names) - self._marks.keys():
+            with (self.directory / name).open("rb") as file:
+                self._marks[name] = mark_of(file)
+        return {**self._tables.marks, **{name: self._marks[name] for name in names}}
 
 
 def installed_versions() -> dict[str, str]:

@@ -1,14 +1,19 @@
 """User paths, and files that readers see whole or not at all."""
 
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 ONLY_OWNER = 0o700  # the rights of a directory that no other user may open
 OTHERS = 0o077  # the rights of other users
 ONLY_READER = 0o600  # the rights of a file that no other user may read
+AT_ONCE = 1 << 20  # bytes that are read at a time
+
+Mark = tuple[int, str]  # a number of bytes from the start of a file, and their SHA-256
 
 
 def from_home(path: str | Path) -> Path:
@@ -126,6 +131,63 @@ def draft_of(path: Path) -> Iterator[Path]:
     finally:
         draft.unlink(missing_ok=True)
     _flush(path.parent)
+
+
+def mark_of(file: BinaryIO, most: int | None = None) -> Mark:
+    """Return the mark of a file that is open at its start, or of its first `most` bytes."""
+    hashed, length = _hashed(file, most)
+    return length, hashed.hexdigest()
+
+
+class GrowingFile:
+    """A file to which whole blocks are added, each flushed to the disk.
+
+    Args:
+        path: the file; it is created if it is missing.
+        kept: how many bytes of it stay; the others are removed.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+
+    def __init__(self, path: Path, kept: int = 0) -> None:
+        self._path = path
+        with path.open("ab"):
+            os.truncate(path, kept)
+        with path.open("rb") as file:
+            self._hashed, self._length = _hashed(file, None)
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of the whole file."""
+        return self._length, self._hashed.hexdigest()
+
+    def append(self, content: bytes) -> None:
+        """Add a block.
+
+        Raises:
+            OSError: it cannot be written; the file is as it was, if the system allows that.
+        """
+        try:
+            with self._path.open("ab") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.truncate(self._path, self._length)
+            raise
+        self._hashed.update(content)
+        self._length += len(content)
+
+
+def _hashed(file: BinaryIO, most: int | None) -> "tuple[hashlib._Hash, int]":
+    """Return the hash of a file's first bytes, and how many they are."""
+    hashed, length = hashlib.sha256(), 0
+    while content := file.read(AT_ONCE if most is None else min(AT_ONCE, most - length)):
+        hashed.update(content)
+        length += len(content)
+    return hashed, length
 
 
 def _draft_path(path: Path) -> Path:

@@ -16,12 +16,12 @@ from server_app.deploy.places import CoordinatorPlace
 from server_app.deploy.submitting.submission import Submission, has_record
 from server_app.engines.restarts import Restarts
 from server_app.flower.health import is_healthy
+from server_app.flower.lease import hold_lease
 from server_app.flower.programs import CONNECTION
 from server_app.flower.run_log import first_exception
 from server_app.rounds.errors import InterruptedRunError
 from server_app.runs.checkpoint import last_round
-from server_app.runs.directory import plan_run_directory
-from server_app.runs.lease import hold_lease
+from server_app.runs.directory import claimed, plan_run_directory
 from server_app.runs.lock import is_held
 from server_app.runs.records.record import close_record, mark_interrupted, read_record
 from task.errors import ConfigError, RunError
@@ -52,6 +52,14 @@ def run_on_sites(place: CoordinatorPlace, words: Sequence[str]) -> Path:
         allowed = "sites train on their own data: partition=sites partition.names=[a,b]"
         raise ConfigError("partition", experiment.partition["name"], allowed)
     directory = plan_run_directory(experiment)
+    with claimed(directory, resume=bool(experiment.resume)):
+        return run_claimed(place, directory, experiment, words)
+
+
+def run_claimed(
+    place: CoordinatorPlace, directory: Path, experiment: Experiment, words: Sequence[str]
+) -> Path:
+    """Submit an experiment whose run directory this command holds; see `run_on_sites`."""
     for line in unknown_sites(place, experiment.partitioner().sites):
         print(line, flush=True)
     print(f"record {directory}\nstarting Flower, which takes a while ...", flush=True)

@@ -1,6 +1,5 @@
 """One submission of a run to the SuperLink, followed until its ServerApp has ended."""
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from server_app.flower.programs import installed_program, start, stop
 from server_app.flower.run_command import COMMANDS, remove_app, run_command
 from server_app.flower.run_log import follow, log_length
 from server_app.flower.runs import RunStatus, run_status, stop_run, submitted_run
+from server_app.runs.directory import clear
 from server_app.runs.lock import is_held
 from server_app.runs.records.record import mark_interrupted, read_record, reopen_record
 
@@ -46,11 +46,11 @@ class Submission:
         self._place, self._directory = place, directory
         self._files = place.flower / directory.name  # two runs may be submitted at once
         self.output = self._files / "run.log"
-        self._position = log_length(directory)
         self._begun = False
         resumed = has_record(directory)
         if not resumed:
-            shutil.rmtree(directory, ignore_errors=True)  # of a ServerApp that was killed at once
+            clear(directory)  # of a ServerApp that was killed at once
+        self._position = log_length(directory)
         placed = experiment.placed(directory, resume=resumed)
         with refuse_unusable(self._files):
             self._files.mkdir(exist_ok=True)

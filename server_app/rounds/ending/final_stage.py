@@ -12,7 +12,7 @@ from server_app.rounds.callbacks import record_client_scores
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import clients_of_final_scores, score_model
 from server_app.rounds.result import Callback, RoundResult
-from server_app.runs.last_models import load_last_models, save_last_models
+from server_app.runs.checkpoint import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.by_class import save_by_class
 from server_app.runs.records.client_scores import client_scores, spread_over_clients

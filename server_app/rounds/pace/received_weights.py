@@ -26,7 +26,7 @@ class ReceivedWeights:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory / DIRECTORY
+        self._run, self._directory = directory, directory / DIRECTORY
 
     def keep(self, server_round: int, weights: Tensors) -> None:
         """Keep the weights from which the clients of a round start."""
@@ -57,4 +57,9 @@ class ReceivedWeights:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _path(self, server_round: int) -> Path:
-        return self._directory / f"round-{server_round:06}.safetensors"
+        return self._run / file_of_round(server_round)
+
+
+def file_of_round(server_round: int) -> str:
+    """Return the path, in the run directory, of the weights of a round."""
+    return f"{DIRECTORY}/round-{server_round:06}.safetensors"

@@ -1,18 +1,15 @@
-"""The CSV tables of a run's record: their columns, how rows are added, and the reader."""
+"""The CSV tables of a run's record: their columns, and the reader."""
 
 import csv
-import itertools
 import math
-import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from server_app.runs.records.bounded import LARGEST_TABLE, read_end
-from server_app.runs.records.csv_files import read_frame, read_rows, rows_as_csv, write_rows
+from server_app.runs.records.csv_files import read_frame, read_rows
 from task.errors import system_reason
-from task.machine.files import draft_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,30 +88,6 @@ def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
     except ValueError as error:
         raise RecordError(f"{path.name} is not CSV: {str(error).splitlines()[0]}") from None
-
-
-def append_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
-    """Add rows to a table and flush them to disk.
-
-    A checkpoint is written after the rows of its round, so the disk never has a checkpoint without
-    its rows.
-
-    Raises:
-        OSError: they cannot be written.
-    """
-    with path.open("ab") as file:
-        file.write(rows_as_csv(rows))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def drop_later_rounds(path: Path, columns: Sequence[str], last: int) -> None:
-    """Remove a table's rows of rounds after `last`, and rows that are cut short."""
-    rows = read_rows(path)
-    next(rows, None)
-    kept = (row for row in rows if len(row) == len(columns) and int(row[0]) <= last)
-    with draft_of(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-        write_rows(file, itertools.chain([columns], kept))
 
 
 def count_rounds(directory: Path) -> int:

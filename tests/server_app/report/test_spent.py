@@ -20,8 +20,8 @@ from server_app.report.write import report
 from server_app.runs.records.client_scores import ClientScore, save_client_scores
 from server_app.runs.records.reader import read_run, read_runs
 from server_app.runs.records.record import read_record, write_record
-from server_app.runs.records.tables import CLIENTS, ROUNDS, append_rows
-from tests.server_app.runs.recorded import CLASSES, record
+from server_app.runs.records.tables import CLIENTS, ROUNDS
+from tests.server_app.runs.recorded import CLASSES, append_rows, record
 
 
 def timed(

@@ -1,11 +1,12 @@
 """Records of runs whose results are chosen, written by the recorder that real runs use."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
+from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.record import RUN_JSON
 from server_app.tracking.run_loggers import metric_loggers
 
@@ -16,6 +17,12 @@ def change(directory: Path, **entries: object) -> None:
     """Change entries of a run's ``run.json``."""
     path = directory / RUN_JSON
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def append_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Add rows to a table."""
+    with path.open("ab") as file:
+        file.write(rows_as_csv(rows))
 
 
 def record(

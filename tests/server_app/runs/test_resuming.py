@@ -207,10 +207,20 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert sha256(ended) == sha256(train(*words, "rounds=4"))
 
 
-@pytest.mark.parametrize("content", ["[]", "{", '{"overrides": 1, "status": "failed"}'])
-def test_a_record_of_another_form_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("[]", "run.json is damaged: it is not a JSON object"),
+        ('{\n"format": 2,\n', "run.json, line 3: it is not JSON"),
+        ('{"overrides": 1, "status": "failed"}', "run.json has no overrides"),
+        ('{"overrides": [], "sha256": "0"}', "run.json is damaged: its hash is not that"),
+    ],
+)
+def test_a_record_of_another_form_is_refused_in_one_line(
+    tmp_path: Path, content: str, problem: str
+) -> None:
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(ConfigError, match="must be the directory of a run"):
+    with pytest.raises(ConfigError, match=problem):
         whole_words([f"resume={tmp_path}"])
 
 
@@ -218,6 +228,7 @@ def test_a_record_of_an_older_version_is_refused_as_such(train: Train) -> None:
     directory = train("rounds=1", "run_id=older")
     record = read_record(directory)
     del record["format"], record["config"]["watch"]["models_every"], record["status"]
+    del record["sha256"]
     (directory / "run.json").write_text(json.dumps(record))
     words = whole_words([f"resume={directory}"])
     with pytest.raises(ConfigError, match="another version of the code"):

@@ -29,9 +29,8 @@ from server_app.rounds.after.base import Outcome
 from server_app.rounds.after.ccvr import Ccvr
 from server_app.rounds.ending import final_stage
 from server_app.rounds.evaluation import score_model
-from server_app.runs.checkpoint import DIRECTORY
+from server_app.runs.checkpoint import DIRECTORY, LAST_MODELS
 from server_app.runs.identity import code_of, component_modules, settings_hash
-from server_app.runs.last_models import FILE
 from server_app.runs.listing import accuracy_of
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.older import add_later_settings
@@ -142,7 +141,7 @@ class TestBits:
         ):
             train(*stage, "run_id=ended")
         ended = tmp_path / "runs" / "ended"
-        assert (ended / DIRECTORY / FILE).exists() == (stage is FEDDF)
+        assert (ended / LAST_MODELS).exists() == (stage is FEDDF)
         assert train(*whole_words([f"resume={ended}"])) == ended
         assert sha256(ended) == sha256(whole)
         record, expected = read_record(ended), read_record(whole)
@@ -158,9 +157,9 @@ class TestBits:
         ):
             train(*FEDDF, "run_id=ended")
         ended = tmp_path / "runs" / "ended"
-        path = ended / DIRECTORY / FILE
+        path = ended / LAST_MODELS
         path.write_bytes(path.read_bytes()[:-4] + b"abcd")
-        with pytest.raises(RunError, match=r"is missing or damaged .*; start a new run"):
+        with pytest.raises(ConfigError, match=r"last-models\.safetensors was changed"):
             train(*whole_words([f"resume={ended}"]))
 
 

@@ -17,12 +17,14 @@ from server_app.config.composition import compose_experiment
 from server_app.report.dashboard.app import application
 from server_app.report.dashboard.details import MOST_CLIENT_ROWS
 from server_app.report.dashboard.participants import MOST_ROWS
+from server_app.runs.checkpoint import Checkpoint, ModelState, save_checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.clients.compaction import MOST_ROWS_AS_CSV, ROWS_AT_ONCE, compact
 from server_app.runs.records.clients.reading import PARQUET, read_clients
 from server_app.runs.records.record import read_record
-from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, RecordError, append_rows
+from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, RecordError
 from task.errors import ConfigError
+from tests.server_app.runs.recorded import append_rows
 
 WORDS = ["engine=inprocess", "rounds=3", "watch.tensorboard=false", "run_id=run"]
 TRAIN = {"ce": 1.0, "clients": 1, "failed": 0, "seconds": 1.0}
@@ -42,9 +44,9 @@ def updates(count: int) -> list[ClientUpdate]:
     ]
 
 
-def recorder_in(place: Path, *words: str, kept: int = -1) -> Recorder:
+def recorder_in(place: Path, *words: str) -> Recorder:
     place.mkdir(exist_ok=True)
-    return Recorder(place / "run", compose_experiment([*WORDS, *words]), kept)
+    return Recorder(place / "run", compose_experiment([*WORDS, *words]))
 
 
 def ended_after(place: Path, rounds: int, clients: int) -> Recorder:
@@ -101,11 +103,16 @@ def test_a_short_table_stays_csv(tmp_path: Path) -> None:
 
 
 def test_a_run_that_dies_before_its_last_line_is_resumed_from_csv(tmp_path: Path) -> None:
-    recorder = ended_after(tmp_path, 3, LONG)
+    recorder = ended_after(tmp_path, 1, LONG)
+    state = ModelState({}, {}, {}, 1.0)
+    last = Checkpoint(1, 1.0, state, {}, {}, recorder.marks([]))
+    save_checkpoint(recorder.directory, last)
+    for at in (2, 3):
+        recorder.round(at, {"train": TRAIN}, updates(LONG))
     recorder.compact_clients()
     recorder.fail("the power failed")
     assert (recorder.directory / CLIENTS).exists()
-    again = recorder_in(tmp_path, f"resume={recorder.directory}", kept=1)
+    again = recorder_in(tmp_path, f"resume={recorder.directory}")
     assert not (again.directory / PARQUET).exists()
     assert set(read_clients(again.directory)["round"]) == {1}
     again.round(2, {"train": TRAIN}, updates(LONG))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs import lease as lease_module
-from server_app.runs.lease import CommandEndedError, LeaseWatch, hold_lease
+from server_app.flower import lease as lease_module
+from server_app.flower.lease import CommandEndedError, LeaseWatch, hold_lease
 from server_app.runs.lock import is_locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from server_app.runs.lease import hold_lease
+from server_app.flower.lease import hold_lease
 with hold_lease(Path(sys.argv[1])) as lease:
     print(lease, flush=True)
     time.sleep(600)

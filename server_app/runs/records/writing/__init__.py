@@ -1,0 +1,1 @@
+"""How are the tables of a run written while it goes on?"""
