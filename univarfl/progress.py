@@ -15,6 +15,7 @@ from server_app.config.experiment import Experiment
 from server_app.runs.records.tables import count_rounds
 from server_app.tracking.console import ConsoleHandler, shown_by
 from server_app.tracking.progress import progress_on_terminal
+from server_app.tracking.streams import on_terminal
 
 LAST_LINE = "final accuracy"
 
@@ -70,7 +71,7 @@ def progress_of(experiment: Experiment, directory: Path, shown: bool) -> Iterato
     elif in_notebook():
         with shown_by(NotebookBar(directory, experiment.rounds)):
             yield
-    elif sys.stdout.isatty():
+    elif on_terminal():
         with progress_on_terminal(experiment):
             yield
     else:

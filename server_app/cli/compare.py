@@ -37,7 +37,7 @@ def compare(
     from tabulate import tabulate  # noqa: PLC0415
 
     from server_app.report.comparison import compare as compare_runs  # noqa: PLC0415
-    from server_app.tracking.plain_output import print_plain  # noqa: PLC0415
+    from server_app.tracking.streams import print_plain  # noqa: PLC0415
     from task.errors import ConfigError, system_reason  # noqa: PLC0415
 
     found = compare_runs(first, second)

@@ -33,14 +33,15 @@ from server_app.cli.runs import RUNS_HELP, runs
 from server_app.cli.sweep import sweep, sweep_help
 from server_app.cli.train import train, train_help
 from server_app.rounds.errors import InterruptedRunError
-from server_app.tracking.console import discard_output, output_closed
-from server_app.tracking.plain_output import print_plain
-from task.errors import ConfigError, DataError, DeviceError, RunError
+from server_app.tracking.console import output_closed
+from server_app.tracking.streams import ESCAPED, discard, lost_output, prepare_streams, print_plain
+from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 
 BAD_INPUT = 2
 FAILED = 1
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141  # as shells report a program that SIGPIPE ended
+PRINT_ALONE = {"compare", "config", "doctor", "list", "papers", "runs", "--help", "--dry-run"}
 
 use_plain_help()
 application = typer.Typer(
@@ -97,6 +98,7 @@ def warn(text: str) -> None:
 
 def main() -> None:
     """Run the command; print an error that the user can fix as one line, and set the exit code."""
+    prepare_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)  # the terminal was closed
@@ -106,6 +108,7 @@ def main() -> None:
         if code == INTERRUPTED:  # typer returns it after Ctrl-C
             raise InterruptedRunError
         print(end="", flush=True)
+        report_lost_output()
     except click.NoSuchOption as error:
         print_plain(f"univarfl: {answer_to_option(error, sys.argv[1:])}", sys.stderr)
         sys.exit(BAD_INPUT)
@@ -143,8 +146,17 @@ def call_application() -> object:
 def end_if_output_closed() -> None:
     """Exit quietly if the reader of standard output, such as ``head``, has closed the pipe."""
     if output_closed():
-        discard_output()
+        discard(sys.stdout)
         sys.exit(OUTPUT_CLOSED)
+
+
+def report_lost_output() -> None:
+    """Say so if text could not be printed; exit with `FAILED` if the command does nothing else."""
+    if (error := lost_output()) is None:
+        return
+    print_plain(f"univarfl: the output cannot be written: {system_reason(error)}", sys.stderr)
+    if not sys.argv[1:] or PRINT_ALONE & {*sys.argv[1:]}:
+        sys.exit(FAILED)
 
 
 def unexpected(error: Exception) -> str:
@@ -155,7 +167,7 @@ def unexpected(error: Exception) -> str:
     log = user_state_directory() / "errors.log"
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:
+        with log.open("a", encoding="utf-8", errors=ESCAPED) as file:
             traceback.print_exception(error, file=file)
     except OSError:
         traceback.print_exception(error)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from server_app.cli.arguments import runs_argument
-from server_app.tracking.plain_output import print_plain
+from server_app.tracking.streams import print_plain
 from task.errors import ConfigError
 
 RUNS_HELP = """List runs: status, settings that differ, accuracy.

@@ -1,7 +1,6 @@
 """The files of a report: one page with everything, tables, and pictures if wanted."""
 
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +35,7 @@ from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import ANALYSIS
 from server_app.sweep.ledger import SWEEPS, unmet_cells
-from server_app.tracking.plain_output import print_plain
+from server_app.tracking.streams import on_terminal, print_plain
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
 
@@ -204,7 +203,7 @@ def draw(every: Sequence[Chart], place: Path) -> None:
     from server_app.report.charts.draw import save  # noqa: PLC0415  (imports Matplotlib)
 
     make_output_directory(place)
-    for chart in track(every, "drawing", disable=not sys.stdout.isatty()):
+    for chart in track(every, "drawing", disable=not on_terminal()):
         save(chart, place)
 
 

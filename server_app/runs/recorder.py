@@ -78,7 +78,7 @@ class Recorder:
         except BaseException:
             self._lock.release()
             raise
-        self._log = RunLog(directory / RUN_LOG)
+        self._log = RunLog(directory / RUN_LOG, encoding="utf-8")
         self._log.setFormatter(PlainFormatter(LOG_FORMAT))
         logger.addHandler(self._log)
         self._round = self.checkpoint.round if self.checkpoint else 0

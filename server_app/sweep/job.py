@@ -22,6 +22,7 @@ from server_app.runs.identity import code_of, identity_of, shared_hash
 from server_app.runs.records.record import INTERRUPTED, close_record, read_record
 from server_app.runs.records.tables import count_rounds
 from server_app.sweep.cells import Cell
+from server_app.tracking.streams import prepare_streams
 from task.errors import RunError
 from task.fingerprint import fingerprint
 
@@ -122,6 +123,7 @@ def run(
         log: the file that takes what the run prints.
         answer: where to send the reason.
     """
+    prepare_streams()
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())

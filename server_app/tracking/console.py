@@ -1,7 +1,6 @@
 """The lines that a run prints: one per round, and the results at its end."""
 
 import logging
-import os
 import select
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,12 +32,17 @@ class ConsoleFormatter(logging.Formatter):
         return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"
 
 
-class ConsoleHandler(logging.StreamHandler[TextIO]):
-    """Prints messages, and drops them without an error once the reader has closed the pipe."""
+class Shown(logging.Handler):
+    """A handler that drops messages which cannot be shown: the terminal or the pipe is closed."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the library's name)
-        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        """Report an error that is not of the output."""
+        if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
+
+
+class ConsoleHandler(Shown, logging.StreamHandler[TextIO]):
+    """Prints messages."""
 
 
 def output_closed() -> bool:
@@ -46,13 +50,6 @@ def output_closed() -> bool:
     poll = select.poll()
     poll.register(sys.stdout, 0)  # errors alone
     return bool(poll.poll(0))
-
-
-def discard_output() -> None:
-    """Send everything that is printed from here on to the null device."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
 
 
 def show_progress() -> None:

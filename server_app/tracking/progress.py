@@ -2,7 +2,6 @@
 
 import logging
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,7 +10,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from server_app.config.experiment import Experiment
-from server_app.tracking.console import shown_by
+from server_app.tracking.console import Shown, shown_by
+from server_app.tracking.streams import on_terminal
 
 DAY = 24 * 3600.0
 ROUND_LINE = re.compile(r"round +(\d+)/\d+ ")  # as `round_line` begins
@@ -22,7 +22,7 @@ TRAINED_PRIVATELY = "round %d: trained in %.1f s"
 clients = logging.getLogger("univarfl.client")
 
 
-class RunProgress(logging.Handler):
+class RunProgress(Shown):
     """A handler that prints the lines of a run above two bars, and moves the bars.
 
     Args:
@@ -55,7 +55,10 @@ class RunProgress(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line; if it ends a round, move the run's bar."""
         text = self.format(record)
-        self.bars.console.print(escape(text), highlight=False, soft_wrap=True)
+        try:
+            self.bars.console.print(escape(text), highlight=False, soft_wrap=True)
+        except OSError:
+            self.handleError(record)
         if found := ROUND_LINE.match(text):
             self._move_run(int(found[1]), 0)
 
@@ -117,7 +120,7 @@ class ClientCounter(logging.Handler):
 @contextmanager
 def progress_on_terminal(experiment: Experiment) -> Iterator[None]:
     """Show bars for a run if standard output is a terminal; plain lines elsewhere."""
-    if not sys.stdout.isatty():
+    if not on_terminal():
         yield
         return
     with progress_on(experiment, Console()):

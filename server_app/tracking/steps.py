@@ -1,7 +1,6 @@
 """A bar for a command that takes several long steps."""
 
 import logging
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,14 +9,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 
-from server_app.tracking.console import shown_by
+from server_app.tracking.console import Shown, shown_by
+from server_app.tracking.streams import on_terminal
 
 Item = TypeVar("Item")
 Begin = Callable[[str], None]
 FEW = 50  # short steps; they take about a second
 
 
-class LinesAbove(logging.Handler):
+class LinesAbove(Shown):
     """A handler that prints lines above a bar.
 
     Args:
@@ -30,7 +30,10 @@ class LinesAbove(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line."""
-        self._console.print(escape(self.format(record)), highlight=False, soft_wrap=True)
+        try:
+            self._console.print(escape(self.format(record)), highlight=False, soft_wrap=True)
+        except OSError:
+            self.handleError(record)
 
 
 @contextmanager
@@ -43,7 +46,7 @@ def steps_on_terminal(total: int) -> Iterator[Begin]:
     Yields:
         The function to call with a step's name when it begins.
     """
-    if not sys.stdout.isatty():
+    if not on_terminal():
         yield lambda _: None
         return
     with steps_on(Console(), total) as begin:
@@ -77,6 +80,6 @@ def bar_on_terminal(items: Sequence[Item], description: str) -> Iterable[Item]:
         items: what is worked on, one after another.
         description: what the bar is called.
     """
-    if len(items) < FEW or not sys.stdout.isatty():
+    if len(items) < FEW or not on_terminal():
         return items
     return track(items, description, console=Console(), transient=True)

@@ -16,7 +16,7 @@ refusals = logging.getLogger("univarfl.gate")
 
 def open_log(path: Path) -> None:
     """Write everything that this process logs into a file, which at 2 MiB is put aside."""
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES)
+    handler = logging.handlers.RotatingFileHandler(path, "a", FILE_BYTES, OLD_FILES, "utf-8")
     formatter = logging.Formatter(LINE, "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)

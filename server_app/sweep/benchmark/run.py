@@ -24,7 +24,7 @@ from server_app.sweep.benchmark.tables import Tables
 from server_app.sweep.cells import Cell, cells_of
 from server_app.sweep.overview import reasons_once
 from server_app.sweep.schedule import Sweep
-from server_app.tracking.plain_output import print_plain
+from server_app.tracking.streams import print_plain
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
 from task.machine.regular import regular
