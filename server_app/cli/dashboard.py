@@ -15,8 +15,8 @@ DASHBOARD_HELP = """Follow runs on a local page; Ctrl-C ends it.
   univarfl dashboard runs/digits --port 8601
 \b
 The page lists the runs with the settings in which they differ, and shows curves, clients, sites,
-failures and events. It only reads records. Only this machine can open it. With --host another
-machine can, with the token in the printed address; the connection is not encrypted.
+failures and events. It only reads records. The printed address has a token; without it nobody can
+open the page. With --host another machine can; the connection is not encrypted.
 """
 
 
@@ -25,9 +25,7 @@ def dashboard(
         Path,
         runs_argument("The directory of runs, or of one run; else $UNIVARFL_RUNS, else ./runs."),
     ] = Path("runs"),
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; another machine needs the token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")
     ] = PORT,

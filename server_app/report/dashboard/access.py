@@ -4,7 +4,6 @@ import hashlib
 import ipaddress
 import secrets
 import socket
-from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -36,12 +35,13 @@ class Access:
 
     Args:
         app: the application behind it.
-        names: the names under which it is reached.
-        token: what a request must know; None if only this machine can reach it.
+        host: the address or name that is listened on.
+        token: what a request must know. Other users of this machine can reach it, too.
     """
 
-    def __init__(self, app: ASGIApp, names: Iterable[str], token: str | None) -> None:
-        self._app, self._names, self._token = app, {name.lower() for name in names}, token
+    def __init__(self, app: ASGIApp, host: str, token: str) -> None:
+        self._app, self._names, self._token = app, {*map(str.lower, own_names(host))}, token
+        self._is_own_address = is_loopback if is_loopback(host) else is_ip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -62,9 +62,7 @@ class Access:
         """Return the answer to a request that must not reach the application."""
         if not self._is_own(request.headers.get("host", "")):
             return PlainTextResponse("this host name is not served here\n", 421)
-        if self._token is None or is_token(
-            request.cookies.get(cookie_of(self._token), ""), self._token
-        ):
+        if is_token(request.cookies.get(cookie_of(self._token), ""), self._token):
             return None
         if not is_token(request.query_params.get(TOKEN, ""), self._token):
             return PlainTextResponse("open the address that 'univarfl dashboard' printed\n", 401)
@@ -78,9 +76,7 @@ class Access:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         except ValueError:
             return False
-        return name in self._names or (self._token is None and is_loopback(name)) or (
-            self._token is not None and is_ip(name)
-        )  # fmt: skip
+        return name in self._names or self._is_own_address(name)
 
 
 def cookie_of(token: str) -> str:

@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from server_app.report.dashboard.access import Access, own_names
+from server_app.report.dashboard.access import Access
 from server_app.report.dashboard.details import details_of
 from server_app.report.dashboard.overview import Answer, Overview, Stamp, answer, stamp_of
 from server_app.runs.listing import read_listed
@@ -78,13 +78,13 @@ def page(_: Request) -> Response:
     return FileResponse(WEB / "dashboard.html", media_type="text/html; charset=utf-8")
 
 
-def application(directory: Path, host: str, token: str | None) -> Starlette:
+def application(directory: Path, host: str, token: str) -> Starlette:
     """Return the dashboard as an ASGI application.
 
     Args:
         directory: the directory of the runs, or one run.
         host: the address or name that it listens on.
-        token: what a request must know; None if only this machine can reach it.
+        token: what a request must know.
     """
     dashboard = Dashboard(directory)
     return Starlette(
@@ -94,5 +94,5 @@ def application(directory: Path, host: str, token: str | None) -> Starlette:
             Route("/api/runs/{name}", dashboard.run),
             Mount("/web", StaticFiles(directory=WEB)),
         ],
-        middleware=[Middleware(Access, names=own_names(host), token=token)],
+        middleware=[Middleware(Access, host=host, token=token)],
     )

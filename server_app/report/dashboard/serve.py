@@ -28,13 +28,14 @@ def serve(directory: Path, host: str, port: int) -> None:
     """
     if not directory.is_dir():
         raise ConfigError("runs", directory, "there is no such directory; name one with runs")
-    token = None if is_loopback(host) else secrets.token_urlsafe(TOKEN_BYTES)
+    token = secrets.token_urlsafe(TOKEN_BYTES)
     listening = listen(host, port)
     print(f"runs in {directory}\n{address(host, listening.getsockname()[1], token)}", flush=True)
-    if token:
+    print("Whoever has this address can read the records while this command runs.", flush=True)
+    if not is_loopback(host):
         print(
-            "Whoever has this address can read the records. It is not encrypted: use it in a "
-            "network that you trust, or use an SSH tunnel to a dashboard without --host.",
+            "It is not encrypted: use it in a network that you trust, or use an SSH tunnel to a "
+            "dashboard without --host.",
             flush=True,
         )
     config = uvicorn.Config(
@@ -70,9 +71,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def address(host: str, port: int, token: str | None) -> str:
+def address(host: str, port: int, token: str) -> str:
     """Return the address to open in a browser."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 (it is compared, not listened on)
         host = socket.gethostname()
     name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/" + (f"?{TOKEN}={token}" if token else "")
+    return f"http://{name}:{port}/?{TOKEN}={token}"

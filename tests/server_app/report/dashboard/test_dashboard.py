@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, build_opener, urlopen
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,8 +13,10 @@ from starlette.testclient import TestClient
 from server_app.report.dashboard import overview
 from server_app.report.dashboard.access import HEADERS, cookie_of
 from server_app.report.dashboard.app import application
+from server_app.report.dashboard.serve import address as printed_address
 from server_app.runs.lock import hold
 from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, EVENTS, ROUNDS
+from tests.browser import dashboard
 from tests.server_app.runs.recorded import record
 
 TOKEN = "a-token-of-the-test"
@@ -38,7 +42,15 @@ def runs(recorded: Path, tmp_path: Path) -> Path:
     return shutil.copytree(recorded, tmp_path / "runs")
 
 
-def browser(runs: Path, host: str = "127.0.0.1", token: str | None = None) -> TestClient:
+def browser(runs: Path, host: str = "127.0.0.1", token: str = TOKEN) -> TestClient:
+    """Return a browser that has opened the printed address."""
+    page = stranger(runs, host, token)
+    page.cookies.set(cookie_of(token), token)
+    return page
+
+
+def stranger(runs: Path, host: str = "127.0.0.1", token: str = TOKEN) -> TestClient:
+    """Return a browser that does not know the token."""
     return TestClient(application(runs, host, token), f"http://{host}:8600")
 
 
@@ -222,15 +234,15 @@ def test_only_the_files_of_the_page_are_served(runs: Path, path: str) -> None:
 def test_a_request_for_another_host_is_refused(
     runs: Path, listens: str, host: str, code: int
 ) -> None:
-    token = None if listens == "127.0.0.1" else TOKEN
     cookie = {"Cookie": f"{cookie_of(TOKEN)}={TOKEN}"}
     for path in ("/", "/api/runs", "/web/tables.js"):
-        answer = browser(runs, listens, token).get(path, headers={"Host": host, **cookie})
+        answer = stranger(runs, listens).get(path, headers={"Host": host, **cookie})
         assert answer.status_code == code
 
 
-def test_without_the_token_nothing_is_answered(runs: Path) -> None:
-    page = browser(runs, "192.168.1.7", TOKEN)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "192.168.1.7"])
+def test_without_the_token_nothing_is_answered(runs: Path, host: str) -> None:
+    page = stranger(runs, host)
     for address in ("/", "/api/runs", "/api/runs/one", "/web/tables.js", "/?token=", "/?token=é"):
         assert page.get(address).status_code == 401, address
         assert page.get(address, headers={"Cookie": f"{cookie_of(TOKEN)}=x"}).status_code == 401
@@ -243,7 +255,7 @@ def test_without_the_token_nothing_is_answered(runs: Path) -> None:
 
 
 def test_a_second_dashboard_of_the_host_leaves_the_first_ones_cookie(runs: Path) -> None:
-    first, second = (browser(runs, "192.168.1.7", token) for token in (TOKEN, "another token"))
+    first, second = (stranger(runs, "192.168.1.7", token) for token in (TOKEN, "another token"))
     first.get(f"/?token={TOKEN}")
     second.cookies = first.cookies  # a browser has one set for all ports of a host
     assert second.get("/api/runs").status_code == 401
@@ -265,3 +277,21 @@ def test_a_browser_is_told_to_run_nothing_of_a_record(runs: Path) -> None:
             assert SCRIPT not in answer.text
     assert "'unsafe" not in HEADERS["Content-Security-Policy"]
     assert page.post("/api/runs").status_code == 405
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "192.168.1.7"])
+def test_the_printed_address_has_the_token(host: str) -> None:
+    name = f"[{host}]" if ":" in host else host
+    assert printed_address(host, 8600, "secret") == f"http://{name}:8600/?token=secret"
+
+
+def test_another_user_of_the_machine_reads_nothing(runs: Path) -> None:
+    with dashboard(runs) as (place, _):
+        open_to_all, _, token = place.partition("?token=")
+        assert len(token) > 40
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(f"{open_to_all}api/runs")
+        opener = build_opener(HTTPCookieProcessor())
+        opener.open(place).close()
+        with opener.open(f"{open_to_all}api/runs") as answer:
+            assert len(json.load(answer)["runs"]) == 2

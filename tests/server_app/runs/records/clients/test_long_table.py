@@ -9,12 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from starlette.testclient import TestClient
 
 import univarfl
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.composition import compose_experiment
-from server_app.report.dashboard.app import application
 from server_app.report.dashboard.details import MOST_CLIENT_ROWS
 from server_app.report.dashboard.participants import MOST_ROWS
 from server_app.runs.checkpoint import Checkpoint, ModelState, save_checkpoint
@@ -24,6 +22,7 @@ from server_app.runs.records.clients.reading import PARQUET, read_clients
 from server_app.runs.records.record import read_record
 from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, RecordError
 from task.errors import ConfigError
+from tests.server_app.report.dashboard.test_dashboard import browser
 from tests.server_app.runs.recorded import append_rows
 
 WORDS = ["engine=inprocess", "rounds=3", "watch.tensorboard=false", "run_id=run"]
@@ -181,7 +180,7 @@ def test_a_damaged_or_hostile_file_is_named(tmp_path: Path, damage: Any, reason:
         read_clients(run)
     assert str(caught.value).startswith("clients.parquet")
     assert "\n" not in str(caught.value)
-    answer = TestClient(application(tmp_path, "127.0.0.1", None), "http://127.0.0.1:8600")
+    answer = browser(tmp_path)
     found = answer.get("/api/runs/run").json()
     assert [line for line in found["problems"] if line.startswith("clients.parquet")]
     assert found["clients"] == []
@@ -191,7 +190,7 @@ def test_the_dashboard_shows_a_part_of_a_long_table_and_says_so(tmp_path: Path) 
     run = completed(tmp_path, 25, LONG)
     count = 25 * LONG
     assert count > MOST_CLIENT_ROWS
-    answer = TestClient(application(tmp_path, "127.0.0.1", None), "http://127.0.0.1:8600")
+    answer = browser(tmp_path)
     found = answer.get("/api/runs/run").json()
     assert "clients.parquet is long; its last 100,000 rows are counted" in found["problems"]
     assert [row[0] for row in found["clients"]] == [str(at) for at in range(MOST_ROWS)]
