@@ -16,6 +16,7 @@ from server_app.engines.flower import federation_config
 from server_app.flower.run_log import readable
 from task.errors import ConfigError
 from tests.conftest import SMALL, faulty
+from tests.server_app.runs.recorded import record
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -198,3 +199,22 @@ def test_a_closed_pipe_ends_the_command_quietly_after_its_files_are_written(
     assert capsys.readouterr().err == ""
     written = sorted(path.name for path in (tmp_path / "split").iterdir())
     assert written == ["images.png", "split.csv", "split.png"]
+
+
+@pytest.mark.parametrize("target", ["0", "-0.5", "1.01", "90", "nan"])
+def test_a_target_that_is_no_accuracy_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    assert run(monkeypatch, "report", "--target", "0.9", "--target", target) == 2
+    assert "must be above 0 and at most 1, such as 0.9" in capsys.readouterr().err
+
+
+def test_every_accuracy_can_be_a_target(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    record(tmp_path / "runs", "run", [], [0.1, 0.5, 1.0])
+    words = ("--target", "1", "--target", "0.5")
+    assert run(monkeypatch, "report", str(tmp_path / "runs"), *words) == 0
+    page = (tmp_path / "runs" / "report" / "index.html").read_text()
+    assert "50 %" in page or "0.5" in page
+    assert capsys.readouterr().err == ""

@@ -133,3 +133,11 @@ def test_a_wrong_word_is_refused_before_torch_and_flower_are_imported(words: lis
         "assert not {'torch', 'flwr', 'ray'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"rounds": 0}', "[", '"text"'])
+def test_an_experiment_that_is_none_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_experiment(text)
+    assert "\n" not in str(caught.value)
+    assert "pydantic" not in str(caught.value)

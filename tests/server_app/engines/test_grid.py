@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import RecordDict
+from flwr.clientapp import ClientApp
 
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.engines.local.worker_processes import WorkerProcesses
@@ -47,3 +49,11 @@ def test_processes_do_what_rays_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with closing(WorkerProcesses("probe.client:app", 2)) as grid:
         assert server.observations(grid) == EXPECTED
+
+
+def test_a_message_lives_as_long_as_it_should() -> None:
+    grid = InProcessGrid(ClientApp(), 1)
+    message = grid.create_message(
+        RecordDict(), "query", next(iter(grid.get_node_ids())), "1", ttl=12.5
+    )
+    assert message.metadata.ttl == 12.5

@@ -8,7 +8,7 @@ import struct
 import pytest
 from flwr.app import Message, MessageType, RecordDict
 
-from server_app.engines.local.worker_processes import next_message, next_reply
+from server_app.engines.local.worker_processes import LogSender, next_message, next_reply
 
 
 def record(text: str) -> logging.LogRecord:
@@ -43,3 +43,33 @@ def test_a_server_that_ends_in_the_middle_of_a_message_sends_no_more(sent: bytes
     os.write(ours.fileno(), sent)
     ours.close()
     assert next_message(theirs) is None
+
+
+class Unsendable:
+    """An argument of a log record that other processes cannot have."""
+
+    def __str__(self) -> str:
+        return "client 3"
+
+    def __reduce__(self) -> str:
+        raise TypeError
+
+
+def test_what_a_worker_logs_is_sent_to_the_server() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    logger = logging.Logger("univarfl.client")
+    logger.addHandler(LogSender(theirs))
+    logger.info("round %d: trained on %d images in %.1f s", 2, 30, 0.5)
+    logger.warning("%s is slow", Unsendable())
+    try:
+        raise OSError("the disk is gone")
+    except OSError:
+        logger.exception("it failed")
+    counted, slow, failed = (ours.recv() if ours.poll() else None for _ in range(3))
+    assert counted and slow and failed  # noqa: PT018
+    assert (counted.msg[:8], counted.args) == ("round %d", (2, 30, 0.5))
+    assert slow.getMessage() == "client 3 is slow"
+    assert (failed.levelname, failed.exc_info) == ("ERROR", None)
+    assert failed.exc_text.endswith("OSError: the disk is gone")
+    ours.close()
+    logger.info("nobody hears this")

@@ -10,7 +10,7 @@ from urllib.request import HTTPCookieProcessor, build_opener, urlopen
 import pytest
 from starlette.testclient import TestClient
 
-from server_app.report.dashboard import overview
+from server_app.report.dashboard import details, overview
 from server_app.report.dashboard.access import HEADERS, cookie_of
 from server_app.report.dashboard.app import application
 from server_app.report.dashboard.serve import address as printed_address
@@ -295,3 +295,16 @@ def test_another_user_of_the_machine_reads_nothing(runs: Path) -> None:
         opener.open(place).close()
         with opener.open(f"{open_to_all}api/runs") as answer:
             assert len(json.load(answer)["runs"]) == 2
+
+
+def test_a_long_table_is_counted_in_part_and_the_page_says_so(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(details, "MOST_CLIENT_ROWS", 3)
+    for count, said in ((3, []), (4, ["clients.csv is long; its last 3 rows are counted"])):
+        rows = [f"{at},0,,ok,,5,1.0,cpu" for at in range(1, count + 1)]
+        text = "\n".join([",".join(CLIENT_COLUMNS), *rows, ""])
+        (runs / "one" / CLIENTS).write_text(text)
+        found = browser(runs).get("/api/runs/one").json()
+        assert found["problems"] == said
+        assert found["clients"][0][2] == 3  # rows of client 0
