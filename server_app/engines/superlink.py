@@ -30,13 +30,15 @@ from server_app.flower.programs import (
     write_connection,
 )
 from server_app.flower.supervisor import POLITE_SECONDS
+from task.errors import ConfigError, system_reason
 from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients
 
 CLIENTS = "trained_clients.txt"
 SIMULATION = "flwr-simulation"  # the program of a run
 LOOPBACK = "127.0.0.1"
-# Where Ray keeps its sessions. The path of a socket in it may have 107 characters.
-RAYS_ROOT = os.environ.get("RAY_TMPDIR", "/tmp")  # noqa: S108
+# Where Ray keeps its sessions. The path of a socket may have 107 bytes; Ray needs these 78:
+# /ray12345678/s/session_2026-11-29_05-11-59_123456_1234567/sockets/plasma_store
+RAY_TMPDIR, DEFAULT_ROOT, LONGEST_ROOT = "RAY_TMPDIR", "/tmp", 107 - 78  # noqa: S108
 
 
 class RunningSuperLink:
@@ -128,7 +130,7 @@ class SuperLink(RunningSuperLink):
     def _start_ray(self, port: int) -> None:
         """Start Ray; the workers and Flower's programs know its address from their environment."""
         self._sessions = tempfile.TemporaryDirectory(
-            prefix="ray", dir=RAYS_ROOT, ignore_cleanup_errors=True
+            prefix="ray", dir=rays_root(), ignore_cleanup_errors=True
         )
         command = [sys.executable, "-P", ray_host.__file__, str(port), str(self.ray_cpus)]
         with self.ray_log.open("w") as log:
@@ -169,6 +171,24 @@ class SuperLink(RunningSuperLink):
             wait_until_ready(
                 lambda: ray_host.READY in self.ray_log.read_text(), ray, self.ray_log, "Ray"
             )
+
+
+def rays_root() -> str:
+    """Return the directory in which Ray keeps its sessions: ``$RAY_TMPDIR``, else ``/tmp``.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    root = os.environ.get(RAY_TMPDIR) or DEFAULT_ROOT
+    if not Path(root).is_absolute() or len(os.fsencode(root)) > LONGEST_ROOT:
+        allowed = f"must be an absolute path of at most {LONGEST_ROOT} bytes, like {DEFAULT_ROOT}"
+        raise ConfigError(RAY_TMPDIR, root, allowed)
+    try:
+        with tempfile.TemporaryFile(dir=root):
+            return root
+    except OSError as error:
+        reason = f"must be a directory that can be written: {system_reason(error)}"
+        raise ConfigError(RAY_TMPDIR, root, f"{reason}; set another, or unset it") from None
 
 
 def end_simulations(superlink: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,22 @@ def test_a_run_is_completed_although_nothing_can_be_printed(
     )
     (log,) = (tmp_path / "runs").glob("*/run.log")
     assert "round 1/1" in log.read_text()
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from importlib.abc import MetaPathFinder\n"
+        "class Interrupt(MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'server_app.cli.train':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from univarfl.command import main\n"
+        "main()\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout) == (130, "")
+    assert found.stderr == "univarfl: interrupted\n"

@@ -119,9 +119,16 @@ def source(*words: str) -> str:
     return FLOWER.joinpath(*words).read_text()
 
 
-def test_the_environment_variables_that_flowers_programs_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("home", ["", "/another/home"])
+def test_the_environment_variables_that_flowers_programs_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    for name in [name for name in os.environ if name.startswith("FLWR_")]:
+        monkeypatch.delenv(name)
+    if home:
+        monkeypatch.setenv("FLWR_HOME", home)
+    assert environment(tmp_path)["FLWR_HOME"] == str(tmp_path)
     names = {name for name in environment(tmp_path) if name.startswith("FLWR_")}
-    names -= os.environ.keys()
     assert len(names) == 4
     sources = "".join(path.read_text() for path in FLOWER.rglob("*.py"))
     assert {name for name in names if f'"{name}"' not in sources} == set()
