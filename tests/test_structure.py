@@ -124,25 +124,14 @@ def test_hydras_private_modules_are_not_imported() -> None:
     assert found == set()
 
 
-def lines_in(path: Path) -> int:
-    return len(path.read_text().splitlines())
-
-
-def test_no_file_is_longer_than_250_lines() -> None:
-    files = [path for package in PRODUCT for path in (ROOT / package).rglob("*.py")]
+def test_no_file_is_longer_than_400_lines() -> None:
+    """A file ends where its question is answered. `tests.reading` measures what a run passes."""
+    files = product_files()
     assert len(files) > 150
-    assert [path for path in files if lines_in(path) > 250] == []
+    assert [path for path in files if len(path.read_text().splitlines()) > 400] == []
 
 
 def test_flower_packs_every_file() -> None:
     """It leaves files with the names of tests out of the bundle of a run."""
     files = [path for package in PRODUCT for path in (ROOT / package).rglob("*.py")]
     assert [path for path in files if path.match("test_*.py") or path.match("*_test.py")] == []
-
-
-def test_no_package_is_longer_than_1250_lines() -> None:
-    """Sub-packages count for themselves. A method or a data source is one file, and read alone."""
-    folders = {path.parent for package in PRODUCT for path in (ROOT / package).rglob("*.py")}
-    folders -= {ROOT / "task/methods", ROOT / "task/data/sources"}
-    sizes = {folder: sum(map(lines_in, folder.glob("*.py"))) for folder in folders}
-    assert [folder for folder, size in sizes.items() if size > 1250] == []
