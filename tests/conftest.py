@@ -36,11 +36,17 @@ from tests.chaos.trial import NEEDED
 from tests.extension_package import hospital_package, installed  # noqa: F401  (fixtures)
 
 FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
-DIGITS_SIZES = (8, 32)  # pixels; the sizes that tests train on
+DIGITS_SIZES = (8, 16, 32)  # pixels; the sizes that tests train on
 index_of_all_digits = Digits.dataset_index
 PARTS = Path(__file__).parent / "parts"
 SMALL_RESNET = ("model=resnet56", "data.image_size=8")
-SMALL = ("engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid")
+# A run of these words takes 0.3 s of CPU beside its composition; one of CNN's takes 1 s.
+SMALL = (
+    "engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid",
+    "model=lenet", "data.image_size=16", "watch.tensorboard=false",
+)  # fmt: skip
+CNN = ("model=cnn", "data.image_size=32")  # has batch norm
+SMALL_CNN = (*SMALL, *CNN)
 
 # The same cases on every machine, and no limit on their time.
 hypothesis.settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True)
@@ -71,9 +77,10 @@ def pytest_unconfigure() -> None:
 def model_for(method: str) -> list[str]:
     """Return overrides for a small network, and for local epochs, that a method can train."""
     names = method.split("+")
+    has_batch_norm = CNN if "fedbn" in names else ()
     needs_blocks = any(component_class("method", name, Method).residual for name in names)
     epochs = ["local_epochs=2"] if "fedrep" in names else []
-    return [*(SMALL_RESNET if needs_blocks else ()), *epochs]
+    return [*(SMALL_RESNET if needs_blocks else has_batch_norm), *epochs]
 
 
 def norm_for(strategy: str) -> list[str]:

@@ -34,7 +34,7 @@ from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
 from task.training.personal.part import PERSONAL as OWN
 from task.training.worker import Worker
-from tests.conftest import SMALL, rows
+from tests.conftest import SMALL_CNN, rows
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -70,7 +70,7 @@ def request_to(words: list[str], site: Site | None = None, **changes: Any) -> Pe
 def test_a_worker_refuses_what_no_run_asks_for(
     words: list[str], changes: dict[str, Any], reason: str
 ) -> None:
-    request = request_to([*SMALL, SHARE, *words], **changes)
+    request = request_to([*SMALL_CNN, SHARE, *words], **changes)
     with pytest.raises(ProtocolError, match=reason):
         parts_of_clients(Session(request, {IN_PROCESS: True}))
 

@@ -25,7 +25,7 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from task.privacy.noise import add_gaussian_noise
 from task.training.worker import Worker
-from tests.conftest import Train, rows, sha256
+from tests.conftest import SMALL, Train, rows, sha256
 
 DELTA = 1e-5
 CASES = [(0.5, 12), (1.0, 12), (2.0, 100), (8.0, 30)]
@@ -161,7 +161,7 @@ def test_clients_clip_their_updates(train: Train) -> None:
     """With one client and no noise, the update's norm is the clipping norm; more without it."""
     words = ("num_clients=1", "rounds=1", "model.norm=group", "partition=iid")
     limit = ("strategy=dp_client_fixed", "strategy.noise_multiplier=0", "strategy.clipping_norm=")
-    start = Worker(compose_experiment([*words, "data.image_size=32"]).local()).initial_weights()
+    start = Worker(compose_experiment([*SMALL, *words]).local()).initial_weights()
 
     def moved(*strategy: str) -> float:
         after = load_file(train(*words, *strategy) / "model.safetensors")

@@ -28,10 +28,13 @@ from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
 from tests.absent_sites import Run
-from tests.conftest import SMALL, Train
+from tests.conftest import SMALL_CNN, Train
 from tests.processes import UNIVARFL
 
-WORDS = [*SMALL[:-1], "alpha=0.3", "rounds=3", "watch.models_every=2", "watch.tensorboard=false"]
+WORDS = [
+    *(word for word in SMALL_CNN if word != "partition=iid"), "alpha=0.3", "rounds=3",
+    "watch.models_every=2",
+]  # fmt: skip
 IMAGES = 12
 
 
@@ -400,8 +403,7 @@ def test_a_single_participant_has_a_length_and_no_angle(train: Train) -> None:
 def test_what_cannot_be_measured_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*WORDS[:-2], "watch.tensorboard=false", f"output_dir={tmp_path}", "run_id=plain",
-             "model.norm=group", "rounds=1"]  # fmt: skip
+    words = [*WORDS[:-1], f"output_dir={tmp_path}", "run_id=plain", "model.norm=group", "rounds=1"]
     train_experiment(compose_experiment(words), words)
     analyse([tmp_path / "plain"], ["drift", "curvature"], IMAGES)
     said = capsys.readouterr().out

@@ -18,7 +18,7 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
 from task.training.device import choose_device
-from tests.conftest import FEW_TO_TRAIN, SMALL, Train, faulty, only_run, rows, sha256
+from tests.conftest import FEW_TO_TRAIN, SMALL_CNN, Train, faulty, only_run, rows, sha256
 from tests.task.data import making
 
 DEVICE = choose_device("auto").type
@@ -27,7 +27,7 @@ DEVICE = choose_device("auto").type
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("record")
-    words = [*SMALL, f"output_dir={place}", "rounds=3", "rho=0.5", "evaluate_every=2"]
+    words = [*SMALL_CNN, f"output_dir={place}", "rounds=3", "rho=0.5", "evaluate_every=2"]
     return train_experiment(compose_experiment(words), words)
 
 
@@ -317,7 +317,7 @@ class TestRefusals:
                 ["num_clients=1000"],
                 "num_clients=1000: 362 training images are enough for at most 36",
             ),
-            (["data.image_size=16"], "data.image_size=16: model cnn needs 32 pixels or more"),
+            (["data.image_size=8"], "data.image_size=8: model lenet needs 16 pixels or more"),
         ],
     )
     def test_settings_that_do_not_fit_together_leave_nothing_behind(

@@ -29,7 +29,7 @@ def accuracies(run: Path) -> dict[int, float]:
 
 
 def test_tensorboard_has_every_round(train: Train) -> None:
-    run = train()
+    run = train("watch.tensorboard=true")
     logs = EventAccumulator(str(run / "tensorboard")).Reload()
     found = {event.step: event.value for event in logs.Scalars("accuracy/test")}
     assert found == pytest.approx(accuracies(run))

@@ -33,7 +33,7 @@ from task.methods.scaffold import Scaffold
 from task.training.evaluation import Score
 from task.training.personal.part import PERSONAL
 from task.training.worker import Worker
-from tests.conftest import SMALL, Train, lose_state, model_for, rows, sha256
+from tests.conftest import SMALL_CNN, Train, lose_state, model_for, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -131,7 +131,7 @@ def test_a_fixed_layer_stays_although_another_method_changes_gradients(method: s
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("personal")
-    words = [*SMALL, "method=fedbn", SHARE, "rho=0.5", f"output_dir={place}"]
+    words = [*SMALL_CNN, "method=fedbn", SHARE, "rho=0.5", f"output_dir={place}"]
     return train_experiment(compose_experiment(words), words)
 
 

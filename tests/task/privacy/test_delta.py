@@ -48,6 +48,7 @@ def test_a_site_refuses_it_too(tmp_path: Path) -> None:
         Site.from_node_config({"site": "east", "data-dir": str(tmp_path), "delta": 0.9})
 
 
+@pytest.mark.usefixtures("all_digits")
 def test_a_simulation_records_the_note(train: Train) -> None:
     words = ("model=linear", "num_clients=1", "partition=iid", "rounds=1")
     record = read_record(train(*NOISE, *words, "privacy.delta=1e-3"))

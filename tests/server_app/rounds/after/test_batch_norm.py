@@ -36,11 +36,17 @@ from task.site import IN_PROCESS, Site
 from task.training.after.moments import PooledMoments, input_moments
 from task.training.worker import Worker
 from tests.absent_sites import Run
-from tests.conftest import SMALL, SMALL_RESNET, Train, rows
+from tests.conftest import CNN, SMALL_CNN, SMALL_RESNET, Train, rows
 
 STAGE = ("after=batch_norm", "rounds=1")
 ONE = torch.tensor([[1.0, 0.5], [0.2, -0.4], [-0.6, 0.9]], dtype=torch.float64)
 TWO = torch.tensor([[0.4, 0.3], [1.2, 1.0]], dtype=torch.float64)
+
+
+@pytest.fixture
+def train(train: Train) -> Train:
+    """Train a network with batch norm."""
+    return lambda *words: train(*CNN, *words)
 
 
 class TestMoments:
@@ -53,7 +59,7 @@ class TestMoments:
         assert torch.allclose(pooled.variance, every.var(dim=0, correction=0), rtol=1e-14)
 
     def test_they_are_those_of_the_layers_inputs(self, cache_of_all_digits: Path) -> None:
-        worker = Worker(compose_experiment(SMALL).local())
+        worker = Worker(compose_experiment(SMALL_CNN).local())
         layer = next(iter(batch_norm_layers(worker.model)))
         positions = torch.arange(100)
         mean, variance = input_moments(worker.model, layer, worker.images, positions)
@@ -64,7 +70,7 @@ class TestMoments:
         assert torch.allclose(variance, inputs.var(dim=(0, 2, 3), correction=0), rtol=1e-5)
 
     def test_layers_are_measured_in_the_order_of_the_forward_pass(self) -> None:
-        worker = Worker(compose_experiment([*SMALL, *SMALL_RESNET]).local())
+        worker = Worker(compose_experiment([*SMALL_CNN, *SMALL_RESNET]).local())
         positions = torch.arange(20)
         order = layers_in_order(worker.model, 1, 8)
         assert sorted(order) == sorted(batch_norm_layers(worker.model))
@@ -99,7 +105,7 @@ def test_the_statistics_are_those_of_all_images_and_the_weights_stay(train: Trai
     after = load_file(run / "model.safetensors")
     changed = {name.rpartition(".")[2] for name in before if not before[name].equal(after[name])}
     assert changed == {"running_mean", "running_var"}
-    worker = Worker(compose_experiment([*SMALL, *words]).local())
+    worker = Worker(compose_experiment([*SMALL_CNN, *words]).local())
     worker.load(after)
     every = [torch.from_numpy(each.train) for each in worker.data.clients.values()]
     assert_measured(worker, worker.images.index(torch.cat(every).numpy()))
@@ -163,7 +169,7 @@ def test_other_moments_are_refused(found: dict[str, Tensor], reason: str) -> Non
 def request_for(words: list[str], **changes: Any) -> MomentsRequest:
     """The request for the first layer's moments of client 0, with changes."""
     stage = {"after": {"name": "batch_norm"}}
-    local = compose_experiment([*SMALL, *words]).local().model_copy(update=stage)
+    local = compose_experiment([*SMALL_CNN, *words]).local().model_copy(update=stage)
     worker = Worker(local)
     name, layer = next(iter(batch_norm_layers(worker.model).items()))
     fields = {

@@ -20,7 +20,7 @@ from task.protocol.tensors import PackedTensors
 from task.training.after.finetuning import Finetuner, Finetuning, read_finetuning
 from task.training.evaluation import Score
 from task.training.worker import Worker
-from tests.conftest import SMALL, Train, rows, sha256
+from tests.conftest import SMALL, SMALL_CNN, Train, model_for, rows, sha256
 
 WORDS = ("after=finetune", "after.epochs=2", "after.lr=0.01", "data.validation_share=0.3")
 
@@ -43,7 +43,8 @@ def test_the_clients_are_scored_before_and_after_and_the_model_stays(train: Trai
 
 @pytest.mark.parametrize("method", ["freeze", "fedbn+moon", "fedper"])
 def test_scores_do_not_depend_on_the_workers(train: Train, method: str) -> None:
-    words = [*WORDS, f"method={method}", "rounds=1", "optim.keep_momentum=true"]
+    words = [*WORDS, *model_for(method), f"method={method}", "rounds=1"]
+    words.append("optim.keep_momentum=true")
     one, three = train(*words), train(*words, "federation.workers=3")
     assert read_client_scores(one) == read_client_scores(three)
 
@@ -81,7 +82,7 @@ def test_a_frozen_classifier_is_trained_in_the_copy_alone() -> None:
 
 
 def test_measured_statistics_are_measured_again_before_the_second_score() -> None:
-    words = [*SMALL, *WORDS, "method=fedbn", "method.statistics=measured"]
+    words = [*SMALL_CNN, *WORDS, "method=fedbn", "method.statistics=measured"]
     worker = Worker(compose_experiment(words).local())
     # No weight moves, but the averages do.
     still = Finetuner(worker, tuning(lr=1e-30, momentum=0.0))

@@ -43,7 +43,7 @@ from task.protocol.messages import StatisticsRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS
 from task.training.worker import Worker
-from tests.conftest import SMALL, Train, only_run, rows, sha256
+from tests.conftest import CNN, SMALL, Train, only_run, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 
@@ -51,7 +51,7 @@ CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
 FEDDF = ("after=feddf", "after.steps=3", "after.batch_size=32")
 BATCH_NORM = ("after=batch_norm",)
 STAGES = pytest.mark.parametrize(
-    "stage", [BATCH_NORM, CCVR, FEDDF], ids=["batch_norm", "ccvr", "feddf"]
+    "stage", [(*BATCH_NORM, *CNN), CCVR, FEDDF], ids=["batch_norm", "ccvr", "feddf"]
 )
 
 
@@ -61,7 +61,7 @@ class TestRecord:
         self, train: Train, stage: tuple[str, ...], caplog: pytest.LogCaptureFixture
     ) -> None:
         logging.getLogger("univarfl").propagate = True
-        plain, changed = train(), train(*stage)
+        plain, changed = train(*(word for word in stage if word in CNN)), train(*stage)
         record, before = read_record(changed), read_record(plain)
         found = record["after"]
         assert found["name"] == record["config"]["after"]["name"] == stage[0].partition("=")[2]
@@ -209,7 +209,7 @@ def test_covariances_that_are_too_large_are_refused_before_the_first_round(
         r"federation.message_megabytes is 5; raise it to at most 2000, lower model.features, or"
     )
     with pytest.raises(ConfigError, match=reason):
-        train(*CCVR, "federation.message_megabytes=5")
+        train(*CCVR, *CNN, "federation.message_megabytes=5")
     assert not (tmp_path / "runs").exists()
 
 

@@ -22,12 +22,12 @@ from server_app.runs.client_parts import saved_clients
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
-from tests.conftest import SMALL, SMALL_RESNET, Train, lose_state, model_for, rows, sha256
+from tests.conftest import CNN, SMALL, SMALL_RESNET, Train, lose_state, model_for, rows, sha256
 from tests.server_app.rounds.ending.saved import predicted, scored_again
 from univarfl import load_run
 
 SHARE = "data.validation_share=0.3"
-WORDS = ("method=fedbn", SHARE, "rho=0.5")
+WORDS = ("method=fedbn", SHARE, "rho=0.5", *CNN)
 
 
 def parts_in(directory: Path) -> dict[str, bytes]:

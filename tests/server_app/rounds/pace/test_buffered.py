@@ -14,12 +14,12 @@ from server_app.rounds.pace.received_weights import DIRECTORY
 from server_app.runs.checkpoint import checkpoints
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
-from tests.conftest import SMALL, Train, faulty, rows, sha256
+from tests.conftest import CNN, SMALL, Train, faulty, rows, sha256
 from tests.interruption import ended_in
 
 EQUAL = ("clock=virtual", "clock.speed_sigma=0", "clock.bandwidth_sigma=0", "clock.variation=0",
          "clock.seconds_per_image=0")  # fmt: skip
-SLOW = ("clock=virtual", "clock.speed_sigma=1.5", "clock.seconds_per_image=0.1")
+SLOW = ("clock=virtual", "clock.speed_sigma=1.5", "clock.seconds_per_image=0.1", *CNN)
 FEDBUFF = ("strategy=fedbuff", "strategy.buffer_size=2")
 
 
