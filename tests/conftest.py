@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 import torch
 
+import server_app.app
 import task.data.partitions
 import task.methods
 from client_app.app import app as client_app
@@ -184,6 +185,18 @@ def workers_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return InProcessGrid(vars(inprocess)["client_app"], workers)
 
     monkeypatch.setattr(inprocess, "grid_of", grid_of)
+
+
+@pytest.fixture
+def curves() -> None:
+    """Draw the curves of a run that this test trains; see `no_curves`."""
+
+
+@pytest.fixture(autouse=True)
+def no_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the picture of each run, a third of a small run's time."""
+    if "curves" not in request.fixturenames:
+        monkeypatch.setattr(server_app.app, "draw_curves", lambda _: None)
 
 
 @pytest.fixture

@@ -39,4 +39,4 @@ def test_two_rounds(train: Train, method: str, strategy: str) -> None:
     assert read_record(directory)["status"] == "completed"
     assert all(row["status"] == "ok" for row in rows(directory, "clients.csv"))
     weights = load_file(directory / "model.safetensors")
-    assert len(weights) > 10
+    assert len(weights) >= 10

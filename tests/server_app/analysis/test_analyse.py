@@ -28,7 +28,7 @@ from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
 from tests.absent_sites import Run
-from tests.conftest import SMALL_CNN, Train
+from tests.conftest import CNN, SMALL_CNN, Train
 from tests.processes import UNIVARFL
 
 WORDS = [
@@ -319,7 +319,7 @@ def test_what_a_run_lacks_is_named(
 ) -> None:
     """The images of sites are on other machines, and FedETF's classifier is not linear."""
     sites = run_at_sites("rounds=1", "watch.models_every=1")
-    frame = train("method=fedetf", "rounds=1", "watch.models_every=1")
+    frame = train(*CNN, "method=fedetf", "rounds=1", "watch.models_every=1")
     show_progress()
     analyse([sites], ["training_loss", "release_curvature"], IMAGES)
     analyse([frame], ["curvature", "release_curvature"], IMAGES)

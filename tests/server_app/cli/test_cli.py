@@ -33,6 +33,7 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
 
 
+@pytest.mark.usefixtures("curves")
 def test_a_run_prints_a_line_per_round_and_its_paths(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
