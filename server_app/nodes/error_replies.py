@@ -9,6 +9,10 @@ from task.plain_text import one_line
 
 RAY_ERROR = re.compile(r"<class 'ray\.exceptions\.(\w+)'>")
 CLIENT_APP_ERROR = "Exception ClientAppException occurred. Message: "  # Flower's, around Ray's
+SHORT_OF_MEMORY = (
+    "this machine has too little memory, so Ray ended a worker; use fewer workers "
+    "(federation.workers), a smaller batch_size or a smaller model"
+)
 LAST_CHARACTERS = 20_000  # of an error reply's reason, which may be of any length
 
 
@@ -19,12 +23,27 @@ def check_worker_alive(reply: Message) -> None:
         WorkerLostError: it has.
     """
     reason = reply.error.reason or "" if reply.has_error() else ""
-    if found := RAY_ERROR.match(reason):
-        raise WorkerLostError(f"a worker's process has ended ({found[1]})")
+    if lost := reason_of_ray(reason):
+        raise WorkerLostError(lost)
+
+
+def reason_of_ray(reason: str) -> str:
+    """Return why Ray has ended a worker, in one line; empty if an error reply is not Ray's.
+
+    Ray's own text has a thousand characters of counters and identifiers.
+    """
+    found = RAY_ERROR.match(reason)
+    if not found:
+        return ""
+    if found[1] == "OutOfMemoryError":
+        return SHORT_OF_MEMORY
+    return f"a worker's process has ended ({found[1]})"
 
 
 def last_line(reason: str) -> str:
     """Return the message of an error reply; Ray puts it below a traceback."""
+    if lost := reason_of_ray(reason):
+        return lost
     lines = [line for line in reason[-LAST_CHARACTERS:].splitlines() if line.strip()]
     if not lines:
         return "no reason given"

@@ -13,6 +13,7 @@ from client_app.messages import read_request, write_reply
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
+from server_app.nodes.error_replies import last_line
 from server_app.nodes.failure import Failure
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.messages import LIFETIME, Exchange, Letter, RecordWriter
@@ -229,3 +230,28 @@ def test_no_site_knows_the_name_of_a_record_before_it_is_sent() -> None:
     first, second = (RecordWriter().message(TRAIN, Letter(1, request)) for _ in range(2))
     assert first.content["weights.0"].object_id != second.content["weights.0"].object_id
     assert Packed.of(first.content) == Packed.of(second.content)
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        (RAYS, "a worker's process has ended (ActorDiedError)"),
+        (
+            (
+                "<class 'ray.exceptions.OutOfMemoryError'>:<'1 worker(s) were killed due to the "
+                "node running low on memory. Memory on the node (IP: 10.0.0.1) was 23.1GB / "
+                f"23.5GB (0.98); {'- bytes in use: 0; ' * 50}\nTo disable this, set a variable.'>"
+            ),
+            (
+                "this machine has too little memory, so Ray ended a worker; use fewer workers "
+                "(federation.workers), a smaller batch_size or a smaller model"
+            ),
+        ),
+    ],
+    ids=["actor", "memory"],
+)
+def test_rays_errors_are_one_short_line(reason: str, line: str) -> None:
+    assert last_line(reason) == line
+    with pytest.raises(WorkerLostError) as caught:
+        replies(Failing(reason), simulated=True)
+    assert str(caught.value) == line
