@@ -17,7 +17,7 @@ from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from task.errors import ConfigError
-from tests.conftest import SMALL, model_for, needs_of
+from tests.conftest import SMALL_CNN, model_for, needs_of
 
 METHODS = choices()["method"]
 STRATEGIES = choices()["strategy"]
@@ -26,7 +26,7 @@ RUNS = "runs"
 
 def overrides(method: str, strategy: str) -> list[str]:
     """Return the small experiment of the tests, with as many clients as Bulyan needs."""
-    words = [*SMALL, "rounds=1", "num_clients=7", f"method={method}", f"strategy={strategy}"]
+    words = [*SMALL_CNN, "rounds=1", "num_clients=7", f"method={method}", f"strategy={strategy}"]
     return [*words, *model_for(method), *needs_of(strategy), "data.validation_share=0.2"]
 
 

@@ -19,7 +19,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
-from tests.conftest import SMALL, model_for, needs_of
+from tests.conftest import SMALL_CNN, model_for, needs_of
 from tests.interruption import ended_in
 
 ROUNDS = 4
@@ -44,7 +44,7 @@ def pair(method: str, strategy: str) -> tuple[str, bool]:
         place = Path(name)
         os.environ["UNIVARFL_MEMORY"] = str(place / "memory")
         words = [
-            *SMALL, f"method={method}", f"strategy={strategy}", f"rounds={ROUNDS}", "num_clients=8",
+            *SMALL_CNN, f"method={method}", f"strategy={strategy}", f"rounds={ROUNDS}", "num_clients=8",
             "rho=0.9", "watch.tensorboard=false", f"output_dir={place}", *model_for(method),
             *needs_of(strategy),
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from server_app.engines.superlink import SuperLink
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from tests.chaos.through_ray import suffered
-from tests.conftest import SMALL, Train, rows, sha256
+from tests.conftest import CNN, SMALL, Train, model_for, rows, sha256
 from tests.documents import example
 from tests.processes import family_of, names
 from tests.server_app.engines.test_grid import EXPECTED, PROBE
@@ -110,7 +110,8 @@ def test_masked_rounds_over_ray_give_the_same_bits(
 def test_stages_after_training_over_ray_give_the_same_bits(
     superlink: SuperLink, runs: Path, train: Train, stage: str
 ) -> None:
-    words = ["rounds=1", *f"after={stage}".split()]
+    network = CNN if stage == "batch_norm" else ()
+    words = [*network, "rounds=1", *f"after={stage}".split()]
     said, directory = run_app(superlink, runs, [*TINY, *words])
     assert re.search(r"after training, \w+: test 0\.\d+ -> 0\.\d+", said)
     assert sha256(directory) == sha256(train(*words))
@@ -122,7 +123,14 @@ def test_client_state_follows_the_clients_between_rays_workers(
     superlink: SuperLink, runs: Path, train: Train, method: str
 ) -> None:
     """With half of the clients in each round, a client returns on either worker."""
-    words = [f"method={method}", "rounds=4", "rho=0.5", "seed=1", "partition=dirichlet"]
+    words = [
+        *model_for(method),
+        f"method={method}",
+        "rounds=4",
+        "rho=0.5",
+        "seed=1",
+        "partition=dirichlet",
+    ]
     _, directory = run_app(superlink, runs, [*SMALL[1:], *words])
     assert read_record(directory)["status"] == "completed"
     sites = {(row["client"], row["site"]) for row in rows(directory, "clients.csv")}

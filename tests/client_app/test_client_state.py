@@ -204,7 +204,7 @@ class TestWorkUnit:
         ClientState("another", 0).keep(1, 1, 0, KEPT)
         grid = InProcessGrid(app, 1)
         (node,) = grid.get_node_ids()
-        request = ForgetRequest(run="run", experiment="null", fingerprint=fingerprint(), round=1)
+        request = ForgetRequest(run="run", experiment="{}", fingerprint=fingerprint(), round=1)
         (reply,) = Exchange(grid, FORGET, [Letter(node, request)], 60, simulated=True).replies()
         assert isinstance(reply, ForgetReply)
         assert files(root) == ["round-1.safetensors"]

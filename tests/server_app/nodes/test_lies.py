@@ -257,7 +257,7 @@ def test_a_replayed_or_forged_reply_is_refused(
 
     def asked(**changes: Any) -> ForgetReply | Failure:
         fields: dict[str, Any] = {
-            "run": "run", "experiment": "null", "fingerprint": fingerprint(), "round": 1,
+            "run": "run", "experiment": "{}", "fingerprint": fingerprint(), "round": 1,
             **changes,
         }  # fmt: skip
         letter = Letter(node, ForgetRequest(**fields), grid.keys[node])
