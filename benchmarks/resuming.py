@@ -44,8 +44,8 @@ def pair(method: str, strategy: str) -> tuple[str, bool]:
         place = Path(name)
         os.environ["UNIVARFL_MEMORY"] = str(place / "memory")
         words = [
-            *SMALL_CNN, f"method={method}", f"strategy={strategy}", f"rounds={ROUNDS}", "num_clients=8",
-            "rho=0.9", "watch.tensorboard=false", f"output_dir={place}", *model_for(method),
+            *SMALL_CNN, f"method={method}", f"strategy={strategy}", f"rounds={ROUNDS}",
+            "num_clients=8", "rho=0.9", f"output_dir={place}", *model_for(method),
             *needs_of(strategy),
         ]  # fmt: skip
         whole = trained([*words, "run_id=whole"])
