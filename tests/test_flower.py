@@ -156,7 +156,7 @@ def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path
     found = re.search(r"test accuracy (0\.\d+)", said)
     assert found, said
     # Flower rounds the mean to float32 after each client; we round once.
-    ours = read_record(train("rounds=6"))["results"]["test"]["accuracy"]
+    ours = read_record(train(*CNN, "rounds=6"))["results"]["test"]["accuracy"]
     assert ours > 0.8
     assert float(found[1]) == pytest.approx(ours, abs=0.05)
 
