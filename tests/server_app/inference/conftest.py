@@ -11,7 +11,7 @@ from server_app.cli.main import main
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from task.data.sources.digits import Digits
-from tests.conftest import SMALL
+from tests.conftest import SMALL_CNN
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ def univarfl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def run(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Path:
     """Train UniVarFL on all digits, well enough to tell them apart; return the run's directory."""
     place = tmp_path_factory.mktemp("runs")
-    words = [*SMALL, "local_epochs=3", "watch.tensorboard=false", f"output_dir={place}"]
+    words = [*SMALL_CNN, "local_epochs=3", f"output_dir={place}"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
         return train_experiment(compose_experiment(words), words)
