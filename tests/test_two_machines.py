@@ -1,4 +1,4 @@
-"""Two machines with one site's key: one trains, and all three parties are told."""
+"""Two machines with one site's key: one trains, and all three parties get a message."""
 
 import shutil
 from pathlib import Path

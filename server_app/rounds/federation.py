@@ -198,13 +198,11 @@ class Federation:
     def _data(self) -> dict[str, Any]:
         """Return the image counts: from the split in a simulation, else from the sites."""
         data = self._worker.data
-        privacy, notes = self.experiment.privacy, []
+        privacy, notes = self.experiment.privacy, list(data.notes)
         if privacy.private:
             smallest = min((len(each.train) for each in data.clients.values()), default=0)
-            notes = [
-                NOT_TOLD,
-                *filter(None, [large_delta("privacy.delta", privacy.delta, smallest)]),
-            ]
+            large = large_delta("privacy.delta", privacy.delta, smallest)
+            notes += [NOT_TOLD, large] if large else [NOT_TOLD]
         images = self._sizes.images()
         return {
             "classes": list(data.dataset.classes),
@@ -215,7 +213,7 @@ class Federation:
             "clients": recorded_counts(images),
             "skipped": len(data.dataset.skipped),
             "duplicates": twice.counts() if (twice := data.dataset.duplicates) else None,
-            "notes": [*data.notes, *notes],
+            "notes": notes,
         }
 
     def _describe_data(self) -> None:

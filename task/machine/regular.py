@@ -3,7 +3,10 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 MOST = 2**20  # bytes
 
@@ -21,6 +24,25 @@ def regular(path: Path) -> Path:
     return path
 
 
+@contextmanager
+def open_regular(path: Path, *, links: bool = False) -> Iterator[BinaryIO]:
+    """Open a regular file for reading.
+
+    Args:
+        path: the file.
+        links: whether the path may be a link.
+
+    Raises:
+        OSError: it is missing, a link, a directory, or no regular file.
+    """
+    # Opening a pipe without O_NONBLOCK would wait for its writer.
+    more = os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        yield file
+
+
 def read_start(path: Path, most: int = MOST) -> bytes:
     """Return the first bytes of a regular file, which may be reached through links.
 
@@ -31,15 +53,5 @@ def read_start(path: Path, most: int = MOST) -> bytes:
     Raises:
         OSError: it cannot be read, or is a pipe, a device or a directory.
     """
-    # Opening a pipe without O_NONBLOCK would wait for its writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind):
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(kind):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(descriptor)
+    with open_regular(path, links=True) as file:
+        return file.read(most)

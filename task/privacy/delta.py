@@ -15,7 +15,7 @@ Delta = Annotated[float, Field(gt=0, le=LARGEST)]
 
 
 def large_delta(key: str, delta: float, images: int) -> str:
-    """Return a note if delta allows that whole images are told; empty if it does not.
+    """Return a note if delta allows the release of a whole image; empty if it does not.
 
     Args:
         key: the setting.

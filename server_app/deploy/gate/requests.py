@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from server_app.flower import supernode
+
 PREFIX = b"/v1/fleet/"
 PULL_MESSAGES, PUSH_MESSAGES = "pull-messages", "push-messages"
 JOINING = frozenset({"activate-node", "register-node"})
@@ -20,9 +22,9 @@ HEALTH = b"/health"
 
 PUBLIC_KEY, TIMESTAMP, SIGNATURE = b"flwr-public-key", b"flwr-timestamp", b"flwr-signature"
 AUTHENTICATION = (PUBLIC_KEY, TIMESTAMP, SIGNATURE)
-MACHINE = b"univarfl-machine"  # names the machine that uses a key; see `callers.machines`
+MACHINE = supernode.MACHINE.encode()  # names the machine that uses a key; see `callers.machines`
 MACHINE_FORM = re.compile(rb"[0-9a-f]{32}")
-NOTICE = b"univarfl-notice"  # of an answer: what the site has to know
+NOTICE = supernode.NOTICE.encode()  # of an answer: what the site has to know
 MEDIA_TYPE = b"application/protobuf"
 FORWARDED = (  # beside those of authentication; all others stay outside
     b"flwr-package-name", b"flwr-package-version", b"flwr-component-name",

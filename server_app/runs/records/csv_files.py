@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from server_app.runs.records.bounded import open_regular
+from task.machine.regular import open_regular
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,6 @@ from pathlib import Path
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import MODEL
 from server_app.runs.checkpoint import DIRECTORY, Checkpoint, load_checkpoint
-from server_app.runs.records.bounded import open_regular
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.tables import (
@@ -32,6 +31,7 @@ from server_app.runs.records.tables import (
 from server_app.runs.resuming.record import damaged
 from task.errors import system_reason
 from task.machine.files import Mark, mark_of
+from task.machine.regular import open_regular
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     ROUNDS: ROUND_COLUMNS, CLASSES: CLASS_COLUMNS, CLIENTS: CLIENT_COLUMNS, EVENTS: EVENT_COLUMNS

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from task.data.dataset import Duplicates
-from task.data.sources.base import DatasetIndex
-from task.errors import DataError
+from task.data.sources.base import DatasetIndex, OnDuplicates
 
 MOST_LISTED = 10_000
 
@@ -67,7 +66,7 @@ def find_duplicates(
 
 
 def described(
-    found: Found, dataset_index: DatasetIndex, usable: NDArray[np.bool_], dropped: bool
+    found: Found, dataset_index: DatasetIndex, usable: NDArray[np.bool_], choice: OnDuplicates
 ) -> Duplicates:
     """Return the counts, the list and a note on images that are there twice.
 
@@ -75,7 +74,7 @@ def described(
         found: the images.
         dataset_index: all images.
         usable: [N] bool, those that could be decoded.
-        dropped: whether they are left out.
+        choice: what is done with them; the note ends with it.
     """
     places = np.flatnonzero(found.repeats).tolist()
     counts = found.counts()
@@ -103,21 +102,10 @@ def described(
     worst = np.flatnonzero(found.repeats & (found.contradicting | found.leaked)).tolist() or places
     name, label, _, other, other_label = row(worst[0])
     labels = f" (labels {label} and {other_label})" if label != other_label else ""
-    cure = "data.duplicates=drop leaves them out"
-    if dropped:
-        cure = f"{int(found.dropped.sum())} are left out (data.duplicates=drop)"
-    note = f"{said}, such as {name} and {other}{labels}; {cure}"
+    what_now = {
+        "note": "data.duplicates=drop leaves them out",
+        "drop": f"{int(found.dropped.sum())} are left out (data.duplicates=drop)",
+        "refuse": "remove the copies, or choose data.duplicates=note or data.duplicates=drop",
+    }
+    note = f"{said}, such as {name} and {other}{labels}; {what_now[choice]}"
     return Duplicates(**counts, note=note, listed=tuple(map(row, places[:MOST_LISTED])))
-
-
-def refuse_duplicates(duplicates: Duplicates) -> None:
-    """Refuse a data set in which an image is there twice.
-
-    Raises:
-        DataError: there is one.
-    """
-    if duplicates.note:
-        what = duplicates.note.rpartition("; ")[0]
-        raise DataError(
-            f"{what}; remove the copies, or choose data.duplicates=note or data.duplicates=drop"
-        )

@@ -177,11 +177,10 @@ def without_duplicates(
     from task.data.image_store import duplicates  # noqa: PLC0415  (only for a user's own images)
 
     found = duplicates.find_duplicates(hashes, dataset_index, usable)
-    drop = source.duplicates == "drop"
-    described = duplicates.described(found, dataset_index, usable, drop)
-    if source.duplicates == "refuse":
-        duplicates.refuse_duplicates(described)
-    return usable & ~found.dropped if drop else usable, described
+    described = duplicates.described(found, dataset_index, usable, source.duplicates)
+    if source.duplicates == "refuse" and described.note:
+        raise DataError(described.note)
+    return usable & ~found.dropped if source.duplicates == "drop" else usable, described
 
 
 def content_hash(

@@ -10,13 +10,10 @@ import pytest
 from server_app.flower import bundling
 from server_app.flower.programs import environment, installed_program
 from server_app.flower.run_command import COMMANDS, copy_app
-from server_app.runs import identity
-from task.extensions import PACKAGES
-from task.registry import module_of, names
+from tests.server_app.runs.reached import reached_modules
 
 ROOT = Path(__file__).parents[3]
 LARGEST = 800_000  # bytes; at 12 kB/s 67 s of the 120 s in which a site has to be ready
-FOLDERS = ("client_app", "server_app", "task")
 NEVER = ("benchmarks", "docs", "tests", "examples")
 
 
@@ -63,13 +60,6 @@ def test_the_apps_are_importable_from_it_alone(bundle: Path, tmp_path: Path) -> 
 def test_no_run_imports_what_is_left_out() -> None:
     """Any component included, and imports inside functions."""
     left_out = tuple(f"server_app.{name}" for name in COMMANDS)
-    waiting = ["server_app.app", "client_app.app"]
-    waiting += [module_of(group, name) for group in PACKAGES for name in names(group)]
-    reached: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name.split(".")[0] in FOLDERS and name not in reached and identity.source_of(name):
-            reached.add(name)
-            waiting += identity.imported_modules(name)
+    reached = reached_modules()
     assert len(reached) > 100
     assert [name for name in reached if name.startswith(left_out)] == []

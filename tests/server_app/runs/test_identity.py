@@ -15,14 +15,12 @@ from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record, write_record
 from server_app.sweep.cells import cells_of
 from server_app.sweep.ledger import ExistingRuns
-from task.extensions import PACKAGES
-from task.registry import module_of, names
 from tests.conftest import SMALL, Train
+from tests.server_app.runs.reached import FOLDERS, all_components, reached_modules
 from tests.server_app.runs.recorded import record
 from tests.task.data import making
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("client_app", "server_app", "task")
 # Modules that a run imports and that cannot change its result, with the reason.
 HARMLESS = {
     "server_app.analysis": "reads models after a run",
@@ -119,15 +117,8 @@ def test_each_of_several_methods_counts(copy: Path) -> None:
 
 
 def test_every_module_that_a_run_imports_counts_or_is_declared_harmless() -> None:
-    components = {module_of(group, name) for group in PACKAGES for name in names(group)}
-    covered = shared_modules().union(*map(component_modules, components))
-    reached: set[str] = set()
-    waiting = ["server_app.app", "client_app.app", *components]
-    while waiting:
-        name = waiting.pop()
-        if name.split(".")[0] in FOLDERS and name not in reached and identity.source_of(name):
-            reached.add(name)
-            waiting += identity.imported_modules(name)
+    covered = shared_modules().union(*map(component_modules, all_components()))
+    reached = reached_modules()
     assert len(reached) > 100
     declared = tuple(f"{name}." for name in HARMLESS)
     missing = {name for name in reached - covered if not f"{name}.".startswith(declared)}

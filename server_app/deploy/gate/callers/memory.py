@@ -65,7 +65,6 @@ class Memory:
         self._file = file
         self._uses = read_uses(file)
         self._before = {name: use.until for name, use in self._uses.items()}
-        self._written = {name: use.until for name, use in self._uses.items()}
 
     def use_of(self, pem: bytes, site: str) -> Use:
         """Return the use of a key, which the caller may change and then `keep`."""
@@ -79,7 +78,7 @@ class Memory:
         """Note that a timestamp is used; write the file if it would be accepted after a restart."""
         use = self.use_of(pem, site)
         use.signed = max(use.signed, signed)
-        if use.signed > self._written.get(name_of(pem), 0.0):
+        if use.signed > use.until:
             self.keep()
 
     def keep(self) -> None:
@@ -94,7 +93,6 @@ class Memory:
         for use in self._uses.values():
             if use.signed:
                 use.until = max(use.until, use.signed + AHEAD_SECONDS)
-        self._written = {name: use.until for name, use in self._uses.items()}
         try:
             write_whole(self._file, USES.dump_json(self._uses, indent=1))
         except OSError as error:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from server_app.runs.records.bounded import open_regular
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
     CLIENT_COUNTS,
@@ -16,6 +15,7 @@ from server_app.runs.records.tables import (
     read_table,
 )
 from task.errors import system_reason
+from task.machine.regular import open_regular
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,6 @@ from typing import Any
 
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.experiment import Experiment
-from server_app.runs.records.bounded import open_regular
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
@@ -21,6 +20,7 @@ from server_app.runs.records.tables import (
     TIMED_COLUMNS,
 )
 from task.machine.files import GrowingFile, Mark
+from task.machine.regular import open_regular
 
 
 class RunTables:

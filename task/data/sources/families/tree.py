@@ -115,9 +115,8 @@ def open_image(file: Path | BinaryIO) -> Image.Image:
     Raises:
         OSError, ValueError: it cannot be opened, is no regular file, or has too many pixels.
     """
-    if isinstance(file, Path) and not stat.S_ISREG(
-        file.stat().st_mode
-    ):  # opening a pipe would wait for its writer
+    # Opening a pipe would wait for its writer.
+    if isinstance(file, Path) and not stat.S_ISREG(file.stat().st_mode):
         raise ValueError("not a regular file")
     try:
         image = Image.open(file, formats=FORMATS)
