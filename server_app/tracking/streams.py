@@ -64,17 +64,30 @@ def prepare_streams() -> None:
             place = descriptor if descriptor in opened else os.devnull
             output = output_to(open(place, "wb", closefd=place != descriptor))  # noqa: SIM115
         elif type(stream) is io.TextIOWrapper and stream is getattr(sys, f"__{name}__"):
-            encoding, by_line = stream.encoding, stream.line_buffering
-            output = output_to(stream.detach(), encoding, by_line)
+            encoding, by_line, at_once = (
+                stream.encoding, stream.line_buffering, stream.write_through
+            )  # fmt: skip
+            output = output_to(stream.detach(), encoding, by_line, at_once)
         else:  # a test's, or a notebook's
             continue
         setattr(sys, name, output)
         setattr(sys, f"__{name}__", output)
 
 
-def output_to(file: BinaryIO, encoding: str = "utf-8", by_line: bool = False) -> Output:
-    """Return a stream that writes to a binary file."""
-    return Output(file, encoding=encoding, errors=ESCAPED, line_buffering=by_line)
+def output_to(
+    file: BinaryIO, encoding: str = "utf-8", by_line: bool = False, at_once: bool = False
+) -> Output:
+    """Return a stream that writes to a binary file.
+
+    Args:
+        file: the file.
+        encoding: of the text.
+        by_line: whether each line is written when it ends, as on a terminal.
+        at_once: whether all text is written at once, as with ``PYTHONUNBUFFERED``.
+    """
+    return Output(
+        file, encoding=encoding, errors=ESCAPED, line_buffering=by_line, write_through=at_once
+    )
 
 
 def discard(stream: TextIO) -> None:

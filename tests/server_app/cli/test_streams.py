@@ -81,6 +81,22 @@ def test_every_run_is_listed_in_every_encoding(
     assert shown in found.stdout
 
 
+def test_output_that_is_not_buffered_is_written_at_once() -> None:
+    """A service's log must show that it is ready while it runs (``PYTHONUNBUFFERED``)."""
+    code = (
+        "import os, sys\n"
+        "from server_app.tracking.streams import prepare_streams\n"
+        "prepare_streams()\n"
+        "print('ready')\n"
+        "print('to see', file=sys.stderr)\n"
+        "os._exit(0)\n"  # without a flush
+    )
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("ready\n", "to see\n")
+
+
 def test_a_run_is_completed_although_nothing_can_be_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
