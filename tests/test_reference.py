@@ -65,6 +65,7 @@ def test_everything_of_the_python_interface_has_a_section() -> None:
     assert "- `engine`: " in text
 
 
+@pytest.mark.usefixtures("curves")
 def test_a_run_leaves_the_files_columns_and_keys_of_the_reference(train: Train) -> None:
     directory = train("rounds=1")
     found = {f"{path.name}/" if path.is_dir() else path.name for path in directory.iterdir()}

@@ -15,6 +15,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.vocabulary.listing import kinds
 from server_app.runs.lock import hold
 from server_app.runs.recorder import Recorder
+from server_app.runs.records.record import read_record, write_record
 from tests.server_app.cli.test_cli import run
 from tests.server_app.runs.recorded import record
 
@@ -186,9 +187,9 @@ def test_latest_resumes_the_run_that_started_last(
 ) -> None:
     monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path))
     record(tmp_path, "first", [], [0.1, 0.5])
-    path = record(tmp_path, "second", [], [0.1, 0.5]) / "run.json"
+    second = record(tmp_path, "second", [], [0.1, 0.5])
     changes = {"started": "2999", "overrides": [], "status": "completed"}
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_record(second, read_record(second) | changes)
     assert run(monkeypatch, "train", "resume=latest") == 2
     assert f"resume={tmp_path / 'second'}: that run is completed" in capsys.readouterr().err
 
