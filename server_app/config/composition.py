@@ -1,29 +1,25 @@
 """Composition of an experiment from ``conf/`` and the words that a person types."""
 
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.errors import ConfigCompositionException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationResolutionError
 from pydantic import ValidationError
 
-from server_app.config.choices import CONF, choices, search_path
+from server_app.config.choices import choices
+from server_app.config.chosen_files import chosen_files
 from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of
 from server_app.config.given_weights import given_weights, start_hash, with_hash
-from server_app.config.override_text import quoted
-from server_app.config.vocabulary.overrides import Override, read_override
-from server_app.config.vocabulary.suggestions import improved, unknown_choice, unknown_key
+from server_app.config.vocabulary.overrides import Override, parse, read_override
+from server_app.config.vocabulary.suggestions import improved, unknown_key
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
-from task.extensions import PLUS
 from task.machine.files import from_home
 from task.registry import first_error
 
@@ -70,17 +66,12 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
     """
     check_forms(words)
     overrides = [read_override(word) for word in words]
-    values = {override.key: override.value for override in overrides}
     try:
         settings = OmegaConf.to_container(_composed(overrides), resolve=True)
-    except MissingConfigException as error:
-        raise _unknown_choice(error, values) from None
-    except InterpolationResolutionError as error:
-        raise _unresolved(error, values) from None
-    except (ConfigCompositionException, OmegaConfBaseException) as error:
-        raise _unknown_key(error, values) from None
     except ConfigError:
         raise
+    except InterpolationResolutionError as error:
+        raise _unresolved(error, overrides) from None
     except Exception as error:  # Hydra raises errors of many types for words that it cannot use
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {reason}") from None
@@ -92,28 +83,15 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
     return {str(key): value for key, value in settings.items()}
 
 
-def chosen_files(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files of ``conf/`` that an experiment uses, by group.
-
-    Of two files that set the same key, that of the earlier group counts.
-    """
-    overrides, methods = _read_methods([read_override(word) for word in words])
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose("config", overrides, return_hydra_config=True)
-    found = {group: [name] for group, name in config.hydra.runtime.choices.items() if name}
-    found["method"] = methods or found["method"]
-    return {group: names for group, names in found.items() if group in choices()}
-
-
 def _composed(overrides: Sequence[Override]) -> DictConfig:
-    """Compose with Hydra; ``method=b+a`` takes both files and gets the one name ``a+b``."""
-    words, methods = _read_methods(overrides)
+    """Return the settings of the chosen files with the values that words set."""
     # For partition=sites; without names the partition itself says what is missing.
     OmegaConf.register_new_resolver("count", lambda names: max(1, len(names or ())), replace=True)
-    with initialize_config_dir(str(CONF), version_base=None):
-        config = compose("config", words)
-    if len(methods) > 1:
-        config.method.name = PLUS.join(methods)
+    config, _ = chosen_files(overrides)
+    groups = choices()
+    for override in overrides:
+        if override.key not in groups:
+            _set(config, override)
     if config.data.get("root") == "":
         allowed = "must name a directory; it is empty, as if a shell variable were not set"
         raise ConfigError("data.root", "", allowed)
@@ -139,26 +117,6 @@ def _with_trace_hash(clock: dict[str, Any]) -> dict[str, Any]:
     return {**clock, "trace_sha256": found}
 
 
-def _read_methods(overrides: Sequence[Override]) -> tuple[list[str], list[str]]:
-    """Return the words for Hydra, and the names of the methods if a word chooses them.
-
-    Hydra is told where other packages keep their settings; see `task.extensions`.
-
-    Raises:
-        ConfigError: a method is unknown.
-    """
-    words = [override.text for override in overrides if override.key != "method"]
-    chosen = [override.value for override in overrides if override.key == "method"]
-    names = sorted(part.strip(" '\"") for part in chosen[-1].split(PLUS)) if chosen else []
-    if not set(names) <= set(choices()["method"]):
-        raise unknown_choice("method", chosen[-1])
-    if names:
-        words.append(f"method=[{','.join(names)}]")
-    if places := ",".join(quoted(f"file://{path}") for path in search_path()):
-        words.append(f"hydra.searchpath=[{places}]")
-    return words, names
-
-
 def downloaded(name: str) -> str:
     """Return where a data set is downloaded to without a root: where sweeps look for it."""
     return str(Path(os.environ.get("DATA", "data"), name))
@@ -172,28 +130,30 @@ def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _unknown_choice(error: MissingConfigException, values: Mapping[str, str]) -> ConfigError:
-    group, _, choice = str(error.missing_cfg_file).partition("/")
-    return unknown_choice(group, values.get(group, choice))
+def _set(config: DictConfig, override: Override) -> None:
+    """Set the one value of a word, as Hydra does.
+
+    Raises:
+        ConfigError: the key is unknown, or ``+key`` has a value already.
+    """
+    parsed = parse(override.text)
+    value = parsed.value()
+    single = not isinstance(value, dict | list)
+    if parsed.is_add() and single and OmegaConf.select(config, override.key) is not None:
+        allowed = f"has a value already; write {override.key}={override.value}, without '+'"
+        raise ConfigError(override.key, override.value, allowed)
+    new = parsed.is_add() or parsed.is_force_add()
+    try:
+        OmegaConf.update(config, override.key, value, merge=True, force_add=new)
+    except (ConfigAttributeError, ConfigKeyError):
+        offered = OmegaConf.to_container(config)
+        assert isinstance(offered, dict)
+        settings = {str(name): part for name, part in offered.items()}
+        raise unknown_key(override.key, override.value, settings) from None
 
 
-def _unresolved(error: InterpolationResolutionError, values: Mapping[str, str]) -> ConfigError:
+def _unresolved(error: InterpolationResolutionError, overrides: Sequence[Override]) -> ConfigError:
+    values = {override.key: override.value for override in overrides}
     key = str(error.full_key or "overrides")
     reason = str(error).splitlines()[0]
     return ConfigError(key, values.get(key, ""), f"its reference has no value: {reason}")
-
-
-def _unknown_key(error: Exception, values: Mapping[str, str]) -> ConfigError:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    if added := re.search(r"already at '([^']+)'", lines[0]):
-        key = added[1]
-        allowed = f"has a value already; write {key}={values.get(key, '')}, without '+'"
-        return ConfigError(key, values.get(key, ""), allowed)
-    unknown = re.search(r"Could not override '([^']+)'", lines[0])
-    if unknown is None:
-        return ConfigError("overrides", " ".join(values), " ".join(lines))
-    key = unknown[1]
-    chosen = [f"{group}={values[group]}" for group in choices() if group in values]
-    config = OmegaConf.to_container(_composed([read_override(word) for word in chosen]))
-    assert isinstance(config, dict)
-    return unknown_key(key, values.get(key, ""), {str(name): part for name, part in config.items()})

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from server_app.config.choices import choices, files_in
-from server_app.config.composition import chosen_files
+from server_app.config.chosen_files import chosen_files
 from server_app.config.override_text import flat
 from server_app.config.vocabulary.keys import (
     general_settings,
@@ -32,8 +32,9 @@ def origins(words: Sequence[str], config: Mapping[str, Any]) -> Iterator[Origin]
         words: the overrides.
         config: the experiment that they compose, as plain values.
     """
-    typed = {read_override(word).key for word in words}
-    chosen = chosen_files(words)
+    overrides = [read_override(word) for word in words]
+    typed = {override.key for override in overrides}
+    _, chosen = chosen_files(overrides)
     for key, value in flat(config).items():
         group, _, last = key.partition(".")
         if key in typed or (last == "name" and group in typed):

@@ -8,6 +8,7 @@ plugins alone, and offers no other way to read an override without composing a c
 import re
 import shlex
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override as ParsedOverride
@@ -94,6 +95,7 @@ def _check_choice(parsed: ParsedOverride, override: Override) -> None:
         raise ConfigError(override.key, override.value, allowed)
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> ParsedOverride:
     """Parse an override with Hydra's own parser.
 

@@ -1,11 +1,12 @@
 """From words to a checked experiment, or to one line that says what is wrong."""
 
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
-from server_app.config.choices import choices
+from server_app.config.choices import CONF, choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
 from tests.conftest import model_for, needs_of
@@ -344,3 +345,15 @@ def test_a_download_without_a_root_goes_where_sweeps_look(monkeypatch: pytest.Mo
 def test_a_path_may_begin_at_home() -> None:
     root = compose_experiment(["data=folder", "data.root=~/images"]).data["root"]
     assert root == str(Path.home() / "images")
+
+
+def test_an_edited_file_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    shutil.copytree(CONF, conf)
+    for name in ("choices", "chosen_files"):
+        monkeypatch.setattr(f"server_app.config.{name}.CONF", conf)
+    assert compose_experiment(["optim.lr=0.1"]).optim["momentum"] == 0.9
+    assert compose_experiment([]).optim["lr"] != 0.1
+    file = conf / "optim" / "sgd.yaml"
+    file.write_text(file.read_text().replace("momentum: 0.9", "momentum: 0.25"))
+    assert compose_experiment([]).optim["momentum"] == 0.25

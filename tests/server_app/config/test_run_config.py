@@ -34,7 +34,8 @@ def test_the_server_reads_the_experiment_and_composes_nothing(
     for _ in range(2):
         document = to_toml(to_settings_file(submitted, tmp_path, path))
     assert path.stat().st_mode & 0o077 == 0
-    monkeypatch.setattr("server_app.config.composition.compose", None)  # Hydra's
+    monkeypatch.setattr("server_app.config.composition.compose_settings", None)
+    monkeypatch.setattr("server_app.config.chosen_files.compose", None)  # Hydra's
     assert from_run_config(to_run_config(submitted)) == submitted
     monkeypatch.delenv("FLWR_HOME", raising=False)
     with pytest.raises(ConfigError, match="cannot be read: FLWR_HOME is not set"):
