@@ -352,8 +352,8 @@ def test_an_edited_file_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path:
     shutil.copytree(CONF, conf)
     for name in ("choices", "chosen_files"):
         monkeypatch.setattr(f"server_app.config.{name}.CONF", conf)
-    assert compose_experiment(["optim.lr=0.1"]).optim["momentum"] == 0.9
-    assert compose_experiment([]).optim["lr"] != 0.1
+    assert compose_experiment(["optim.lr=0.1"]).optim.momentum == 0.9
+    assert compose_experiment([]).optim.lr != 0.1
     file = conf / "optim" / "sgd.yaml"
     file.write_text(file.read_text().replace("momentum: 0.9", "momentum: 0.25"))
-    assert compose_experiment([]).optim["momentum"] == 0.25
+    assert compose_experiment([]).optim.momentum == 0.25
