@@ -31,6 +31,9 @@ from client_app.resident.supernode.internals import (
 
 CALL_TRIES = 3
 PAUSE_SECONDS = 0.05
+MESSAGE_SECONDS = (
+    60.0  # Flower stores a message at once after its task; a cancelled one never comes
+)
 HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
 
 Answer = TypeVar("Answer")
@@ -140,9 +143,12 @@ class TaskApi:
         context = context_from_proto(taken.context)
         set_identity(taken)
         self._node, self._run_id = Node(node_id=taken.context.node_id), taken.run.run_id
+        end = time.monotonic() + MESSAGE_SECONDS
         while not (
             pulled := self._call(self._client.PullMessages, PullAppMessagesRequest())
         ).messages_list:
+            if time.monotonic() > end:
+                raise TaskGoneError("the SuperNode has a task without a message")
             self._pause()
         self._tree = pulled.message_object_trees[0]
         return TaskInput(

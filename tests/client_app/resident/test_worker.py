@@ -12,6 +12,7 @@ import psutil
 import pytest
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 from flwr.app import Message, RecordDict
+from flwr.supercore.constant import TaskType
 from flwr.supercore.corestate import in_memory_corestate
 
 from client_app.resident import worker
@@ -36,7 +37,7 @@ from task.protocol.messages import (
 )
 from task.protocol.packed import Packed
 from task.training.device import choose_device
-from tests.client_app.resident.supernode import BUNDLE, NODE, RUN, SECRET, SuperNode
+from tests.client_app.resident.supernode import BUNDLE, FAB_HASH, NODE, RUN, SECRET, SuperNode
 from tests.hostile.growing import growing
 from tests.machines import until
 from tests.task.data import making
@@ -275,6 +276,17 @@ def test_a_message_that_arrives_slowly_is_answered(
     monkeypatch.setattr(tasks, "HEARTBEAT_SECONDS", 0.1)
     scene.node.order("answer", arrives_after=3.0)
     assert not scene.answer().has_error()
+
+
+def test_a_task_whose_message_was_cancelled_is_given_up(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MESSAGE_SECONDS", 0.2)
+    scene.node.state.create_task(task_type=TaskType.CLIENT_APP, run_id=RUN, fab_hash=FAB_HASH)
+    task = scene.api.acquire()
+    assert task is not None
+    with pytest.raises(TaskGoneError, match="a task without a message"):
+        scene.worker.answer(task)
 
 
 @pytest.mark.slow
