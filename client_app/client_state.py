@@ -6,8 +6,10 @@ change of worker never leaves a client one step ahead of the federation.
 """
 
 import hashlib
+import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -15,6 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from task.errors import system_reason
+from task.machine.digest import DIGEST, digest
 from task.machine.directories import user_state_directory
 from task.machine.disk import require_space
 from task.machine.files import create_whole, from_home, make_private, write_whole
@@ -76,7 +79,8 @@ class ClientState:
         try:
             if path.stat().st_size > self._max_bytes:
                 raise StateLostError(f"{path} is larger than {self._max_bytes} bytes")
-            return load(path.read_bytes())
+            content = path.read_bytes()
+            state = load(content)
         except FileNotFoundError:
             raise StateLostError(
                 f"this client's last accepted round is {server_round}, and {path} is missing; "
@@ -85,6 +89,11 @@ class ClientState:
             ) from None
         except (OSError, SafetensorError) as error:
             raise StateLostError(f"{path} cannot be read: {error}") from None
+        facts = _metadata(content)
+        started_from = facts.get(STARTED_FROM, "")
+        if facts.get(DIGEST) != state_digest(client, server_round, started_from, state):
+            raise StateLostError(f"{path} is damaged: its checksum is wrong")
+        return state
 
     def require_space(self) -> None:
         """Check that the disk has room for one more state.
@@ -109,7 +118,9 @@ class ClientState:
         """
         path = self._path(client, server_round)
         make_private(path.parent)
-        write_whole(path, save(state, {STARTED_FROM: str(accepted)}))
+        found = state_digest(client, server_round, str(accepted), state)
+        facts = {STARTED_FROM: str(accepted), DIGEST: found}
+        write_whole(path, save(state, facts))
         needed = {server_round, accepted, self._started_from(client, accepted)}
         kept = round_files(path.parent)
         later = sorted((number for number in kept if number > server_round), reverse=True)
@@ -183,3 +194,17 @@ class ClientState:
 
     def _path(self, client: int, server_round: int) -> Path:
         return self.directory / f"client-{client}" / f"round-{server_round}.safetensors"
+
+
+def state_digest(
+    client: int, server_round: int, started_from: str, state: Mapping[str, Tensor]
+) -> str:
+    """Return the hash by which a reader recognises a whole state of a client and round."""
+    facts = f"{client} {server_round} {started_from}"
+    return digest(facts, {name: value.numpy() for name, value in state.items()})
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata in a safetensors file that could be loaded."""
+    length = int.from_bytes(content[:8], "little")
+    return dict(json.loads(content[8 : 8 + length]).get("__metadata__", {}))

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 from server_app.deploy.places import DEFAULT_PORT
 from server_app.engines.cluster import ADDRESS, require_reachable_cluster
+from server_app.engines.superlink import rays_root
 from server_app.runs.lookup import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
@@ -131,9 +132,13 @@ def programs() -> Iterator[Finding]:
 
 
 def ray_cluster() -> Finding:
-    """Check the cluster at ``$RAY_ADDRESS``, if it is set."""
+    """Check the cluster at ``$RAY_ADDRESS`` if it is set, and the directory of a Ray of our own."""
     address = os.environ.get(ADDRESS)
     if not address:
+        try:
+            rays_root()
+        except ConfigError as error:
+            return FAIL, str(error)
         return OK, f"Ray starts on this machine for each run ({ADDRESS} is not set)"
     try:
         require_reachable_cluster()

@@ -144,6 +144,19 @@ def test_a_damaged_or_oversized_memory_is_not_used(root: Path) -> None:
         state().load(3, 1)
 
 
+def test_a_changed_byte_or_another_name_is_noticed(root: Path) -> None:
+    state().keep(3, 1, 0, KEPT)
+    (path,) = (path for path in root.rglob("*") if path.is_file())
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(StateLostError):
+            state().load(3, 1)
+    path.with_name("round-2.safetensors").write_bytes(whole)
+    with pytest.raises(StateLostError, match="is damaged: its checksum is wrong"):
+        state().load(3, 2)
+
+
 def test_a_write_that_fails_leaves_the_last_one_whole(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

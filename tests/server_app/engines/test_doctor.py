@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from server_app.engines.doctor import NOTE, OK, directories, local_users
+from server_app.engines.doctor import FAIL, NOTE, OK, directories, local_users, ray_cluster
 
 
 def account(name: str, number: int, shell: str = "/bin/bash") -> SimpleNamespace:
@@ -35,3 +35,13 @@ def test_the_image_cache_is_where_images_are_stored(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "scratch"))
     (text,) = (text for _, text in directories() if text.startswith("image cache"))
     assert text.endswith(f"are free in {tmp_path / 'scratch' / 'univarfl'}")
+
+
+def test_a_directory_that_ray_cannot_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    assert ray_cluster()[0] == OK
+    monkeypatch.setenv("RAY_TMPDIR", "/nowhere")
+    state, text = ray_cluster()
+    assert state == FAIL
+    assert text.startswith("RAY_TMPDIR=/nowhere: must be a directory that can be written")
