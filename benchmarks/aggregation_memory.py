@@ -41,8 +41,8 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.pace.synchronous import train_units
 from server_app.rounds.pace.training import clients_per_message
 from server_app.rounds.privacy_account import PrivacyAccount
-from task.protocol.messages import TRAIN, TrainReply, TrainRow
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN, TrainReply, TrainRow
 from task.training.device import return_freed_memory
 from task.training.worker import Worker
 

@@ -64,7 +64,7 @@ os._exit(0)
 MESSAGE = """
 import json, sys, time
 began = time.perf_counter()
-import client_app.handlers
+import client_app.handlers, client_app.work_unit
 from server_app.config.composition import compose_experiment
 from task.training.worker import Worker
 imported = time.perf_counter()

@@ -4,8 +4,8 @@ from client_app.node import site_of
 from task.approval.approvals import MOST_ANSWERS, Approvals
 from task.config import LocalConfig
 from task.errors import SiteError
+from task.protocol.envelope import Request
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import Request
 from task.site import NodeConfig, Site
 
 

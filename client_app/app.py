@@ -4,42 +4,29 @@ Flower's simulation imports this file before it starts Ray, in a process that an
 `client_app.handlers`, which imports PyTorch, is imported with the first message.
 """
 
-import importlib
-
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
+from client_app.kinds import HANDLERS, Handler
 from client_app.mods.error_redaction import redact_errors
 from client_app.mods.site_log import log_site_work
 
-HANDLERS = "client_app.handlers"
-
 app = ClientApp(mods=[log_site_work, redact_errors])
+CATEGORIES = {"query": app.query, "train": app.train, "evaluate": app.evaluate}
 
 
-def handler(name: str) -> ClientAppCallable:
-    """Return a function that calls a handler of `HANDLERS`."""
+def answers(handler: Handler) -> ClientAppCallable:
+    """Return the function that Flower calls for the messages of a kind."""
 
-    def handle(message: Message, context: Context) -> Message:
-        answer: ClientAppCallable = getattr(importlib.import_module(HANDLERS), name)
-        return answer(message, context)
+    def answer(message: Message, context: Context) -> Message:
+        from client_app import handlers  # noqa: PLC0415  (it imports PyTorch)
 
-    return handle
+        return handlers.answer(handler, message, context)
+
+    return answer
 
 
-app.query()(handler("query"))
-app.train()(handler("train"))
-app.evaluate()(handler("evaluate"))
-app.query("forget")(handler("forget"))
-app.query("personal")(handler("personal"))
-app.query("statistics")(handler("statistics"))
-app.query("moments")(handler("moments"))
-app.train("finetune")(handler("finetune"))
-# The stages of a masked round, in their order.
-app.query("keys")(handler("keys"))
-app.query("shares")(handler("shares"))
-app.train("report")(handler("masked_report"))
-app.evaluate("score")(handler("masked_score"))
-app.query("agree")(handler("agree"))
-app.query("unmask")(handler("unmask"))
+for message_type, each in HANDLERS.items():
+    category, _, action = message_type.partition(".")
+    CATEGORIES[category](*filter(None, [action]))(answers(each))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from client_app.session import Session
 from task.privacy.ledger import DIRECTORY, Ledger
-from task.protocol.messages import TrainRequest
+from task.protocol.training import TrainRequest
 
 logger = logging.getLogger("univarfl.client")
 

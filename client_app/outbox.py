@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum
 from task.methods.base import Tensors
-from task.protocol.messages import SUM, TrainRequest
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import SUM, TrainRequest
 from task.training.loop import LocalResult
 
 

@@ -18,7 +18,7 @@ from task.fingerprint import code_directories
 from task.plain_text import one_line
 from task.privacy.delta import large_delta
 from task.privacy.settings import UNTOLD_IMAGES
-from task.protocol.messages import RegistrationReply, RegistrationRequest
+from task.protocol.registration import RegistrationReply, RegistrationRequest
 from task.site import Site, site_name
 from task.training.worker import Worker
 

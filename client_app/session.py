@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar
 
+from flwr.app import RecordDict
 from torch import Tensor
 
 from client_app.admission import admitted_site
@@ -20,8 +21,8 @@ from task.errors import CodeMismatchError, SiteError
 from task.exact_sum import KEY_BYTES
 from task.fingerprint import changed_since_start, code_directories, fingerprint_for
 from task.machine.disk import require_space
+from task.protocol.envelope import Request
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import Request
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.seeding import numpy_generator
 from task.site import NodeConfig, Site
@@ -39,11 +40,13 @@ class Session(Generic[Asked]):
     Attributes:
         request: what the server asks.
         node_config: the node's own settings.
+        state: what the node keeps in memory between the messages of a run.
         started: when the request arrived, on the monotonic clock.
     """
 
     request: Asked
     node_config: NodeConfig
+    state: RecordDict = field(default_factory=RecordDict)
     started: float = field(default_factory=time.monotonic)
 
     @cached_property

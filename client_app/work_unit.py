@@ -17,16 +17,10 @@ from client_app.outbox import ModelSum, SeparateModels
 from client_app.session import Session
 from task.errors import diverged
 from task.methods.base import Tensors
-from task.protocol.messages import (
-    EvaluateReply,
-    EvaluateRequest,
-    EvaluateRow,
-    TrainReply,
-    TrainRequest,
-    TrainRow,
-)
+from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import check_tensors
 from task.protocol.trained_clients import count_client
+from task.protocol.training import TrainReply, TrainRequest, TrainRow
 from task.training.evaluation import Score
 from task.training.loop import LocalResult
 

@@ -26,6 +26,8 @@ from pathlib import Path
 
 import networkx
 
+from client_app.kinds import HANDLERS
+
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("client_app", "server_app", "task", "univarfl")
 WORDS = [
@@ -33,6 +35,7 @@ WORDS = [
     "federation.workers=1", "engine=inprocess", "rounds=1", "local_epochs=1", "num_clients=2",
 ]  # fmt: skip
 STARTS = ("server_app.app", "client_app.app", "client_app.handlers")
+ASKED = ("query", "train", "evaluate", "query.forget")  # the messages of the run
 IN_A_PROCESS = """
 import json, sys
 from flwr.app import Context, RecordDict
@@ -65,7 +68,8 @@ def main() -> None:
     """Print the three parts."""
     files = product_files()
     imports = {name: list(imports_of(name, files)) for name in files}
-    reached = closure(imports, [*STARTS, *chosen_components()])
+    handlers = [HANDLERS[kind].work.partition(":")[0] for kind in ASKED]
+    reached = closure(imports, [*STARTS, *handlers, *chosen_components()])
     shown = [files[name] for name in reached if files[name].name != "__init__.py"]
     print(f"(a) module-level imports   {size(shown)}")
     print(f"(b) imported in a run      {size(imported_in_a_run())}")

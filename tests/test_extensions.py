@@ -25,7 +25,7 @@ from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint, fingerprint_for
 from task.methods.base import Method
 from task.methods.fedavg import FedAvg
-from task.protocol.messages import RegistrationReply, RegistrationRequest
+from task.protocol.registration import RegistrationReply, RegistrationRequest
 from task.site import Site
 from tests.conftest import Train, only_run, sha256
 from tests.extension_package import forget_extensions

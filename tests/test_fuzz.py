@@ -21,6 +21,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from client_app.kinds import kinds
 from server_app.aggregation.guards.drop import Drop
 from server_app.aggregation.training_replies import add_reply
 from server_app.aggregation.weights import Weights
@@ -41,9 +42,9 @@ from task.fingerprint import fingerprint
 from task.plain_text import PlainFormatter, one_line
 from task.protocol.base import Message
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import KINDS, TrainReply
 from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TrainReply
 from task.site import Site
 from tests.server_app.aggregation.updates import EXAMPLES, NODE, accumulator_of, model, row
 from tests.server_app.runs.recorded import record
@@ -201,7 +202,7 @@ def test_any_reply_is_handled_and_only_a_valid_one_counts(
 @PLACES
 def test_any_message_is_read_or_refused(records: dict[str, Any]) -> None:
     content = RecordDict(records)
-    for kind in KINDS:
+    for kind in kinds():
         for form in (kind.request, kind.reply):
             reason = refusal(partial(read, form, content), ProtocolError)
             assert reason is None or is_one_line(reason)

@@ -12,8 +12,11 @@ from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange, Letter
 from task.fingerprint import fingerprint
 from task.privacy.accounting import SampledGaussian, pld_epsilon
-from task.protocol.messages import EVALUATE, REGISTER, TRAIN, Kind
+from task.protocol.envelope import Kind
+from task.protocol.evaluation import EVALUATE
+from task.protocol.registration import REGISTER
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN
 from task.training.worker import Worker, shared_worker
 from tests.site_grid import SiteGrid
 from tests.task.data import making

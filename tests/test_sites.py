@@ -17,8 +17,11 @@ from task.data.federated import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.fingerprint import fingerprint
 from task.privacy.settings import UNTOLD_IMAGES
-from task.protocol.messages import EVALUATE, REGISTER, TRAIN, Kind, TrainRequest
+from task.protocol.envelope import Kind
+from task.protocol.evaluation import EVALUATE
+from task.protocol.registration import REGISTER
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN, TrainRequest
 from task.site import IN_PROCESS, Site
 from task.training.worker import Worker
 from tests.site_grid import SiteGrid

@@ -65,18 +65,16 @@ class KeptParts:
         logger.info("the site's part of the final model is in %s", path)
 
 
-def delete_state(run: str, site: Site | None) -> None:
-    """Delete the state of a completed run's clients.
-
-    A site whose owner wants its part of the model keeps the state until the part is written.
+def delete_unless_awaited(run: str, site: Site, directory: Path) -> None:
+    """Delete a site's state of a completed run, unless its part of the model is still to be kept.
 
     Args:
         run: the run's key.
-        site: the site, if this machine is one.
+        site: the site.
+        directory: where its owner wants the parts.
     """
     state = ClientState(run, site=site)
-    kept = site is None or not site.models or bool(KeptParts(Path(site.models), run))
-    if kept or not state.has(PERSONAL):
+    if KeptParts(directory, run) or not state.has(PERSONAL):
         state.delete()
     else:
         logger.warning("the site's part of the model was not kept: %s stays", state.directory)

@@ -10,9 +10,14 @@ from client_app.client_state import ClientState
 from client_app.session import Session
 from task.errors import SiteError
 from task.methods.base import Tensors
-from task.protocol.after.statistics import CLASSES, COUNTS, statistics_bytes
+from task.protocol.after.statistics import (
+    CLASSES,
+    COUNTS,
+    StatisticsReply,
+    StatisticsRequest,
+    statistics_bytes,
+)
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import StatisticsReply, StatisticsRequest
 from task.site import Site
 from task.training.after.statistics import feature_statistics
 

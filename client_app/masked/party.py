@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flwr.app import ConfigRecord, Context
+from flwr.app import ConfigRecord, RecordDict
 
 from client_app.masked.identity import Identity, identity_of
 from client_app.session import Session
@@ -74,12 +74,12 @@ class Party:
         """Return what a participant has signed before."""
         return self._identity.ledger(client)
 
-    def save(self, context: Context) -> None:
+    def save(self, state: RecordDict) -> None:
         """Keep the progress in memory for the next message."""
         record = ConfigRecord({PROGRESS: pack_progress(self.scope, self._members)})
         for client, key in self._identity.temporary_keys.items():
             record[SIGNER.format(client)] = private_bytes(key)
-        context.state[STATE] = record
+        state[STATE] = record
 
 
 def scope_of(request: MaskedRequest) -> Scope:
@@ -103,7 +103,7 @@ def new_party(session: Session[Any], clients: Sequence[int]) -> Party:
 
 
 @contextmanager
-def continued(session: Session[Any], context: Context) -> Iterator[Party]:
+def continued(session: Session[Any]) -> Iterator[Party]:
     """Yield the participants of an attempt where they were, and keep how far they get.
 
     A stage counts as answered even if it ends in an error.
@@ -115,8 +115,8 @@ def continued(session: Session[Any], context: Context) -> Iterator[Party]:
     scope = scope_of(session.request)
     members: dict[int, Progress] = {}
     keys = {}
-    if STATE in context.state:
-        record = context.state[STATE]
+    if STATE in session.state:
+        record = session.state[STATE]
         assert isinstance(record, ConfigRecord)
         content = record[PROGRESS]
         assert isinstance(content, bytes)
@@ -131,17 +131,17 @@ def continued(session: Session[Any], context: Context) -> Iterator[Party]:
     try:
         yield party
     finally:
-        party.save(context)
+        party.save(session.state)
 
 
-def forget(context: Context) -> None:
+def forget(state: RecordDict) -> None:
     """Forget all secrets."""
-    context.state.pop(STATE, None)
+    state.pop(STATE, None)
 
 
-def secrets_of(context: Context) -> bytes:
+def secrets_of(state: RecordDict) -> bytes:
     """Return what `restore_secrets` gives to the next process of this site; empty for nothing."""
-    record = context.state.get(STATE)
+    record = state.get(STATE)
     if not isinstance(record, ConfigRecord):
         return b""
     content = record[PROGRESS]
@@ -149,8 +149,8 @@ def secrets_of(context: Context) -> bytes:
     return content
 
 
-def restore_secrets(context: Context, content: bytes) -> None:
+def restore_secrets(state: RecordDict, content: bytes) -> None:
     """Continue where an earlier process of this site has stopped."""
-    context.state.clear()
+    state.clear()
     if content:
-        context.state[STATE] = ConfigRecord({PROGRESS: content})
+        state[STATE] = ConfigRecord({PROGRESS: content})

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from flwr.app import Context
-
 from client_app.masked.client_noise import add_client_noise, trained_or_unchanged
 from client_app.masked.masked_sum import MaskedSum
 from client_app.masked.party import continued
@@ -31,7 +29,7 @@ from task.training.loop import LocalResult
 logger = logging.getLogger("univarfl.client")
 
 
-def report(session: Session[ReportRequest], context: Context) -> ReportReply:
+def report(session: Session[ReportRequest]) -> ReportReply:
     """Train each client of the unit, and return the sum of their masked updates.
 
     Raises:
@@ -49,7 +47,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
         check_first_model(session)
     rows = []
     logger.info("round %d, attempt %d: stage report", request.round, request.attempt)
-    with continued(session, context) as party:
+    with continued(session) as party:
         total = MaskedSum(party, request.members, request.boxes, request.max_norm)
 
         def train(client: int) -> LocalResult:
@@ -68,7 +66,7 @@ def report(session: Session[ReportRequest], context: Context) -> ReportReply:
     return ReportReply.to(request, rows=rows, masked=total.packed())
 
 
-def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
+def score(session: Session[ScoreRequest]) -> ScoreReply:
     """Score the model on each client's validation images; return the masked sum.
 
     Raises:
@@ -79,7 +77,7 @@ def score(session: Session[ScoreRequest], context: Context) -> ScoreReply:
     session.refuse_scores_with_noise()
     weights = session.tensors(request.weights)
     check_model(session, weights)
-    with continued(session, context) as party:
+    with continued(session) as party:
         total = MaskedSum(party, request.members, request.boxes)
 
         def row(client: int) -> ScoreRow:

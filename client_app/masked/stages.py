@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from flwr.app import Context
 from pydantic import BaseModel
 
 from client_app.masked.party import Party, continued, forget, new_party
@@ -26,9 +25,9 @@ logger = logging.getLogger("univarfl.client")
 Asked = TypeVar("Asked", bound=TableRequest)
 
 
-def keys(session: Session[KeysRequest], context: Context) -> TableReply:
+def keys(session: Session[KeysRequest]) -> TableReply:
     """Make new keys for an attempt at a round; those of an earlier one are forgotten."""
-    forget(context)
+    forget(session.state)
     session.check_clients(session.request.clients)
     party = new_party(session, session.request.clients)
     data = session.worker.data
@@ -43,11 +42,11 @@ def keys(session: Session[KeysRequest], context: Context) -> TableReply:
         return KeysRow(client=client, advert=advert, signed=list(signed))
 
     rows = answered(session, "keys", row)
-    party.save(context)
+    party.save(session.state)
     return TableReply.to(session.request, rows=rows)
 
 
-def shares(session: Session[SharesRequest], context: Context) -> TableReply:
+def shares(session: Session[SharesRequest]) -> TableReply:
     """Share the secrets of each participant among all others.
 
     Raises:
@@ -55,7 +54,7 @@ def shares(session: Session[SharesRequest], context: Context) -> TableReply:
     """
     request = session.request
 
-    with continued(session, context) as party:
+    with continued(session) as party:
         setup = setup_of(party, request)
         check_weights(session, setup)
 
@@ -66,11 +65,11 @@ def shares(session: Session[SharesRequest], context: Context) -> TableReply:
         return TableReply.to(session.request, rows=answered(session, "shares", row))
 
 
-def agree(session: Session[AgreeRequest], context: Context) -> TableReply:
+def agree(session: Session[AgreeRequest]) -> TableReply:
     """Sign the survivors, after writing them down."""
     survivors = tuple(session.request.survivors)
 
-    with continued(session, context) as party:
+    with continued(session) as party:
 
         def row(client: int) -> AgreeRow:
             signature = party.participant(client).agree(survivors, party.ledger(client))
@@ -79,12 +78,12 @@ def agree(session: Session[AgreeRequest], context: Context) -> TableReply:
         return TableReply.to(session.request, rows=answered(session, "agree", row))
 
 
-def unmask(session: Session[UnmaskRequest], context: Context) -> TableReply:
+def unmask(session: Session[UnmaskRequest]) -> TableReply:
     """Reveal the shares that unmask the sum; then every secret is forgotten."""
     signatures = from_hex(session.request.signatures)
 
     try:
-        with continued(session, context) as party:
+        with continued(session) as party:
 
             def row(client: int) -> UnmaskRow:
                 revealed = party.participant(client).unmask(signatures)
@@ -96,7 +95,7 @@ def unmask(session: Session[UnmaskRequest], context: Context) -> TableReply:
 
             return TableReply.to(session.request, rows=answered(session, "unmask", row))
     finally:
-        forget(context)
+        forget(session.state)
 
 
 def check_weights(session: Session[SharesRequest], setup: Setup) -> None:

@@ -11,6 +11,7 @@ import socket
 from flwr.app import Context, Message
 
 from client_app.app import app
+from client_app.kinds import HANDLERS, named
 from client_app.logs import write_site_log
 from client_app.masked.party import restore_secrets, secrets_of
 from client_app.messages import read_request
@@ -19,15 +20,10 @@ from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
 from task.errors import CodeMismatchError
 from task.fingerprint import fingerprint_for
+from task.protocol.envelope import Request
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import (
-    KINDS,
-    REGISTER,
-    RegistrationReply,
-    RegistrationRequest,
-    Request,
-)
 from task.protocol.packed import Packed
+from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 from task.site import NodeConfig
 
 Task = tuple[bytes, str, dict[str, bytes]]  # its input, its message's id and its objects
@@ -44,7 +40,7 @@ def answer(channel: socket.socket) -> None:
     task, secrets = received
     try:
         message, context = read_task(*task)
-        restore_secrets(context, secrets)
+        restore_secrets(context.state, secrets)
     except Exception:
         logger.exception("a message could not be read")
         channel.sendall(frames.pack(frames.FAILED, b"a message could not be read"))
@@ -52,7 +48,7 @@ def answer(channel: socket.socket) -> None:
     try:
         request = announce(channel, message, context.node_config)
         reply = app(message, context)
-        channel.sendall(frames.pack(frames.SECRETS, secrets_of(context)))
+        channel.sendall(frames.pack(frames.SECRETS, secrets_of(context.state)))
         packed = pack_reply(reply)
     except Exception as error:
         reason = reason_for_server(error, context.node_config)
@@ -94,10 +90,10 @@ def announce(channel: socket.socket, message: Message, node_config: NodeConfig) 
         CodeMismatchError: the coordinator runs other code than this site.
         ProtocolError: the message is none of this project's.
     """
-    kinds = {kind.message_type: kind for kind in KINDS}
-    kind = kinds.get(message.metadata.message_type)
-    if kind is None:
+    handler = HANDLERS.get(message.metadata.message_type)
+    if handler is None:
         raise ProtocolError("a message of an unknown kind")
+    kind = named(handler.kind)
     request: Request = read_request(kind, message, node_config)
     other = (
         "" if request.fingerprint == fingerprint_for(request.experiment) else request.fingerprint

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import torch
 
-import client_app.handlers  # noqa: F401  (before children are forked)
+from client_app.kinds import HANDLERS, named
 from client_app.node import site_of
 from client_app.resident import frames
 from client_app.resident.answering import answer
@@ -47,7 +47,9 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """Hash the code before its files can change; what messages need is imported above."""
+    """Import what any message needs, and hash the code before its files can change."""
+    for handler in HANDLERS.values():
+        named(handler.work)
     torch.set_num_threads(1)
     fingerprint()
     settle()

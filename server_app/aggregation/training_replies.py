@@ -9,8 +9,8 @@ from server_app.nodes.failure import Failure
 from task.errors import TrainingError
 from task.methods.base import Tensors
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import SUM, TrainReply, TrainRow
 from task.protocol.tensors import PackedTensors, check_counters, check_tensors
+from task.protocol.training import SUM, TrainReply, TrainRow
 
 
 def add_reply(

@@ -13,7 +13,10 @@ from server_app.engines.layout import Layout
 from server_app.engines.local.processes import warm_up
 from server_app.engines.superlink import SuperLink
 
-WORKER_MODULES = ("client_app.handlers", "server_app.engines.local.worker_processes")
+WORKER_MODULES = (
+    "client_app.registration", "client_app.work_unit", "client_app.handlers",
+    "server_app.engines.local.worker_processes",
+)  # fmt: skip
 
 
 @contextmanager

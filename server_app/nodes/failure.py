@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
+from task.protocol.envelope import Reply
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import Reply
 
 Answer = TypeVar("Answer", bound=Reply)
 

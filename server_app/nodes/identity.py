@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from flwr.serverapp import Grid
 
 from task.plain_text import one_line
-from task.protocol.messages import RegistrationReply
+from task.protocol.registration import RegistrationReply
 
 UNNAMED = (
     "a SuperNode whose key has no name: put the key into sites/NAME.pub of 'univarfl deploy "

@@ -21,7 +21,7 @@ from server_app.nodes.registration import (
     read_registration,
 )
 from task.plain_text import one_line
-from task.protocol.messages import REGISTER, RegistrationRequest
+from task.protocol.registration import REGISTER, RegistrationRequest
 
 POLL_SECONDS = 0.1
 SITE_POLL_SECONDS = 1.0

@@ -16,7 +16,7 @@ from task.config import Device
 from task.extensions import run_by_clients
 from task.fingerprint import code_directories
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
+from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 
 ASK_AGAIN_SECONDS = 300.0  # a site may prepare its images for longer, and answers both then
 

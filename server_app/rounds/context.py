@@ -17,8 +17,7 @@ from server_app.nodes.manager import NodeManager, Note
 from server_app.nodes.messages import Exchange, Letter, RunIdentity
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.privacy_account import PrivacyAccount
-from task.protocol.envelope import TableRequest
-from task.protocol.messages import Kind, Reply, Request
+from task.protocol.envelope import Kind, Reply, Request, TableRequest
 from task.training.worker import Worker
 
 MEGABYTE = 1_000_000

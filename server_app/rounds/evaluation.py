@@ -13,7 +13,7 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.scoring import masked_scores
 from server_app.rounds.sampling import clients_to_score
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import EVALUATE, EvaluateReply, EvaluateRow
+from task.protocol.evaluation import EVALUATE, EvaluateReply, EvaluateRow
 from task.training.evaluation import Metrics, Score
 
 logger = logging.getLogger("univarfl")

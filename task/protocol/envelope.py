@@ -1,9 +1,15 @@
-"""What every request and every reply holds."""
+"""What every request and every reply holds.
+
+A new kind of message is two classes and one `Kind` beside them, and one line in
+`client_app.kinds`. The weights that are sent may be a part of the model: a reply must hold the
+tensors that its request held, and no others.
+"""
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -177,3 +183,30 @@ class TableReply(Reply):
     @cached_property
     def _by_client(self) -> dict[int, Row]:
         return {row["client"]: row for row in self.rows}
+
+
+Asked = TypeVar("Asked", bound=Request)
+Answer = TypeVar("Answer", bound=Reply)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Asked, Answer]):
+    """A kind of message.
+
+    Attributes:
+        message_type: Flower's name for it, with an action after a dot if there are several.
+        request: the class of its requests.
+        reply: the class of its replies.
+        counted: whether a reply depends on a site's images and the request's model, so that an
+            owner's approval holds for a number of them. What is unmasked has a ledger of its own.
+    """
+
+    message_type: str
+    request: type[Asked]
+    reply: type[Answer]
+    counted: bool = False
+
+    @property
+    def action(self) -> str:
+        """The part of the message type after the dot; empty if it has none."""
+        return self.message_type.partition(".")[2]

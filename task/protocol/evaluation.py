@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from task.protocol.base import Count, Line, Schema
-from task.protocol.envelope import Client, StatefulRequest, TableReply
+from task.protocol.envelope import Client, Kind, StatefulRequest, TableReply
 from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 
@@ -61,3 +61,6 @@ class EvaluateReply(TableReply):
         if row.reason:
             raise ProtocolError(row.reason)
         return row
+
+
+EVALUATE = Kind("evaluate", EvaluateRequest, EvaluateReply, counted=True)

@@ -1,11 +1,11 @@
-"""A SuperNode's registration."""
+"""A SuperNode's registration, and the end of a run there."""
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from task.protocol.base import Count, Line
-from task.protocol.envelope import Client, Reply, Request
+from task.protocol.envelope import Client, Kind, Reply, Request
 from task.protocol.limits import LABEL_BYTES, SHORT_HEADER, ReplyLimits
 
 
@@ -57,3 +57,15 @@ class RegistrationReply(Reply):
     host: Line
     state: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
     error: Line
+
+
+class ForgetRequest(Request):
+    """Asks a worker to delete the states that the run's clients keep."""
+
+
+class ForgetReply(Reply):
+    """Confirms that the states are deleted."""
+
+
+REGISTER = Kind("query", RegistrationRequest, RegistrationReply)
+FORGET = Kind("query.forget", ForgetRequest, ForgetReply)

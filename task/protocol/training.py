@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from task.protocol.base import Count, Line, Schema, Seconds
-from task.protocol.envelope import MAX_CLIENTS, Client, StatefulRequest, TableReply
+from task.protocol.envelope import MAX_CLIENTS, Client, Kind, StatefulRequest, TableReply
 from task.protocol.limits import ReplyLimits, same_tensors
 from task.protocol.tensors import PackedTensors
 
@@ -91,3 +91,6 @@ class TrainReply(TableReply):
             ProtocolError: it is missing, or a field is out of bounds.
         """
         return TrainRow.checked(self.fields_of(client))
+
+
+TRAIN = Kind("train", TrainRequest, TrainReply, counted=True)

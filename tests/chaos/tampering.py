@@ -12,9 +12,9 @@ from torch import Tensor
 
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.flower.internals import ErrorCode, set_message_id
-from task.protocol.messages import SUM
 from task.protocol.packed import DATA, HEADER, JSON, Packed, place_of
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import SUM
 
 Tamper = Callable[[Message, str, int], None]
 

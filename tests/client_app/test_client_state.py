@@ -18,13 +18,9 @@ from server_app.nodes.messages import Exchange, Letter
 from task.errors import DataError
 from task.fingerprint import fingerprint
 from task.machine.disk import SpaceError
-from task.protocol.messages import (
-    FORGET,
-    ForgetReply,
-    ForgetRequest,
-    TrainRequest,
-)
+from task.protocol.registration import FORGET, ForgetReply, ForgetRequest
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TrainRequest
 from task.site import IN_PROCESS, Site
 from task.training.worker import Worker, shared_worker
 from tests.task.data import making

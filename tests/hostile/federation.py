@@ -20,8 +20,10 @@ from server_app.flower.internals import ErrorCode, set_message_id
 from server_app.nodes.error_replies import last_line
 from server_app.runs.records.csv_files import restore_cell
 from task.fingerprint import fingerprint
-from task.protocol.messages import EVALUATE, REGISTER, TRAIN, TrainRequest
+from task.protocol.evaluation import EVALUATE
+from task.protocol.registration import REGISTER
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN, TrainRequest
 from task.training.worker import Worker
 from tests.conftest import rows
 from tests.hostile.draft import Case, Draft

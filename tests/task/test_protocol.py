@@ -13,16 +13,10 @@ from task.plain_text import one_line
 from task.protocol.base import MAX_HEADER_BYTES
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
-from task.protocol.messages import (
-    REGISTER,
-    SUM,
-    RegistrationReply,
-    RegistrationRequest,
-    TrainReply,
-    TrainRequest,
-)
 from task.protocol.packed import DATA, HEADER, JSON, PIECE_BYTES, Packed, pieces_of, place_of
+from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 from task.protocol.tensors import MAX_INDEX_BYTES, PackedTensors, check_tensors
+from task.protocol.training import SUM, TrainReply, TrainRequest
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
 

@@ -6,7 +6,7 @@ from typing import Any
 from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
 from server_app.nodes.failure import ABSENT, Failure
 from server_app.rounds.context import Answer, AskedOfClients, RoundContext
-from task.protocol.messages import Kind
+from task.protocol.envelope import Kind
 
 
 def clients_with_images(context: RoundContext) -> list[int]:

@@ -10,8 +10,8 @@ from server_app.rounds.ending.asking import ask_clients
 from server_app.rounds.evaluation import stateful_fields, with_a_model
 from server_app.runs.client_parts import save_client_part
 from server_app.runs.recorder import Recorder
+from task.protocol.after.personal import PERSONAL, PersonalReply
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import PERSONAL, PersonalReply
 from task.protocol.tensors import PackedTensors, check_tensors
 
 

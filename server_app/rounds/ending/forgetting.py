@@ -7,7 +7,7 @@ from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.messages import Exchange, Letter
 from server_app.rounds.context import RoundContext
 from task.error_messages import describe_error
-from task.protocol.messages import FORGET, ForgetRequest
+from task.protocol.registration import FORGET, ForgetRequest
 
 FORGET_SECONDS = 60.0
 

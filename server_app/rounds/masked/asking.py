@@ -7,9 +7,8 @@ from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.context import RoundContext
 from task.protocol.base import Schema
-from task.protocol.envelope import Reply, TableReply, TableRequest
+from task.protocol.envelope import Kind, Reply, TableReply, TableRequest
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import Kind
 
 Row = TypeVar("Row", bound=Schema)
 Asked = TypeVar("Asked", bound=TableRequest)

@@ -7,9 +7,8 @@ from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.protocol.errors import ProtocolError
-from task.protocol.masking.messages import ScoreReply
+from task.protocol.masking.messages import SCORE, ScoreReply
 from task.protocol.masking.rows import ScoreRow
-from task.protocol.messages import SCORE
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.vectors.score_vector import LENGTH, unpack_scores
 from task.training.evaluation import Score

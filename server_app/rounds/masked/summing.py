@@ -13,9 +13,8 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.asking import Stages
 from task.protocol.envelope import NONCE_BYTES
 from task.protocol.errors import ProtocolError
-from task.protocol.masking.messages import VECTOR
+from task.protocol.masking.messages import AGREE, KEYS, SHARES, UNMASK, VECTOR
 from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
-from task.protocol.messages import AGREE, KEYS, SHARES, UNMASK
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.participant import Revealed

@@ -12,8 +12,7 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.errors import TrainingError
 from task.protocol.errors import ProtocolError
-from task.protocol.masking.messages import ReportReply
-from task.protocol.messages import REPORT
+from task.protocol.masking.messages import REPORT, ReportReply
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.primitives.mask_stream import Vector
 from task.secure.rules.threshold import weights_of

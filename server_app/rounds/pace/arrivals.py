@@ -7,7 +7,7 @@ from typing import Any
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
-from task.protocol.messages import TrainReply
+from task.protocol.training import TrainReply
 
 
 @dataclass(frozen=True)

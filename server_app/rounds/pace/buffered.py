@@ -19,7 +19,7 @@ from server_app.rounds.pace.training import clients_per_message, filter_updates,
 from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
 from server_app.rounds.sampling import quorum_count
 from server_app.runs.checkpoint import KEPT as CHECKPOINTS
-from task.protocol.messages import TRAIN, TrainReply, TrainRequest
+from task.protocol.training import TRAIN, TrainReply, TrainRequest
 
 
 class Buffered(Pace):

@@ -19,7 +19,7 @@ from server_app.rounds.pace.training import (
     train_letters,
 )
 from server_app.rounds.sampling import quorum_count
-from task.protocol.messages import TRAIN
+from task.protocol.training import TRAIN
 
 
 class Synchronous(Pace):

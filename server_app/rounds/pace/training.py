@@ -10,8 +10,8 @@ from server_app.nodes.failure import ABSENT
 from server_app.nodes.messages import Letter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
-from task.protocol.messages import TRAIN, TrainRequest
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN, TrainRequest
 
 
 def empty_accumulator(

@@ -1,7 +1,7 @@
 """A request to fine-tune the final model at clients, and the scores before and after."""
 
 from task.protocol.base import Line, Schema
-from task.protocol.envelope import Client, StatefulRequest, TableReply
+from task.protocol.envelope import Client, Kind, StatefulRequest, TableReply
 from task.protocol.errors import ProtocolError
 from task.protocol.evaluation import EvaluateRow
 from task.protocol.tensors import PackedTensors
@@ -50,3 +50,6 @@ class FinetuneReply(TableReply):
         if row.before is None or row.after is None:
             raise ProtocolError("it has no scores and no reason")
         return row.before, row.after
+
+
+FINETUNE = Kind("train.finetune", FinetuneRequest, FinetuneReply, counted=True)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.sent_tensors import TensorsReply
 from task.protocol.base import Line
-from task.protocol.envelope import TableRequest
+from task.protocol.envelope import Kind, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
 from task.protocol.tensors import PackedTensors, type_name
@@ -75,3 +75,6 @@ def check_moments(found: dict[str, Tensor], channels: int) -> tuple[Tensor, Tens
     if bool((found[VARIANCE] < 0).any()):
         raise ProtocolError("variance has a number below 0")
     return found[MEAN], found[VARIANCE]
+
+
+MOMENTS = Kind("query.moments", MomentsRequest, MomentsReply, counted=True)

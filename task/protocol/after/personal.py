@@ -2,7 +2,7 @@
 
 from task.protocol.after.sent_tensors import TensorsReply
 from task.protocol.base import Count, Fingerprint
-from task.protocol.envelope import StatefulRequest
+from task.protocol.envelope import Kind, StatefulRequest
 from task.protocol.limits import ReplyLimits
 from task.protocol.tensors import PackedTensors
 
@@ -30,3 +30,6 @@ class PersonalRequest(StatefulRequest):
 
 class PersonalReply(TensorsReply):
     """By client, the entries of the ``state_dict`` that are its own."""
+
+
+PERSONAL = Kind("query.personal", PersonalRequest, PersonalReply, counted=True)

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from task.protocol.after.sent_tensors import TensorsReply
-from task.protocol.envelope import TableRequest
+from task.protocol.envelope import Kind, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
 from task.protocol.tensors import PackedTensors, type_name
@@ -93,3 +93,6 @@ def check_statistics(
         if not bool((found[name].abs() <= most).all()):  # NaN is not
             raise ProtocolError(f"{name} has a number that is not finite, or too large")
     return found
+
+
+STATISTICS = Kind("query.statistics", StatisticsRequest, StatisticsReply, counted=True)

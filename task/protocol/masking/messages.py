@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from task.protocol.base import Fingerprint, Nonce
-from task.protocol.envelope import Client, TableReply, TableRequest
+from task.protocol.envelope import Client, Kind, TableReply, TableRequest
 from task.protocol.errors import ProtocolError
 from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
 from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
@@ -164,3 +164,12 @@ class UnmaskRequest(MaskedRequest):
     def reply_limits(self) -> ReplyLimits:
         row = ROW_BYTES + SHARE_BYTES * self.members
         return ReplyLimits(SHORT_HEADER + row * len(self.clients))
+
+
+# The stages of a masked round, in their order.
+KEYS = Kind("query.keys", KeysRequest, TableReply)
+SHARES = Kind("query.shares", SharesRequest, TableReply)
+REPORT = Kind("train.report", ReportRequest, ReportReply, counted=True)
+SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply, counted=True)
+AGREE = Kind("query.agree", AgreeRequest, TableReply)
+UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)

@@ -11,10 +11,11 @@ from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
 from client_app.after import kept_parts
-from client_app.after.kept_parts import KeptParts, delete_state
+from client_app.after.kept_parts import KeptParts
 from client_app.after.personal import parts_of_clients
 from client_app.app import app as client_app
 from client_app.client_state import ClientState
+from client_app.forgetting import forget
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
@@ -27,9 +28,10 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from task.fingerprint import fingerprint_for
 from task.machine.disk import SpaceError
+from task.protocol.after.personal import PersonalRequest
 from task.protocol.after.sent_tensors import SentRow
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import PersonalRequest
+from task.protocol.registration import ForgetRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
 from task.training.personal.part import PERSONAL as OWN
@@ -115,7 +117,8 @@ class OneSite:
 
     def forget(self) -> bool:
         """Ask the site to delete its state; return whether it did."""
-        delete_state("run", self.site)
+        request = ForgetRequest(run="run", experiment="{}", fingerprint="0" * 64, round=1)
+        forget(Session(request, self.settings))
         return not ClientState("run", site=self.site).directory.exists()
 
 

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from client_app.app import app
 from client_app.masked.party import restore_secrets, secrets_of
 from client_app.resident import answering, fork_server, frames
-from task.protocol.messages import Request
+from task.protocol.envelope import Request
 from task.site import NodeConfig
 from task.training.worker import shared_worker
 
@@ -24,7 +24,7 @@ announce = answering.announce
 def obey(message: Message, context: Context) -> Message:
     match message.content["order"]["do"]:
         case "keep":
-            restore_secrets(context, b"a secret")
+            restore_secrets(context.state, b"a secret")
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "exit":
@@ -42,7 +42,7 @@ def obey(message: Message, context: Context) -> Message:
         "pid": os.getpid(),
         "parent": os.getppid(),
         "loaded": shared_worker.cache_info().currsize,
-        "secrets": secrets_of(context).decode(),
+        "secrets": secrets_of(context.state).decode(),
         "score": Path("/proc/self/oom_score_adj").read_text().strip(),
     }
     return Message(RecordDict({"facts": ConfigRecord({**facts})}), reply_to=message)

@@ -26,16 +26,15 @@ from server_app.deploy.keys import new_key, write_key
 from server_app.flower.internals import set_task_identity
 from server_app.nodes.messages import Letter, RecordWriter
 from task.fingerprint import fingerprint
-from task.protocol.messages import (
+from task.protocol.envelope import Kind, Request
+from task.protocol.packed import Packed
+from task.protocol.registration import (
     FORGET,
     REGISTER,
     ForgetRequest,
-    Kind,
     RegistrationReply,
     RegistrationRequest,
-    Request,
 )
-from task.protocol.packed import Packed
 from task.training.device import choose_device
 from tests.client_app.resident.supernode import BUNDLE, FAB_HASH, NODE, RUN, SECRET, SuperNode
 from tests.hostile.growing import growing

@@ -16,8 +16,8 @@ from task.methods.base import Tensors
 from task.methods.families.server_update import Contribution
 from task.methods.fednova import FIRST_LENGTH, LENGTH, NormalisedStep
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import SUM, TrainReply
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import SUM, TrainReply
 from tests.server_app.aggregation.updates import (
     NODE,
     accumulator_of,

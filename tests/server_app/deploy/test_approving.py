@@ -11,8 +11,9 @@ import pytest
 from flwr.app import Context, RecordDict
 from typer.testing import CliRunner
 
-from client_app.after.kept_parts import delete_state
 from client_app.app import app as client_app
+from client_app.client_state import ClientState
+from client_app.kinds import kinds
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.cli.main import application
@@ -28,18 +29,15 @@ from task.approval.approvals import DIGITS, MOST_ANSWERS, MOST_RUNS, Approvals
 from task.errors import ConfigError, SiteError
 from task.fingerprint import code_directories, fingerprint
 from task.models.layers.norm import batch_norm_layers
+from task.protocol.after.finetuning import FINETUNE
+from task.protocol.after.moments import MOMENTS
+from task.protocol.after.statistics import STATISTICS
+from task.protocol.envelope import Kind
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import (
-    EVALUATE,
-    FINETUNE,
-    KINDS,
-    MOMENTS,
-    STATISTICS,
-    TRAIN,
-    ForgetRequest,
-    Kind,
-)
+from task.protocol.evaluation import EVALUATE
+from task.protocol.registration import ForgetRequest
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN
 from task.training.worker import Worker
 from tests.site_grid import SiteGrid
 from tests.task.data import making
@@ -265,13 +263,13 @@ def test_statistics_of_other_models_are_few(tmp_path: Path) -> None:
     most = MOST_ANSWERS * len(layers)
     for _ in range(most - 1):
         assert "of another model in this run" in coordinator.ask(MOMENTS, 1, **more)
-    delete_state("run", None)
+    ClientState("run").delete()
     assert f"has answered {most} requests" in coordinator.ask(MOMENTS, 1, **more)
 
 
 def test_every_reply_about_images_is_counted() -> None:
     """The others tell nothing of the images, or only what masks and a ledger of their own allow."""
-    others = {kind.message_type for kind in KINDS if not kind.counted}
+    others = {kind.message_type for kind in kinds() if not kind.counted}
     assert others == {
         "query", "query.forget", "query.keys", "query.shares", "query.agree", "query.unmask",
     }  # fmt: skip

@@ -17,14 +17,14 @@ from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange, Letter
 from server_app.nodes.registration import RegistrationError
 from task.fingerprint import fingerprint
-from task.protocol.messages import (
+from task.protocol.packed import HEADER, JSON, SIGNATURE, Packed
+from task.protocol.registration import (
     FORGET,
     REGISTER,
     ForgetReply,
     ForgetRequest,
     RegistrationReply,
 )
-from task.protocol.packed import HEADER, JSON, SIGNATURE, Packed
 from task.protocol.signature import sign
 from tests.conftest import rows, sha256
 from tests.site_grid import SiteGrid

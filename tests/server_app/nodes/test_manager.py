@@ -11,7 +11,7 @@ from server_app.aggregation.strategies.families.accounting import gaussian_epsil
 from server_app.nodes import registration
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
-from task.protocol.messages import REGISTER
+from task.protocol.registration import REGISTER
 from tests import absent_sites
 from tests.absent_sites import NAMES, Absent, Run, Sites
 from tests.conftest import rows, sha256

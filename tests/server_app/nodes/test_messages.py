@@ -20,18 +20,17 @@ from server_app.nodes.messages import LIFETIME, Exchange, Letter, RecordWriter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint
-from task.protocol.messages import (
+from task.protocol.packed import DATA, Packed, place_of
+from task.protocol.registration import (
     FORGET,
     REGISTER,
-    TRAIN,
     ForgetReply,
     ForgetRequest,
     RegistrationReply,
     RegistrationRequest,
-    TrainRequest,
 )
-from task.protocol.packed import DATA, Packed, place_of
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TRAIN, TrainRequest
 from task.training.device import choose_device
 
 EXPERIMENT = compose_experiment(["num_clients=2"]).local().model_dump_json()

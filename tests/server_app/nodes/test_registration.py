@@ -8,7 +8,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 import client_app.app
-import client_app.handlers
+from client_app.handlers import answer
+from client_app.kinds import HANDLERS
 from client_app.messages import write_reply
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
@@ -24,8 +25,8 @@ from server_app.nodes.registration import (
 from task import fingerprint
 from task.config import Device
 from task.errors import CodeMismatchError
-from task.protocol.messages import REGISTER, RegistrationReply, RegistrationRequest
 from task.protocol.packed import Packed
+from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 from task.training.device import choose_device
 from tests.site_grid import SiteGrid
 
@@ -44,7 +45,7 @@ def registering(**changes: str | bool | int) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        sent = client_app.handlers.query(message, context).content
+        sent = answer(HANDLERS["query"], message, context).content
         reply = RegistrationReply.unpack(Packed.of(sent)).model_copy(update=changes)
         return write_reply(REGISTER, reply, message, context.node_config)
 

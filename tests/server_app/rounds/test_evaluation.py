@@ -12,7 +12,7 @@ from torch import Tensor
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.evaluation import read_scores
-from task.protocol.messages import EvaluateReply
+from task.protocol.evaluation import EvaluateReply
 from task.training.evaluation import Metrics, Score
 from task.training.worker import Worker
 from tests.conftest import Train, rows

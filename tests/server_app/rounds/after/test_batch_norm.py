@@ -26,11 +26,11 @@ from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.protocol.after.moments import (
     LARGEST_MEAN,
     LARGEST_VARIANCE,
+    MomentsRequest,
     check_moments,
     moments_bytes,
 )
 from task.protocol.errors import ProtocolError
-from task.protocol.messages import MomentsRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
 from task.training.after.moments import PooledMoments, input_moments

@@ -38,8 +38,7 @@ from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint_for
-from task.protocol.after.statistics import COUNTS, MEANS
-from task.protocol.messages import StatisticsRequest
+from task.protocol.after.statistics import COUNTS, MEANS, StatisticsRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS
 from task.training.worker import Worker

@@ -174,7 +174,7 @@ def test_an_update_that_the_fixed_point_cannot_hold_is_not_told(train: Train) ->
 
 def test_a_client_refuses_to_be_scored() -> None:
     with pytest.raises(ProtocolError, match="scores on its images are not sent"):
-        score(session_of(), SimpleNamespace())  # type: ignore[arg-type]
+        score(session_of())
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from client_app import work_unit
 from client_app.masked import report
 from client_app.masked.masked_sum import MaskedSum
-from task.protocol.messages import TrainRow
 from task.protocol.tensors import PackedTensors
+from task.protocol.training import TrainRow
 from task.secure.participant import Participant, Revealed
 from task.secure.primitives.mask_stream import Vector
 from tests.conftest import Train, rows, sha256

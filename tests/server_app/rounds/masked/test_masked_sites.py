@@ -81,9 +81,9 @@ class MaskedSites(SiteGrid):
         asked = (message.metadata.message_type, message.metadata.group_id)
         if self.registered[context.node_id] == NAMES[-1] and asked in self.dies:
             raise RuntimeError("the process was killed")
-        restore_secrets(context, self._secrets.pop(context.node_id, b""))
+        restore_secrets(context.state, self._secrets.pop(context.node_id, b""))
         reply = client_app(message, context)
-        self._secrets[context.node_id] = secrets_of(context)
+        self._secrets[context.node_id] = secrets_of(context.state)
         context.state.clear()
         if asked == self.killed:
             raise Interrupted
