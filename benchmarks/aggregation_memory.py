@@ -38,7 +38,7 @@ from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
-from server_app.rounds.pace.synchronous import train_units
+from server_app.rounds.kind import RoundKind
 from server_app.rounds.pace.training import clients_per_message
 from server_app.rounds.privacy_account import PrivacyAccount
 from task.protocol.tensors import PackedTensors
@@ -128,14 +128,14 @@ def measure(strategy: str, participants: int) -> list[float]:
     words = [f"strategy={strategy}", f"num_clients={participants}", "rho=1", "partition=iid"]
     model_words = ["data=digits", "model=resnet18", "model.norm=group"]
     context, grid = context_of(compose_experiment([*words, *model_words]))
-    model, clients = context.model, range(participants)
+    model, clients, kind = context.model, range(participants), RoundKind(context)
     nodes = [NodeInfo(FIRST_NODE_ID + i, i, "cpu", "process", "host") for i in range(WORKERS)]
     accumulator = model.accumulator(clients, keep=False)
-    several = clients_per_message(context, accumulator.adds_up)
+    several = clients_per_message(context, accumulator.adds_up, kind.reply_bytes)
     units = assign_clients(clients, context.sizes.train, nodes, several)
     unit = participants * sum(value.nbytes for value in model.weights.values())
     before = settled()
-    train_units(context, 1, 1, units, accumulator)
+    kind.train(1, 1, units, accumulator, participants)
     peaks = [grid.arrived, resident("VmHWM")]
     reset_peak()
     started = time.perf_counter()

@@ -1,7 +1,6 @@
 """What a site's own settings allow of an experiment, before anything is trained."""
 
 from client_app.node import site_of
-from task.approval.approvals import MOST_ANSWERS, Approvals
 from task.config import LocalConfig
 from task.errors import SiteError
 from task.protocol.envelope import Request
@@ -41,6 +40,8 @@ def admitted_site(request: Request, config: LocalConfig, node_config: NodeConfig
             f"it names round {request.round}, and the experiment has {config.rounds}"
         )
     if site.require_approval:
+        from task.approval.approvals import Approvals  # noqa: PLC0415
+
         Approvals.of_site(site).require(site.name, request.experiment, request.run)
     return site
 
@@ -62,6 +63,8 @@ def count_request(site: Site, request: Request, kind: str, parts: int) -> None:
     if not request.round:
         raise ProtocolError("it names round 0, and rounds begin with 1")
     if site.require_approval:
+        from task.approval.approvals import MOST_ANSWERS, Approvals  # noqa: PLC0415
+
         Approvals.of_site(site).count(
             site.name, request.experiment, request.run, f"{kind} {request.round}",
             parts * MOST_ANSWERS,

@@ -11,7 +11,7 @@ logger = logging.getLogger("univarfl.client")
 
 
 def charge_round(session: Session[TrainRequest]) -> None:
-    """Charge one round of training; do nothing if the owner of the site sets no limit.
+    """Charge one round of training to the ledger of a site whose owner sets a limit.
 
     Each attempt is charged, because the answer of each may arrive.
 
@@ -20,8 +20,8 @@ def charge_round(session: Session[TrainRequest]) -> None:
         OSError: the images cannot be read, or the ledger cannot be written.
     """
     site, worker = session.site, session.worker
-    if site is None or site.max_epsilon is None:
-        return
+    assert site is not None
+    assert site.max_epsilon is not None
     privacy = worker.config.privacy
     ledger = Ledger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
     images = ledger.images_of(worker.data.dataset.version, Path(site.directory))

@@ -3,10 +3,11 @@
 from flwr.app import Context, Message
 
 from client_app.admission import count_request
-from client_app.kinds import Handler, named
+from client_app.kinds import Handler
 from client_app.messages import read_request, write_reply
 from client_app.session import Session
 from client_app.watchdog import process_ended_after
+from task.registry import named
 
 
 def answer(handler: Handler, message: Message, context: Context) -> Message:

@@ -5,8 +5,9 @@ message that needs it.
 """
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
+
+from task.registry import named
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,6 @@ HANDLERS = {  # by Flower's message type
         "task.protocol.masking.messages:UNMASK", "client_app.masked.stages:unmask"
     ),
 }
-
-
-def named(place: str) -> Any:
-    """Return what ``module:NAME`` names."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
 
 
 def kinds() -> list[Any]:

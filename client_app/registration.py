@@ -9,7 +9,6 @@ import torch
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.client_state import ClientState, StateLostError
-from client_app.masked.identity import check_identity
 from client_app.mods.error_redaction import reason_for_server
 from client_app.node import runtime, simulated
 from client_app.session import Session
@@ -19,11 +18,13 @@ from task.plain_text import one_line
 from task.privacy.delta import large_delta
 from task.privacy.settings import UNTOLD_IMAGES
 from task.protocol.registration import RegistrationReply, RegistrationRequest
+from task.registry import named
 from task.site import Site, site_name
 from task.training.worker import Worker
 
 Facts = dict[str, str | int | list[int]]
 
+IDENTITY = "client_app.masked.identity:check_identity"  # imported for masked rounds alone
 STORAGE = "storage"  # the entry with the random name of the place where clients' states are kept
 CANNOT_TRAIN = (
     CodeMismatchError, ConfigError, DataError, DeviceError, StateLostError, SiteError, OSError,
@@ -53,7 +54,8 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
         facts["device"] = session.worker.device.type
         facts["compiled"] = session.worker.trainer.forward.compiled
         if session.site is not None:
-            check_identity(session)
+            if session.config.secure.masked:
+                named(IDENTITY)(session)
             facts |= describe_site(session.worker, session.site)
         elif session.worker.config.models_kept:
             facts["state"] = ClientState(session.request.run).first(STORAGE, secrets.token_hex(8))

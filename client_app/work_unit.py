@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from client_app.budget import charge_round
 from client_app.mods.error_redaction import reason_for_server
 from client_app.norm_clipping import clip_result
 from client_app.outbox import ModelSum, SeparateModels
@@ -21,9 +20,11 @@ from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import check_tensors
 from task.protocol.trained_clients import count_client
 from task.protocol.training import TrainReply, TrainRequest, TrainRow
+from task.registry import named
 from task.training.evaluation import Score
 from task.training.loop import LocalResult
 
+LEDGER = "client_app.budget:charge_round"  # imported at sites whose owners set a limit
 TRAIN_PURPOSE = "train"
 
 logger = logging.getLogger("univarfl.client")
@@ -115,14 +116,25 @@ def train_client(
     session.check_trained_here(client)
     train = partial(worker.train, weights, request.round, client)
     if not worker.config.models_kept:
-        charge_round(session)
+        charge(session)
         return train(broadcast=broadcast, deadline=session.deadline)
     state = session.client_state()
     state.require_space()
-    charge_round(session)
+    charge(session)
     result = train(state.load(client, accepted), broadcast, session.deadline)
     state.keep(client, request.round, accepted, result.state)
     return result
+
+
+def charge(session: Session[Any]) -> None:
+    """Charge one round of training to the site's privacy ledger, if its owner sets a limit.
+
+    Raises:
+        SiteError: the round would exceed the limit, or the ledger is damaged.
+        OSError: the images cannot be read, or the ledger cannot be written.
+    """
+    if session.site is not None and session.site.max_epsilon is not None:
+        named(LEDGER)(session)
 
 
 def score_rows(session: Session[EvaluateRequest]) -> Iterator[EvaluateRow]:

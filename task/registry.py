@@ -100,6 +100,12 @@ def create(group: str, base: type[T], settings: Mapping[str, Any]) -> T:
         raise first_error(error).under(group) from None
 
 
+def named(place: str) -> Any:
+    """Return what ``module:NAME`` names; the text is from this code, never from a message."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 @lru_cache(maxsize=256)
 def _reader(kind: Any) -> TypeAdapter[Any]:
     """Return what reads the settings of a component; it takes 2 ms to build."""

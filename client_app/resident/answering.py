@@ -11,7 +11,7 @@ import socket
 from flwr.app import Context, Message
 
 from client_app.app import app
-from client_app.kinds import HANDLERS, named
+from client_app.kinds import HANDLERS
 from client_app.logs import write_site_log
 from client_app.masked.party import restore_secrets, secrets_of
 from client_app.messages import read_request
@@ -24,6 +24,7 @@ from task.protocol.envelope import Request
 from task.protocol.errors import ProtocolError
 from task.protocol.packed import Packed
 from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
+from task.registry import named
 from task.site import NodeConfig
 
 Task = tuple[bytes, str, dict[str, bytes]]  # its input, its message's id and its objects

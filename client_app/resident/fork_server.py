@@ -21,13 +21,14 @@ from typing import NoReturn
 
 import torch
 
-from client_app.kinds import HANDLERS, named
+from client_app.kinds import HANDLERS
 from client_app.node import site_of
 from client_app.resident import frames
 from client_app.resident.answering import answer
 from client_app.session import worker_for
 from task.config import read_local_config
 from task.fingerprint import fingerprint
+from task.registry import named
 from task.training.worker import shared_worker
 
 PR_SET_PDEATHSIG = 1

@@ -16,15 +16,12 @@ from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
-from task.errors import DIVERGED, ConfigError
+from task.errors import DIVERGED
 from task.exact_sum import normalise_weights, relative_weights
 from task.methods.base import Tensors
 from task.methods.families.server_update import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
-from task.secure.primitives.mask_stream import VECTOR_ITEM_BYTES
-from task.secure.transcript import weights_hash
-from task.secure.vectors.update_vector import UpdateVector
 from task.training.worker import Worker
 
 # A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
@@ -50,6 +47,7 @@ class GlobalModel:
         last_accepted: by client, the round of its last accepted update; 0 for none. It stores
             only the clients that have one.
         notes: what was left out of the file that the run starts from.
+        buffered: whether a round takes updates as they arrive.
         min_updates: the number of accepted updates that a round needs to change the weights.
     """
 
@@ -66,10 +64,6 @@ class GlobalModel:
         self._weights, self.notes = starting_weights(
             given_weights(experiment.model), worker.initial_weights()
         )
-        start = experiment.secure.start
-        if start is not None and weights_hash(self._weights) != start:
-            allowed = "must have the layers of this network and no others, with secure=masked"
-            raise ConfigError("model.weights", experiment.model["weights"], allowed)
         self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
         self._secure = experiment.secure
         self._terms = worker.method.reported_terms()
@@ -77,6 +71,7 @@ class GlobalModel:
         self._server_update = worker.method.server(trained)
         self.last_accepted: Counter[int] = Counter()
         self._guard = experiment.update_guard()
+        self.buffered = strategy.buffered
         self._needs_each_update = strategy.needs_each_update
         self._updates = strategy.updates_together(experiment.participants)
         self._earlier_weights = strategy.earlier_weights()
@@ -160,14 +155,6 @@ class GlobalModel:
         """The size of what one client receives in a round: the model and the broadcast."""
         sent = [*self.weights.values(), *self.broadcast.values()]
         return sum(value.nbytes for value in sent)
-
-    @property
-    def reply_bytes(self) -> int:
-        """The size of one client's reply: as large as the request, or a masked vector."""
-        if self._secure.masked:
-            layout = UpdateVector(self.weights, self._terms, self._secure.rounding)
-            return VECTOR_ITEM_BYTES * layout.length
-        return self.request_bytes
 
     def state(self) -> ModelState:
         """Return all that the next round needs, for a checkpoint."""

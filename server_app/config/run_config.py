@@ -15,9 +15,7 @@ from typing import NamedTuple
 
 from flwr.app import UserConfig
 
-from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment, read_experiment
-from server_app.config.resuming import whole_words
 from task.errors import ConfigError, system_reason
 from task.machine.files import write_secret
 
@@ -83,6 +81,9 @@ def from_run_config(run_config: Mapping[str, object]) -> Submitted:
     if settings:
         found = json.loads(settings)
         return Submitted(read_experiment(found["experiment"]), found["words"], found["lease"])
+    from server_app.config.composition import compose_experiment  # noqa: PLC0415  (with Hydra)
+    from server_app.config.resuming import whole_words  # noqa: PLC0415
+
     text = str(run_config[OVERRIDES])
     try:
         words = shlex.split(text)

@@ -22,12 +22,8 @@ from server_app.rounds.callbacks import (
     TrackRounds,
 )
 from server_app.rounds.context import RoundContext
-from server_app.rounds.ending.client_parts import save_client_parts
-from server_app.rounds.ending.final_stage import LastModels, run_stage
 from server_app.rounds.failure_policy import FailurePolicy
-from server_app.rounds.masked.description import described
 from server_app.rounds.pace.base import Pace
-from server_app.rounds.pace.choice import pace_of
 from server_app.rounds.privacy_account import PrivacyAccount
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
@@ -37,7 +33,16 @@ from server_app.tracking.loggers import MetricLoggers
 from task.errors import ConfigError
 from task.privacy.delta import large_delta
 from task.privacy.description import NOT_TOLD
+from task.registry import named
 from task.training.worker import shared_worker
+
+# What a run imports only if it needs it.
+CLIENT_PARTS = "server_app.rounds.ending.client_parts:save_client_parts"
+STAGE = "server_app.rounds.ending.final_stage:FinalStage"
+PACES = {  # by whether the strategy fills a buffer
+    False: "server_app.rounds.pace.synchronous:Synchronous",
+    True: "server_app.rounds.pace.buffered:Buffered",
+}
 
 logger = logging.getLogger("univarfl")
 
@@ -90,11 +95,8 @@ class Federation:
         self._register_nodes()
         self._describe_data()
         model = GlobalModel(self.experiment, self._worker, self._sizes.train)
-        self.recorder.update(request_bytes=model.request_bytes, reply_bytes=model.reply_bytes)
         if kept := self._worker.personal.names:
             self.recorder.update(personal=kept)
-        if self.experiment.secure.masked:
-            self.recorder.update(secure=described(self.experiment))
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
         earlier = self.recorder.summary.get("privacy", {})
@@ -105,8 +107,10 @@ class Federation:
             LateReplies(self.grid, self._note), privacy, self._note, self.recorder.directory,
             seconds_before,
         )  # fmt: skip
-        pace = pace_of(context, context.directory)
-        last_models = LastModels(self.recorder.directory)
+        pace: Pace = named(PACES[model.buffered])(context)
+        sizes = {"request_bytes": model.request_bytes, "reply_bytes": pace.kind.reply_bytes}
+        self.recorder.update(**sizes, **pace.kind.recorded())
+        ending = self._stage.changes_model and named(STAGE)(pace.kind, self._stage, self.recorder)
         callbacks: list[Callback] = [
             RecordRounds(self.recorder),
             TrackRounds(self.loggers),
@@ -119,7 +123,7 @@ class Federation:
                 self.experiment.partitioner().sites,
                 self._record_nodes_and_data,
             ),
-            last_models,
+            *([ending] if ending else []),
             SaveCheckpoints(self.recorder, model, policy, pace),
         ]
         self._begin(model, policy, pace)
@@ -128,9 +132,10 @@ class Federation:
             result = run_round(pace, server_round)
             for callback in callbacks:
                 callback.after_round(result)
-        save_client_parts(context, self.recorder)
-        if self._stage.changes_model:
-            run_stage(context, self._stage, self.recorder, last_models)
+        if self._worker.personal:
+            named(CLIENT_PARTS)(context, self.recorder)
+        if ending:
+            ending.run()
         context.late_replies.drop_arrived()
         pace.finish()
         return context

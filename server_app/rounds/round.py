@@ -56,7 +56,7 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
         scored = clients_of_final_scores(context)
         if not last and experiment.validation_share:
             scored = with_a_model(context, gathered.scored)
-        scores = score_model(context, server_round, scored)
+        scores = score_model(pace.kind, server_round, scored)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(
         server_round, experiment.rounds, updates,

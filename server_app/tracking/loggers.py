@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from server_app.config.experiment import Experiment
-
 Scores = Mapping[str, Mapping[str, float]]
 
 QUEUE_ROUNDS = 1000  # rounds that a slow logger may be behind before it is given up
@@ -36,9 +34,9 @@ class MetricLogger(ABC):
     module: ClassVar[str]
 
     @classmethod
-    @abstractmethod
-    def wanted(cls, experiment: Experiment) -> bool:
-        """Return whether this experiment uses it."""
+    def installed(cls) -> bool:
+        """Return whether it can be used here; if not, a run goes on without it and says nothing."""
+        return True
 
     @classmethod
     @abstractmethod

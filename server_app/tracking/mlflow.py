@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from server_app.config.experiment import Experiment
 from server_app.config.override_text import flat
 from server_app.tracking.loggers import MetricLogger, Scores
 
@@ -43,10 +42,6 @@ class MLflow(MetricLogger):
         self._client.log_batch(
             self._run, params=[Param(key, str(value)) for key, value in settings.items()]
         )
-
-    @classmethod
-    def wanted(cls, experiment: Experiment) -> bool:
-        return experiment.watch.mlflow is not None
 
     @classmethod
     def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:

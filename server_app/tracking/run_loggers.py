@@ -7,10 +7,12 @@ from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.tracking.loggers import MetricLoggers
-from server_app.tracking.mlflow import MLflow
-from server_app.tracking.tensorboard import TensorBoard
+from task.registry import named
 
-METRIC_LOGGERS = (TensorBoard, MLflow)
+METRIC_LOGGERS = {  # by the setting that asks for it
+    "tensorboard": "server_app.tracking.tensorboard:TensorBoard",
+    "mlflow": "server_app.tracking.mlflow:MLflow",
+}
 
 
 @contextmanager
@@ -24,7 +26,8 @@ def metric_loggers(
         directory: the run directory.
         summary: its ``run.json``.
     """
-    loggers = MetricLoggers(kind for kind in METRIC_LOGGERS if kind.wanted(experiment))
+    asked = [named(at) for key, at in METRIC_LOGGERS.items() if getattr(experiment.watch, key)]
+    loggers = MetricLoggers(kind for kind in asked if kind.installed())
     loggers.begin(directory, summary)
     status = "failed"
     try:

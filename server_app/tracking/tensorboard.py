@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from server_app.config.experiment import Experiment
 from server_app.tracking.loggers import MetricLogger, Scores
 
 
@@ -22,8 +21,8 @@ class TensorBoard(MetricLogger):
         self._writer = SummaryWriter(str(directory / "tensorboard"))
 
     @classmethod
-    def wanted(cls, experiment: Experiment) -> bool:
-        return experiment.watch.tensorboard and find_spec(cls.package) is not None
+    def installed(cls) -> bool:
+        return find_spec(cls.package) is not None
 
     @classmethod
     def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from client_app.kinds import HANDLERS, Handler, kinds, named
+from client_app.kinds import HANDLERS, Handler
 from task.protocol.envelope import Kind
+from task.registry import named
 
 
 @pytest.mark.parametrize(("message_type", "handler"), HANDLERS.items())
@@ -14,5 +15,3 @@ def test_a_line_names_a_kind_of_its_type_and_a_function(
     assert isinstance(kind, Kind)
     assert kind.message_type == message_type
     assert callable(named(handler.work))
-
-

@@ -7,7 +7,8 @@ from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure, usable
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients
-from server_app.rounds.evaluation import stateful_fields, with_a_model
+from server_app.rounds.evaluation import with_a_model
+from server_app.rounds.kind import stateful_fields
 from server_app.runs.client_parts import save_client_part
 from server_app.runs.recorder import Recorder
 from task.protocol.after.personal import PERSONAL, PersonalReply
@@ -27,8 +28,6 @@ def save_client_parts(context: RoundContext, recorder: Recorder) -> None:
     Raises:
         OSError: a file cannot be written.
     """
-    if not context.worker.personal:
-        return
     clients = with_a_model(context, range(context.experiment.num_clients))
     if context.sites:
         have_sites_keep_their_parts(context, recorder, clients)

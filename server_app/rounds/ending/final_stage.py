@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from server_app.aggregation.weights import from_tensors, to_tensors
@@ -11,6 +10,7 @@ from server_app.rounds.after.base import AfterTraining, Outcome
 from server_app.rounds.callbacks import record_client_scores
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import clients_of_final_scores, score_model
+from server_app.rounds.kind import RoundKind
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
@@ -22,17 +22,20 @@ from task.training.evaluation import Score
 logger = logging.getLogger("univarfl")
 
 
-class LastModels(Callback):
-    """Keeps the clients' models of the last round, if the stage after it needs them.
+class FinalStage(Callback):
+    """Runs the stage, and keeps the clients' models of the last round if the stage needs them.
 
-    It comes before `SaveCheckpoints`: a run that is resumed after its last checkpoint has them.
+    As a callback it comes before `SaveCheckpoints`: a run that is resumed after its last checkpoint
+    has the models.
 
     Args:
-        directory: the run's.
+        kind: asks the clients of the run.
+        stage: changes the model.
+        recorder: the run's.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, kind: RoundKind, stage: AfterTraining, recorder: Recorder) -> None:
+        self._kind, self._stage, self._recorder = kind, stage, recorder
         self._models: Mapping[int, Tensors] | None = None
 
     def after_round(self, result: RoundResult) -> None:
@@ -40,7 +43,7 @@ class LastModels(Callback):
         if result.last_models is not None:
             self._models = result.last_models
             arrays = {client: from_tensors(model) for client, model in self._models.items()}
-            save_last_models(self._directory, arrays)
+            save_last_models(self._recorder.directory, arrays)
 
     def models(self) -> Mapping[int, Tensors]:
         """Return the models by client, from the file if this process has not run the last round.
@@ -49,42 +52,34 @@ class LastModels(Callback):
             ConfigError: the file is missing or damaged.
         """
         if self._models is None:
-            found = load_last_models(self._directory)
+            found = load_last_models(self._recorder.directory)
             self._models = {client: to_tensors(model) for client, model in found.items()}
         return self._models
 
+    def run(self) -> None:
+        """Change the global model, score it, and replace the model and results of the record.
 
-def run_stage(
-    context: RoundContext, stage: AfterTraining, recorder: Recorder, models: LastModels
-) -> None:
-    """Change the global model, score it, and replace the model and results of the record.
+        No checkpoint is written. A run that ends during the stage is resumed after its last round,
+        and repeats the stage on the model of that round; a stage may keep parts of its work.
 
-    No checkpoint is written. A run that ends during the stage is resumed after its last round, and
-    repeats the stage on the model of that round; a stage may keep parts of its work.
-
-    Args:
-        context: the run, after its last round.
-        stage: changes the model.
-        recorder: the run's.
-        models: the clients' models of the last round.
-
-    Raises:
-        ConfigError, RunFailedError: the stage cannot be completed.
-    """
-    started = time.perf_counter()
-    outcome = stage.apply(context, models.models() if stage.needs_models else {})
-    if outcome.at_clients:
-        scores = record_at_clients(context, recorder, outcome.at_clients)
-    else:
-        scores = record_new_model(context, recorder, outcome)
-    seconds, name = round(time.perf_counter() - started, 3), context.experiment.after["name"]
-    spent = recorder.summary["seconds"]
-    total = round(spent["connect"] + spent["rounds"] + seconds, 3)
-    recorder.update(
-        after={"name": name, "seconds": seconds, **scores, **outcome.facts},
-        seconds={**spent, "after": seconds, "total": total},
-    )
-    logger.info("%s", stage_line(name, scores, seconds, at_clients=stage.at_clients))
+        Raises:
+            ConfigError, RunFailedError: the stage cannot be completed.
+        """
+        stage, recorder, context = self._stage, self._recorder, self._kind.context
+        started = time.perf_counter()
+        outcome = stage.apply(context, self.models() if stage.needs_models else {})
+        if outcome.at_clients:
+            scores = record_at_clients(context, recorder, outcome.at_clients)
+        else:
+            scores = record_new_model(self._kind, recorder, outcome)
+        seconds, name = round(time.perf_counter() - started, 3), context.experiment.after["name"]
+        spent = recorder.summary["seconds"]
+        total = round(spent["connect"] + spent["rounds"] + seconds, 3)
+        recorder.update(
+            after={"name": name, "seconds": seconds, **scores, **outcome.facts},
+            seconds={**spent, "after": seconds, "total": total},
+        )
+        logger.info("%s", stage_line(name, scores, seconds, at_clients=stage.at_clients))
 
 
 def record_at_clients(
@@ -100,12 +95,13 @@ def record_at_clients(
     }
 
 
-def record_new_model(context: RoundContext, recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
+def record_new_model(kind: RoundKind, recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
     """Replace the global model and its scores; return the test scores before and after.
 
     If there are no new weights, or they are not finite, the model stays, and the reason is
     returned too.
     """
+    context = kind.context
     model, facts = context.model, {}
     before = context.worker.test(model.weights, by_class=True)
     reason, weights = outcome.reason, outcome.weights
@@ -116,7 +112,7 @@ def record_new_model(context: RoundContext, recorder: Recorder, outcome: Outcome
         context.note("", f"after={context.experiment.after['name']}: {facts['reason']}")
     else:
         model.weights = {key: weights[key] for key in model.weights}
-    found = score_model(context, context.experiment.rounds, clients_of_final_scores(context))
+    found = score_model(kind, context.experiment.rounds, clients_of_final_scores(context))
     recorder.save_model(from_tensors(model.weights))
     record_client_scores(recorder, found.clients, context.sites)
     if found.test.by_class:

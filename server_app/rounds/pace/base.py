@@ -7,6 +7,7 @@ from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.rounds.context import RoundContext
+from server_app.rounds.kind import kind_of
 from server_app.rounds.participation.base import Clients
 
 
@@ -36,12 +37,12 @@ class Pace(ABC):
     """
 
     def __init__(self, context: RoundContext) -> None:
-        self.context = context
+        self.context, self.kind = context, kind_of(context)
         experiment = context.experiment
         self.clock = experiment.clients_clock()
         self.policy = experiment.participation_policy()
         images = context.worker.data.clients.sizes().train  # also if clients do not tell them
-        devices = self.clock.devices(experiment, images, context.model.reply_bytes)
+        devices = self.clock.devices(experiment, images, self.kind.reply_bytes)
         self.clients = Clients(
             experiment.num_clients, experiment.participants, experiment.seed, devices
         )

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from server_app.aggregation.strategies.families.buffered import BufferedSettings
@@ -27,13 +26,14 @@ class Buffered(Pace):
 
     Args:
         context: the run.
-        strategy: its settings.
-        directory: the run's.
     """
 
-    def __init__(self, context: RoundContext, strategy: BufferedSettings, directory: Path) -> None:
+    def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
-        self._strategy, self._received = strategy, ReceivedWeights(directory)
+        strategy = context.experiment.aggregation()
+        assert isinstance(strategy, BufferedSettings)
+        # It keeps the weights that running jobs started from.
+        self._strategy, self._received = strategy, ReceivedWeights(context.directory)
         self._ran_before: deque[set[int]] = deque(maxlen=CHECKPOINTS)
         self._buffer: Buffer  # of the round whose updates are gathered
         self._arrivals: Arrivals
@@ -115,7 +115,7 @@ class Buffered(Pace):
             return
         context, sizes = self.context, self.context.sizes.train
         nodes = context.nodes.wait_for_clients(list(by_client), 1)
-        per_message = clients_per_message(context, adds_up=False)
+        per_message = clients_per_message(context, False, self.kind.reply_bytes)
         by_round: dict[int, list[WorkUnit]] = {}
         for unit in assign_clients(list(by_client), sizes, nodes, per_message):
             of_round: dict[int, list[int]] = {}

@@ -5,21 +5,13 @@ from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
-from server_app.aggregation.training_replies import add_reply
-from server_app.nodes.assignment import WorkUnit, assign_clients
+from server_app.nodes.assignment import assign_clients
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.masked.training import MaskedTraining
+from server_app.rounds.kind import RoundKind
 from server_app.rounds.pace.base import Gathered, Pace
-from server_app.rounds.pace.training import (
-    clients_per_message,
-    empty_accumulator,
-    filter_updates,
-    sends_sum,
-    train_letters,
-)
+from server_app.rounds.pace.training import clients_per_message, empty_accumulator
 from server_app.rounds.sampling import quorum_count
-from task.protocol.training import TRAIN
 
 
 class Synchronous(Pace):
@@ -46,7 +38,7 @@ class Synchronous(Pace):
     def gather(self, server_round: int, keep: bool) -> Gathered:
         cohort = self.policy.cohort(self.clients, server_round, self._now)
         self._now = cohort.ends
-        accumulator, losses = train_round(self.context, server_round, cohort.trained, keep)
+        accumulator, losses = train_round(self.kind, server_round, cohort.trained, keep)
         for client, reason in cohort.left_out.items():
             accumulator.refuse([ClientUpdate(client, "", left_out=True)], reason)
         for client, seconds in cohort.seconds.items():
@@ -56,29 +48,28 @@ class Synchronous(Pace):
 
 
 def train_round(
-    context: RoundContext, server_round: int, sampled: Sequence[int], keep: bool
-) -> tuple[UpdateAccumulator, dict[str, float]]:
+    kind: RoundKind, server_round: int, sampled: Sequence[int], keep: bool
+) -> tuple[UpdateAccumulator, Mapping[str, float]]:
     """Train the sampled clients, in several attempts if fewer than the quorum succeed.
 
     Every attempt asks all clients again. With masks it must, because the sums of two attempts
     would differ by single updates. Without masks it does so to end with the same model.
 
     Returns:
-        The updates, and the mean losses if those are part of the masked sum.
+        The updates, and the mean losses if clients do not report them one by one.
 
     Raises:
         RunFailedError: too few clients succeeded in every attempt.
         WorkerLostError: a simulated worker has died.
     """
-    experiment, settings = context.experiment, context.experiment.federation
+    context, settings = kind.context, kind.context.experiment.federation
     if not sampled:
         context.privacy.charge(server_round)
         return empty_accumulator(context, sampled, keep), {}
     quorum = quorum_count(settings.quorum, len(sampled))
-    masked = experiment.secure.masked
-    wanted = max(quorum, experiment.secure_threshold(len(sampled))) if masked else quorum
+    wanted = kind.least(quorum, len(sampled))
     accumulator = empty_accumulator(context, sampled, keep)
-    losses: dict[str, float] = {}
+    losses: Mapping[str, float] = {}
     for attempt in range(1, settings.attempts + 1):
         nodes = context.nodes.wait_for_clients(sampled, wanted)
         context.privacy.charge(server_round)
@@ -88,18 +79,14 @@ def train_round(
             list(accumulator.shares),
             context.sizes.train,
             nodes,
-            clients_per_message(context, accumulator.adds_up),
+            clients_per_message(context, accumulator.adds_up, kind.reply_bytes),
         )
-        if masked:
-            trial = MaskedTraining(context, server_round, attempt, units, accumulator, wanted)
-            losses = trial.run()
-        else:
-            train_units(context, server_round, attempt, units, accumulator)
+        losses = kind.train(server_round, attempt, units, accumulator, wanted)
         if (accepted := len(accumulator.accepted)) >= wanted:
             return accumulator, losses
         too_few = f"{accepted} of {len(sampled)} clients, and the quorum is {wanted}"
         context.note("", f"below the quorum: {too_few} (attempt {attempt} of {settings.attempts})")
-    if masked and accepted >= quorum:  # the model stays
+    if kind.keeps_the_model(accepted, quorum):
         return accumulator, losses
     refused = (update for update in accumulator.updates.values() if not update.accepted)
     first = next((f"; client {update.client}: {update.reason}" for update in refused), "")
@@ -107,21 +94,3 @@ def train_round(
         f"round {server_round}: {too_few} (federation.quorum) after {settings.attempts} attempts"
         f"{first}"
     )
-
-
-def train_units(
-    context: RoundContext,
-    server_round: int,
-    attempt: int,
-    units: Sequence[WorkUnit],
-    accumulator: UpdateAccumulator,
-) -> None:
-    """Have each unit's clients trained, and add their updates."""
-    weights = context.model.packed_weights
-    letters = train_letters(context, server_round, attempt, units, accumulator, weights)
-    exchange = context.exchange(TRAIN, letters)
-    for place, reply in exchange.arrivals():
-        unit = units[place]
-        add_reply(unit, reply, accumulator, sends_sum(accumulator.adds_up, unit.node))
-    filter_updates(context, accumulator)
-    context.late_replies.expect(exchange, units, f"model of round {server_round}")

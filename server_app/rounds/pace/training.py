@@ -40,11 +40,11 @@ def empty_accumulator(
     return accumulator
 
 
-def clients_per_message(context: RoundContext, adds_up: bool) -> int:
+def clients_per_message(context: RoundContext, adds_up: bool, reply_bytes: int) -> int:
     """Return how many clients may share a reply; any number if only their sum is sent."""
     if adds_up:
         return context.experiment.num_clients
-    return context.clients_per_reply(context.model.reply_bytes)
+    return context.clients_per_reply(reply_bytes)
 
 
 def sends_sum(adds_up: bool, node: NodeInfo) -> bool:

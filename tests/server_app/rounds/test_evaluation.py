@@ -11,7 +11,7 @@ from torch import Tensor
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
-from server_app.rounds.evaluation import read_scores
+from server_app.rounds.kind import read_scores
 from task.protocol.evaluation import EvaluateReply
 from task.training.evaluation import Metrics, Score
 from task.training.worker import Worker

@@ -12,7 +12,6 @@ from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from server_app.config.composition import compose_experiment
-from server_app.config.experiment import Experiment
 from server_app.runs.records.record import read_record
 from server_app.tracking.loggers import MetricLogger, Scores
 from task.errors import ConfigError
@@ -111,10 +110,6 @@ class Fake(MetricLogger):
     fails_in: ClassVar = -1
 
     @classmethod
-    def wanted(cls, experiment: Experiment) -> bool:
-        return True
-
-    @classmethod
     def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:
         cls.threads.add(threading.get_ident())
         cls.calls.append(("begin", summary["status"]))
@@ -137,14 +132,16 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
     monkeypatch.setattr(Fake, "calls", [])
     monkeypatch.setattr(Fake, "threads", set())
     monkeypatch.setattr(Fake, "blocked", threading.Event())
-    monkeypatch.setattr("server_app.tracking.run_loggers.METRIC_LOGGERS", (Fake,))
+    monkeypatch.setattr(
+        "server_app.tracking.run_loggers.METRIC_LOGGERS", {"tensorboard": f"{__name__}:Fake"}
+    )
     return Fake
 
 
 def test_calls_are_complete_in_order_and_not_on_the_thread_that_trains(
     tmp_path: Path, fake: type[Fake]
 ) -> None:
-    record(tmp_path, "run", [], [0.1, 0.5, 0.6])
+    record(tmp_path, "run", ["watch.tensorboard=true"], [0.1, 0.5, 0.6])
     assert fake.calls == [
         ("begin", "running"), (0, 0.1), (1, 0.5), (2, 0.6), ("end", "completed")
     ]  # fmt: skip
@@ -158,7 +155,7 @@ def test_a_logger_that_fails_in_mid_run_is_closed_and_called_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fake, "fails_in", 1)
-    run = record(tmp_path, "run", [], [0.1, 0.5, 0.6])
+    run = record(tmp_path, "run", ["watch.tensorboard=true"], [0.1, 0.5, 0.6])
     assert read_record(run)["status"] == "completed"
     assert ("end", "completed") not in fake.calls
     assert (run / "run.log").read_text().count(
@@ -173,7 +170,7 @@ def test_a_logger_that_blocks_is_given_up_at_the_end(
 ) -> None:
     fake.blocked.set()
     monkeypatch.setattr("server_app.tracking.loggers.FLUSH_SECONDS", 0.1)
-    run = record(tmp_path, "run", [], [0.1, 0.5, 0.6])
+    run = record(tmp_path, "run", ["watch.tensorboard=true"], [0.1, 0.5, 0.6])
     assert read_record(run)["status"] == "completed"
     assert (run / "run.log").read_text().count("fake receives no more metrics: TimeoutError") == 1
 

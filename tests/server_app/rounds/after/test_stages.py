@@ -385,7 +385,7 @@ def test_a_result_that_is_not_finite_leaves_the_model_of_the_last_round(train: T
 
 
 def test_without_a_client_in_the_last_round_there_is_nothing_to_distil(train: Train) -> None:
-    with patch.object(final_stage.LastModels, "models", return_value={}):
+    with patch.object(final_stage.FinalStage, "models", return_value={}):
         run = train(*FEDDF, "rounds=1")
     record = read_record(run)
     assert record["status"] == "completed"

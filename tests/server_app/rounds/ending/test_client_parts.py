@@ -17,7 +17,7 @@ from server_app.config.resuming import whole_words
 from server_app.engines.train import train_experiment
 from server_app.inference.card import card_of
 from server_app.inference.model import trained_model
-from server_app.rounds import federation
+from server_app.rounds.ending import client_parts
 from server_app.runs.client_parts import saved_clients
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
@@ -113,7 +113,7 @@ def test_a_run_that_ends_before_they_are_written_is_resumed_to_the_same_files(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(federation, "save_client_parts", interrupted)
+        patch.setattr(client_parts, "save_client_parts", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(*WORDS, "run_id=ended")
     directory = train(*whole_words([f"resume={tmp_path / 'runs' / 'ended'}"]))
