@@ -15,6 +15,7 @@ from client_app.norm_clipping import clip_result
 from client_app.outbox import ModelSum, SeparateModels
 from client_app.session import Session
 from task.errors import diverged
+from task.exact_sum import new_sum
 from task.methods.base import Tensors
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import check_tensors
@@ -43,7 +44,7 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
     check_tensors(broadcast, session.worker.broadcast())
     outbox = (
         ModelSum(
-            request, session.config.secure.new_sum(weights), broadcast,
+            request, new_sum(session.config.secure, weights), broadcast,
             partial(session.rounding_key, TRAIN_PURPOSE),
         )
         if request.shares

@@ -9,9 +9,12 @@ from torch import Tensor
 
 from task.errors import TrainingError, diverged
 from task.methods.base import Tensors
+from task.registry import named
+from task.secure.settings import Secure
 
 FRACTION_BITS, GROWTH_BITS = 46, 16
 KEY_BYTES = 32  # of the key that random rounding is drawn from
+ROUNDED = "task.secure.vectors.rounded_sum:RoundedSum"
 NO_KEY = bytes(KEY_BYTES)  # of a sum without random rounding
 
 
@@ -141,3 +144,16 @@ def relative_weights(weights: Mapping[int, float]) -> dict[int, float]:
     """Return each client's weight divided by the largest; 0 for all if this is 0."""
     largest = max(weights.values(), default=0.0) or 1.0
     return {client: weight / largest for client, weight in weights.items()}
+
+
+def new_sum(secure: Secure, start: Tensors) -> IntegerSum:
+    """Return an empty sum of models that were trained from the weights `start`.
+
+    Args:
+        secure: the experiment's; masked rounds need rounded numbers.
+        start: the global weights before the round.
+    """
+    if secure.rounded:
+        rounded: IntegerSum = named(ROUNDED)(start, secure.rounding)
+        return rounded
+    return ExactSum(start)

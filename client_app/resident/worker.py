@@ -17,8 +17,7 @@ from typing import Any
 
 from client_app.logs import write_site_log
 from client_app.resident import frames
-from client_app.resident.children import Child, ChildLostError
-from client_app.resident.forks import ForkServer, ForkServerFailedError
+from client_app.resident.forks import Child, ChildLostError, ForkServer, ForkServerFailedError
 from client_app.resident.limits import GRACE_SECONDS, READ_SECONDS, UNREAD
 from client_app.resident.supernode.internals import PackedReply, error_reply, read_head
 from client_app.resident.supernode.tasks import (

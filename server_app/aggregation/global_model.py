@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, MutableSequence, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from flwr.serverapp import Grid
 from torch import Tensor
@@ -17,7 +17,7 @@ from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.errors import DIVERGED
-from task.exact_sum import normalise_weights, relative_weights
+from task.exact_sum import new_sum, normalise_weights, relative_weights
 from task.methods.base import Tensors
 from task.methods.families.server_update import Contribution
 from task.optim.parameters import trained_parameters
@@ -126,7 +126,7 @@ class GlobalModel:
             keep=keep,
             rebase=rebase,
             problem_with=self._server_update.problem_with if self._server_update else no_problem,
-            new_sum=self._secure.new_sum,
+            new_sum=partial(new_sum, self._secure),
         )
 
     def shares_of_any(self, updates: int) -> Callable[[int], float]:

@@ -1,12 +1,8 @@
 """The settings of secure aggregation, which every participant reads."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:  # these import PyTorch; see `task.config`
-    from task.exact_sum import IntegerSum
-    from task.methods.base import Tensors
 
 RoundingRule = Literal["stochastic", "nearest"]
 
@@ -42,13 +38,3 @@ class Secure(BaseModel):
     def rounded(self) -> bool:
         """Whether updates are rounded as masked rounds need it."""
         return self.mode != "none"
-
-    def new_sum(self, start: "Tensors") -> "IntegerSum":
-        """Return an empty sum of models that were trained from the weights `start`."""
-        if self.rounded:
-            from task.secure.vectors.rounded_sum import RoundedSum  # noqa: PLC0415
-
-            return RoundedSum(start, self.rounding)
-        from task.exact_sum import ExactSum  # noqa: PLC0415
-
-        return ExactSum(start)

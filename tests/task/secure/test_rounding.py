@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import TrainingError
-from task.exact_sum import ExactSum, relative_weights
+from task.exact_sum import ExactSum, new_sum, relative_weights
 from task.protocol.errors import ProtocolError
 from task.secure.settings import Secure
 from task.secure.transcript import weights_hash
@@ -174,7 +174,7 @@ def test_numbers_without_a_bound_are_refused(rule: str, number: float) -> None:
     whole = torch.tensor([0.5, number])
     secure = Secure(mode="masked", rounding=rule)  # type: ignore[arg-type]
     with pytest.raises(TrainingError, match="w has numbers beyond 1,048,576"):
-        secure.new_sum({"w": torch.zeros(2)}).to_fixed_point({"w": whole}, 1.0, keys(1)[0])
+        new_sum(secure, {"w": torch.zeros(2)}).to_fixed_point({"w": whole}, 1.0, keys(1)[0])
     with pytest.raises(ProtocolError, match="the model has numbers of 1,048,576 or more in w"):
         check_numbers({"w": whole, "n": torch.tensor(2**40), "e": torch.zeros(0)})
 
