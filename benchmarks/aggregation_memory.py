@@ -37,10 +37,9 @@ from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo
-from server_app.rounds.context import RoundContext
+from server_app.rounds.context import Account, RoundContext
 from server_app.rounds.kind import RoundKind
 from server_app.rounds.pace.training import clients_per_message
-from server_app.rounds.privacy_account import PrivacyAccount
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TRAIN, TrainReply, TrainRow
 from task.training.device import return_freed_memory
@@ -118,7 +117,7 @@ def context_of(experiment: Experiment) -> tuple[RoundContext, Arrived]:
     return RoundContext(
         grid, run, experiment, worker, GlobalModel(experiment, worker, sizes.train),
         NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore),
-        PrivacyAccount(experiment, {}, lambda **_: None), ignore, Path(),
+        Account(), ignore, Path(),
     ), grid  # fmt: skip
 
 

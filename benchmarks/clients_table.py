@@ -21,9 +21,7 @@ from benchmarks.processes import MEGABYTE
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.clients.compaction import MOST_ROWS_AS_CSV
-from server_app.runs.records.clients.reading import PARQUET
-from server_app.runs.records.tables import CLIENTS
+from server_app.runs.records.tables import CLIENTS, MOST_ROWS_AS_CSV, PARQUET
 
 ROWS, CLIENTS_A_ROUND, REPEATS = 500_000, 1000, 5
 

@@ -12,7 +12,8 @@ from benchmarks.time_to_accuracy import by_pace
 from server_app.config.composition import compose_experiment, compose_settings
 from server_app.config.labels import label_of
 from server_app.config.override_text import flat
-from server_app.config.published import Table, published_numbers
+from server_app.config.published import published_numbers
+from server_app.config.tables import Table
 from server_app.report.after_training import after_training_table
 from server_app.report.breakdown.by_client import ByClient
 from server_app.report.statistics import difference, mean_and_sd

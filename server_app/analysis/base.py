@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import pandas as pd
 
 from server_app.analysis.analysed_run import AnalysedRun
-from server_app.config.published import Further
+from server_app.config.tables import Further
 from server_app.report.charts.base import Figure, Plot, mean_series
 from server_app.report.statistics import all_equal, mean_and_sd
 

@@ -1,8 +1,7 @@
 """Composition of an experiment from ``conf/`` and the words that a person types."""
 
-import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,13 @@ from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of
 from server_app.config.given_weights import given_weights, start_hash, with_hash
+from server_app.config.local_paths import FILES, downloaded, local_paths
 from server_app.config.vocabulary.overrides import Override, parse, read_override
 from server_app.config.vocabulary.suggestions import improved, unknown_key
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
 from task.machine.files import from_home
 from task.registry import first_error
-
-PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
-FILES = {"after": "images", "clock": "trace"}  # settings of groups that are paths
 
 
 def compose_experiment(words: Sequence[str]) -> Experiment:
@@ -115,19 +112,6 @@ def _with_trace_hash(clock: dict[str, Any]) -> dict[str, Any]:
         "name a CSV file of devices; a resumed run needs the file that it began with",
     )
     return {**clock, "trace_sha256": found}
-
-
-def downloaded(name: str) -> str:
-    """Return where a data set is downloaded to without a root: where sweeps look for it."""
-    return str(Path(os.environ.get("DATA", "data"), name))
-
-
-def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of a data set that lie on this machine, absolute, by their key."""
-    typed = {key: from_home(str(data[key])) for key in PATHS if data.get(key)}
-    return {
-        key: str(path.absolute()) for key, path in typed.items() if key == "root" or path.is_dir()
-    }
 
 
 def _set(config: DictConfig, override: Override) -> None:

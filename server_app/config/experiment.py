@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from server_app.config.compatibility.buffered import check_buffered
-from server_app.config.compatibility.central_privacy import check_central_privacy
 from server_app.config.compatibility.client_models import check_client_models
 from server_app.config.compatibility.server_steps import check_server_steps
 from server_app.config.given_weights import without_weights
-from server_app.config.published import Table
+from server_app.config.tables import Table
 from server_app.config.watch import Watch
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
-from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
-from task.privacy.record import client_privacy, example_privacy
 from task.registry import create, first_error
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
@@ -73,6 +69,10 @@ class Experiment(LocalConfig):
             raise error.under("strategy") from None
         check_server_steps(self)
         if strategy.private:
+            from server_app.config.compatibility.central_privacy import (  # noqa: PLC0415
+                check_central_privacy,
+            )
+
             check_central_privacy(self)
         elif self.privacy.reproducible and not self.privacy.private:
             allowed = (
@@ -83,6 +83,8 @@ class Experiment(LocalConfig):
         if self.secure.rounded:
             self._check_rounded()
         if strategy.buffered:
+            from server_app.config.compatibility.buffered import check_buffered  # noqa: PLC0415
+
             check_buffered(self)
         self.clients_clock().check(self)
         self.participation_policy().check(self)
@@ -93,31 +95,6 @@ class Experiment(LocalConfig):
         from server_app.config.compatibility.masking import check_rounded  # noqa: PLC0415
 
         check_rounded(self)
-
-    def privacy_spent(self, rounds: int, repeated: int = 0) -> dict[str, Any]:
-        """Return the privacy spent in rounds, and in `repeated` more attempts at them.
-
-        It is for the record, and empty without noise.
-        """
-        attempts = rounds + repeated
-        spent = self.aggregation().privacy_spent(attempts)
-        if self.privacy.per_example:
-            spent = example_privacy(self.privacy, self.local_epochs, attempts)
-        if self.privacy.per_client:
-            spent = self._client_privacy(rounds, repeated)
-        if spent and self.privacy.reproducible:
-            return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}
-        return {**spent, "noise": FROM_SYSTEM} if spent else {}
-
-    def _client_privacy(self, rounds: int, repeated: int) -> dict[str, Any]:
-        from server_app.rounds.sampling import most_asked, quorum_count  # noqa: PLC0415
-
-        asked = self.participants
-        most = most_asked(self.num_clients, self.rho, self.seed, rounds)
-        least = quorum_count(self.federation.quorum, asked)
-        threshold = max(self.secure_threshold(asked), least)
-        honest = threshold - self.most_colluding(asked)
-        return client_privacy(self.privacy, most + repeated, asked, honest)
 
     @property
     def participants(self) -> int:

@@ -2,86 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from server_app.config.choices import names_in
 from server_app.config.override_text import flat
+from server_app.config.tables import Cell, Table
 from server_app.config.vocabulary.keys import listed_choices, settings_in_conf
-from task.config import Strict
 
 # The groups that decide a result. A table need not name their usual choices and values.
 GROUPS = (
     "method", "model", "partition", "augmentation", "strategy", "guard", "after", "clock",
     "participation", "optim", "privacy", "secure",
 )  # fmt: skip
-
-Settings = Mapping[str, str | int | float | bool | None]
-Further = Literal[
-    "top_eigenvalue", "trace", "H_N", "H_D", "forward_mflop", "million_parameters", "round_seconds"
-]
-LABELS: dict[Further, str] = {
-    "top_eigenvalue": "top eigenvalue", "trace": "trace", "H_N": "H_N", "H_D": "H_D",
-    "forward_mflop": "forward MFLOP", "million_parameters": "million parameters",
-    "round_seconds": "seconds a round",
-}  # fmt: skip
-TEST_ACCURACY = "test accuracy, %"
-
-
-class Cell(Strict):
-    """The numbers of a table for one method and setting.
-
-    Attributes:
-        at: the settings of this cell, by dotted key of the configuration; ``method`` means
-            ``method.name``.
-        mean: test accuracy of the global model in percent, if the table has it.
-        sd: the standard deviation over seeds in percent, if the paper gives one.
-        further: the table's other numbers. FedAlign's Table 1 has the curvature of the loss, its
-            Tables 5 and 7 have FLOPs and parameters, and its and FedUV's Tables 5 have seconds.
-    """
-
-    at: Settings
-    mean: Annotated[float, Field(ge=0, le=100)] | None = None
-    sd: Annotated[float, Field(ge=0)] | None = None
-    further: Mapping[Further, float] = {}
-
-    @model_validator(mode="after")
-    def _has_a_number(self) -> Self:
-        if self.mean is None and (self.sd is not None or not self.further):
-            raise ValueError("a published cell needs a mean, or further numbers and no sd")
-        return self
-
-    def numbers(self) -> dict[str, str]:
-        """Return each number as text, by what it is."""
-        further = {LABELS[name]: f"{value:g}" for name, value in self.further.items()}
-        return further if self.mean is None else {TEST_ACCURACY: self.accuracy(), **further}
-
-    def accuracy(self) -> str:
-        """Return the test accuracy as text; empty if the table does not have it."""
-        if self.mean is None:
-            return ""
-        digits = max(1, len(repr(self.mean).partition(".")[2]))
-        deviation = f" ± {self.sd:.{digits}f}" if self.sd is not None else ""
-        return f"{self.mean:.{digits}f}{deviation}"
-
-
-class Table(Strict):
-    """A table of a paper, or the part of it for one data set.
-
-    Attributes:
-        name: the name, as it is cited.
-        at: the settings that all cells share.
-        any_value: keys of settings whose value is not known: the release differs from the paper, or
-            the source reports the best of several values without naming it. The numbers are shown
-            beside runs with any value.
-        cells: the numbers.
-    """
-
-    name: str
-    at: Settings
-    any_value: list[str] = Field(default_factory=list)
-    cells: list[Cell]
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:

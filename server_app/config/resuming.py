@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from server_app.config.composition import FILES, local_paths
 from server_app.config.experiment import RUN_ID, Experiment
 from server_app.config.given_weights import KEY, given_weights
+from server_app.config.local_paths import FILES, local_paths
 from server_app.config.override_text import quoted
 from server_app.runs.lookup import find_run, runs_parent
 from task.errors import ConfigError

@@ -8,7 +8,8 @@ import pandas as pd
 
 from server_app.analysis.analyse import MEASURES, SAMPLE, charts_of, read_table
 from server_app.analysis.base import Measure
-from server_app.config.published import LABELS, published_numbers
+from server_app.config.published import published_numbers
+from server_app.config.tables import LABELS
 from server_app.report.charts.base import Chart, Plot
 from server_app.report.settings import ALL
 from server_app.report.statistics import CONFIDENCE, difference

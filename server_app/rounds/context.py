@@ -16,7 +16,6 @@ from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager, Note
 from server_app.nodes.messages import Exchange, Letter, RunIdentity
 from server_app.nodes.registration import NodeInfo
-from server_app.rounds.privacy_account import PrivacyAccount
 from task.protocol.envelope import Kind, Reply, Request, TableRequest
 from task.training.worker import Worker
 
@@ -25,6 +24,22 @@ MEGABYTE = 1_000_000
 Asked = TypeVar("Asked", bound=Request)
 AskedOfClients = TypeVar("AskedOfClients", bound=TableRequest)
 Answer = TypeVar("Answer", bound=Reply)
+
+
+class Account:
+    """What a run has spent of its clients' privacy; nothing is counted without noise."""
+
+    epsilon: float | None = None
+
+    def charge(self, server_round: int) -> None:
+        """Record one more attempt at a round, before the data are used.
+
+        Args:
+            server_round: the round, from 1; the attempts before it are at least as many.
+
+        Raises:
+            OSError: the record cannot be written.
+        """
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,7 @@ class RoundContext:
     nodes: NodeManager
     sizes: ClientSizes
     late_replies: LateReplies
-    privacy: PrivacyAccount
+    privacy: Account
     note: Note
     directory: Path
     seconds_before: float = 0.0

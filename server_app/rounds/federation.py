@@ -21,10 +21,9 @@ from server_app.rounds.callbacks import (
     ShowRounds,
     TrackRounds,
 )
-from server_app.rounds.context import RoundContext
+from server_app.rounds.context import Account, RoundContext
 from server_app.rounds.failure_policy import FailurePolicy
 from server_app.rounds.pace.base import Pace
-from server_app.rounds.privacy_account import PrivacyAccount
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
 from server_app.runs.recorder import Recorder
@@ -38,6 +37,7 @@ from task.training.worker import shared_worker
 
 # What a run imports only if it needs it.
 CLIENT_PARTS = "server_app.rounds.ending.client_parts:save_client_parts"
+PRIVACY = "server_app.rounds.privacy_account:PrivacyAccount"
 STAGE = "server_app.rounds.ending.final_stage:FinalStage"
 PACES = {  # by whether the strategy fills a buffer
     False: "server_app.rounds.pace.synchronous:Synchronous",
@@ -99,8 +99,7 @@ class Federation:
             self.recorder.update(personal=kept)
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
-        earlier = self.recorder.summary.get("privacy", {})
-        privacy = PrivacyAccount(self.experiment, earlier, self.recorder.update)
+        privacy = self._account()
         seconds_before = self.checkpoint.seconds if self.checkpoint else 0.0
         context = RoundContext(
             self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
@@ -139,6 +138,14 @@ class Federation:
         context.late_replies.drop_arrived()
         pace.finish()
         return context
+
+    def _account(self) -> Account:
+        """Return what counts the privacy that is spent."""
+        if not (self.experiment.privacy.private or self.experiment.aggregation().private):
+            return Account()
+        earlier = self.recorder.summary.get("privacy", {})
+        account: Account = named(PRIVACY)(self.experiment, earlier, self.recorder.update)
+        return account
 
     def _begin(self, model: GlobalModel, policy: FailurePolicy, pace: Pace) -> None:
         """Go on from the checkpoint, or record the accuracy of the untrained model."""

@@ -4,9 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from server_app.config.experiment import Experiment
+from server_app.rounds.context import Account
+from server_app.rounds.sampling import most_asked, quorum_count
+from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
+from task.privacy.record import client_privacy, example_privacy
 
 
-class PrivacyAccount:
+class PrivacyAccount(Account):
     """Charges every attempt at a round.
 
     An attempt is in the record before a client is asked. So an attempt that fails, or that is
@@ -26,24 +30,35 @@ class PrivacyAccount:
     ) -> None:
         self._experiment, self._write = experiment, write
         self._attempts: int = earlier.get("attempts", 0)
-        self._spent = earlier
+        self._describe(earlier)
 
     def charge(self, server_round: int) -> None:
-        """Record one more attempt at a round; nothing without differential privacy.
+        self._attempts += 1
+        spent = privacy_spent(self._experiment, server_round, self._attempts - server_round)
+        self._describe(spent)
+        self._write(privacy={**spent, "attempts": self._attempts})
 
-        Args:
-            server_round: the round, from 1; the attempts before it are at least as many.
+    def _describe(self, spent: Mapping[str, Any]) -> None:
+        """Keep the epsilon that is spent; None if it is not accounted."""
+        epsilon = spent.get("epsilon")
+        self.epsilon = epsilon if isinstance(epsilon, float) else None
 
-        Raises:
-            OSError: the record cannot be written.
-        """
-        attempts = self._attempts + 1
-        if spent := self._experiment.privacy_spent(server_round, attempts - server_round):
-            self._attempts, self._spent = attempts, {**spent, "attempts": attempts}
-            self._write(privacy=self._spent)
 
-    @property
-    def epsilon(self) -> float | None:
-        """The epsilon that is spent; None if there is none, or if it is not accounted."""
-        epsilon = self._spent.get("epsilon")
-        return epsilon if isinstance(epsilon, float) else None
+def privacy_spent(experiment: Experiment, rounds: int, repeated: int = 0) -> dict[str, Any]:
+    """Return the privacy spent in rounds, and in `repeated` more attempts at them.
+
+    It is for the record.
+    """
+    privacy, attempts = experiment.privacy, rounds + repeated
+    spent = experiment.aggregation().privacy_spent(attempts)
+    if privacy.per_example:
+        spent = example_privacy(privacy, experiment.local_epochs, attempts)
+    if privacy.per_client:
+        asked = experiment.participants
+        most = most_asked(experiment.num_clients, experiment.rho, experiment.seed, rounds)
+        least = quorum_count(experiment.federation.quorum, asked)
+        honest = max(experiment.secure_threshold(asked), least) - experiment.most_colluding(asked)
+        spent = client_privacy(privacy, most + repeated, asked, honest)
+    if privacy.reproducible:
+        return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}
+    return {**spent, "noise": FROM_SYSTEM}

@@ -19,16 +19,22 @@ from server_app.runs.checkpoint import Checkpoint, forget_checkpoints
 from server_app.runs.directory import RUN_LOG, clear
 from server_app.runs.identity import code_of
 from server_app.runs.lock import hold
-from server_app.runs.records.clients.compaction import compact
-from server_app.runs.records.clients.reading import PARQUET
 from server_app.runs.records.image_versions import versions_of
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
-from server_app.runs.records.tables import CLASSES, CLIENTS, EVENTS, ROUNDS
+from server_app.runs.records.tables import (
+    CLASSES,
+    CLIENTS,
+    EVENTS,
+    MOST_ROWS_AS_CSV,
+    PARQUET,
+    ROUNDS,
+)
 from server_app.runs.records.writing.tables import RunTables
 from task.error_messages import describe_error
 from task.fingerprint import fingerprint_for
 from task.machine.files import Mark, mark_of, write_whole
 from task.plain_text import PlainFormatter
+from task.registry import named
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
@@ -41,6 +47,7 @@ PACKAGES = (
     "torch",
     "torchvision",
 )
+COMPACT = "server_app.runs.records.clients.compaction:compact"  # with pandas and pyarrow
 NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")
@@ -188,7 +195,8 @@ class Recorder:
     def compact_clients(self) -> None:
         """Write the table of the clients as Parquet too if it is long; ``complete`` keeps one."""
         try:
-            compact(self.directory)
+            if count_lines(self.directory / CLIENTS) - 1 > MOST_ROWS_AS_CSV:
+                named(COMPACT)(self.directory)
         except (OSError, ValueError) as error:
             logger.warning("%s stays as it is: %s", CLIENTS, describe_error(error))
 
@@ -247,3 +255,9 @@ def installed_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             versions[package] = "not installed"
     return versions
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file."""
+    with path.open("rb") as file:
+        return sum(1 for _ in file)

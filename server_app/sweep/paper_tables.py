@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from pydantic import TypeAdapter
 
 from server_app.config.choices import CONF, SWEEPS, names_in
-from server_app.config.published import Cell, Table
+from server_app.config.tables import Cell, Table
 from server_app.sweep.combinations import lines_of
 from task.errors import ConfigError
 

@@ -9,8 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
-from server_app.runs.records.clients.reading import PARQUET
-from server_app.runs.records.tables import CLIENTS, LEAST_IMAGES
+from server_app.runs.records.tables import CLIENTS, LEAST_IMAGES, PARQUET
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 

@@ -16,9 +16,8 @@ from server_app.report.dashboard.access import Access
 from server_app.report.dashboard.details import details_of
 from server_app.report.dashboard.overview import Answer, Overview, Stamp, answer, stamp_of
 from server_app.runs.listing import read_listed
-from server_app.runs.records.clients.reading import PARQUET
 from server_app.runs.records.record import RUN_JSON
-from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS
+from server_app.runs.records.tables import CLIENTS, EVENTS, PARQUET, ROUNDS
 
 WEB = Path(__file__).parent.parent / "web"
 MOST_KEPT = 64  # answers about single runs

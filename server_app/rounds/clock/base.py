@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.devices.devices import Devices
 from task.data.dataset import Positions
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
+    from server_app.rounds.devices.devices import Devices
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Clock(ABC):
     @abstractmethod
     def devices(
         self, experiment: "Experiment", images: Positions, reply_bytes: int
-    ) -> Devices | None:
+    ) -> "Devices | None":
         """Return the devices of a run's clients; None if they are not simulated.
 
         Args:

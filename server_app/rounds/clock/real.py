@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server_app.rounds.clock.base import Clock
-from server_app.rounds.devices.devices import Devices
 from task.data.dataset import Positions
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
+    from server_app.rounds.devices.devices import Devices
 
 
 @dataclass
@@ -20,5 +20,5 @@ class RealClock(Clock):
 
     def devices(
         self, experiment: "Experiment", images: Positions, reply_bytes: int
-    ) -> Devices | None:
+    ) -> "Devices | None":
         return None

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server_app.config.compatibility.noise import source_of_noise
-from server_app.rounds.devices.devices import Attempt, Devices
 from server_app.rounds.sampling import draw, drawing
 from task.errors import ConfigError
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment
+    from server_app.rounds.devices.devices import Attempt, Devices
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Clients:
     number: int
     participants: int
     seed: int
-    devices: Devices | None
+    devices: "Devices | None"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Participation(ABC):
         return Cohort(sampled, ends, seconds, left_out)
 
     def cut(
-        self, clients: Clients, attempts: Sequence[Attempt], now: float
+        self, clients: Clients, attempts: "Sequence[Attempt]", now: float
     ) -> tuple[float, dict[int, str]]:
         """Return the end of a round, and by client the reason why its update does not count.
 

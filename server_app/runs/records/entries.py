@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from server_app.config.published import Table
+from server_app.config.tables import Table
 from server_app.runs.records.client_scores import check_spread
 from server_app.runs.records.tables import RecordError
 

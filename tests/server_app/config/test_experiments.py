@@ -9,7 +9,8 @@ import pytest
 from server_app.config.choices import SWEEPS, choices, names_in
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
-from server_app.config.published import Cell, published_numbers, value_at
+from server_app.config.published import published_numbers, value_at
+from server_app.config.tables import Cell
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from server_app.sweep.combinations import expand, lines_of

@@ -10,28 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server_app.runs.records.clients.reading import PARQUET, type_of, with_numbers
+from server_app.runs.records.clients.reading import type_of, with_numbers
 from server_app.runs.records.csv_files import restore
-from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENT_TEXT, CLIENTS
+from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENT_TEXT, CLIENTS, PARQUET
 from task.machine.files import draft_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_ROWS_AS_CSV = 10_000
 ROWS_AT_ONCE = 100_000  # of a table that is rewritten, and of a row group of the new file
 
 
 def compact(directory: Path) -> None:
-    """Write ``clients.parquet`` beside a ``clients.csv`` that is long.
+    """Write ``clients.parquet`` beside ``clients.csv``.
 
     Raises:
         OSError: it cannot be written; nothing has changed.
         ValueError: ``clients.csv`` is damaged; nothing has changed.
     """
     source = directory / CLIENTS
-    if count_lines(source) - 1 <= MOST_ROWS_AS_CSV:
-        return
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -64,9 +61,3 @@ def frames_of(path: Path) -> Iterator["pd.DataFrame"]:
     ) as parts:
         for part in parts:
             yield with_numbers(restore(part))
-
-
-def count_lines(path: Path) -> int:
-    """Return the number of lines of a file."""
-    with path.open("rb") as file:
-        return sum(1 for _ in file)

@@ -11,6 +11,7 @@ from server_app.runs.records.tables import (
     CLIENT_COUNTS,
     CLIENT_TEXT,
     CLIENTS,
+    PARQUET,
     RecordError,
     read_table,
 )
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 # pandas and pyarrow are imported where they are needed: the command starts without them.
 
-PARQUET = "clients.parquet"
 # Of a ``clients.parquet`` that is read: rows, and bytes before and after its texts are repeated.
 MOST_ROWS, MOST_BYTES, MOST_TEXT = 50_000_000, 8 << 30, 2 << 30
 

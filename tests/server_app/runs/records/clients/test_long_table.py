@@ -17,10 +17,16 @@ from server_app.report.dashboard.details import MOST_CLIENT_ROWS
 from server_app.report.dashboard.participants import MOST_ROWS
 from server_app.runs.checkpoint import Checkpoint, ModelState, save_checkpoint
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.clients.compaction import MOST_ROWS_AS_CSV, ROWS_AT_ONCE, compact
-from server_app.runs.records.clients.reading import PARQUET, read_clients
+from server_app.runs.records.clients.compaction import ROWS_AT_ONCE, compact
+from server_app.runs.records.clients.reading import read_clients
 from server_app.runs.records.record import read_record
-from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENTS, RecordError
+from server_app.runs.records.tables import (
+    CLIENT_COLUMNS,
+    CLIENTS,
+    MOST_ROWS_AS_CSV,
+    PARQUET,
+    RecordError,
+)
 from task.errors import ConfigError
 from tests.server_app.report.dashboard.test_dashboard import browser
 from tests.server_app.runs.recorded import append_rows
