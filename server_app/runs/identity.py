@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ SHARED = (
     "task.seeding",
     "task.training",
 )
+NAMED = re.compile(r"[a-z_]\w*(\.\w+)+:\w+")
 
 
 class Code(NamedTuple):
@@ -151,7 +153,10 @@ def modules_in(root: str) -> Iterator[str]:
 
 
 def imported_modules(module: str) -> list[str]:
-    """Return the names that a module imports, wherever in its file: modules, and names in them."""
+    """Return the names that a module imports, wherever in its file: modules, and names in them.
+
+    A text ``module:NAME`` counts as an import (`task.registry.named`).
+    """
     path = source_of(module)
     assert path is not None, module
     names: list[str] = []
@@ -160,6 +165,8 @@ def imported_modules(module: str) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and NAMED.fullmatch(str(node.value)):
+            names.append(str(node.value).partition(":")[0])
     return names
 
 

@@ -31,6 +31,7 @@ HARMLESS = {
     "server_app.runs": "writes and reads records; SHARED has the checkpoint",
     "server_app.tracking": "shows metrics",
     "task.analysis": "reads models after a run",
+    "task.approval": "refuses what an owner has not approved",
     "task.machine.digest": "notices damaged files",
     "task.error_messages": "words errors",
     "task.plain_text": "words errors",
