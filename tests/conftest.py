@@ -239,6 +239,32 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     return run
 
 
+@pytest.fixture(scope="session")
+def kept_runs() -> dict[tuple[str, ...], Path]:
+    """Return the runs of `train_once` by their overrides."""
+    return {}
+
+
+@pytest.fixture
+def train_once(
+    train: Train,
+    kept_runs: dict[tuple[str, ...], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Train:
+    """Return a function like `train`, which trains an experiment once for all tests.
+
+    Tests only read its runs.
+    """
+
+    def run(*overrides: str) -> Path:
+        if overrides not in kept_runs:
+            place = tmp_path_factory.mktemp("kept_run")
+            kept_runs[overrides] = train(*overrides, f"output_dir={place}")
+        return kept_runs[overrides]
+
+    return run
+
+
 def only_run(tmp_path: Path) -> Path:
     """Return the only run directory under a test's `tmp_path`."""
     (directory,) = (tmp_path / "runs").iterdir()
