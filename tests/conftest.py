@@ -2,9 +2,11 @@
 
 import csv
 import dataclasses
+import fcntl
 import gc
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +126,23 @@ def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory that all of pytest's worker processes share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a copy of a directory that one of pytest's worker processes makes for all of them.
+
+    Args:
+        factory: the fixture `tmp_path_factory`.
+        name: what the directory is called.
+        make: fills the directory, which it is given.
+    """
+    place = shared_place(factory) / name
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.with_suffix(".made").exists():
+            make(place)
+            place.with_suffix(".made").touch()
+    return shutil.copytree(place, factory.mktemp(name) / name)
 
 
 def index_of_few_digits(digits: Digits) -> DatasetIndex:

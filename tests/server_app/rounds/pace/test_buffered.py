@@ -73,7 +73,7 @@ def test_a_run_goes_on_after_it_was_interrupted_twice_and_its_checkpoint_damaged
 
 
 def test_updates_of_slow_clients_are_behind_and_each_is_recorded(train: Train) -> None:
-    run = train("rounds=8", *SLOW, *FEDBUFF)
+    run = train("rounds=8", *SLOW, *CNN, *FEDBUFF)
     found = rows(run, "clients.csv")
     by_round = [sum(int(row["round"]) == r for row in found) for r in range(1, 9)]
     assert by_round == [2] * 8
@@ -96,7 +96,7 @@ def test_a_round_does_not_wait_for_the_slowest_client(train: Train) -> None:
 
 
 def test_updates_that_are_too_old_are_dropped(train: Train) -> None:
-    run = train("rounds=8", *SLOW, *FEDBUFF, "strategy.max_staleness=1")
+    run = train("rounds=8", *SLOW, *CNN, *FEDBUFF, "strategy.max_staleness=1")
     old = [row for row in rows(run, "clients.csv") if row["status"] == "left out"]
     assert old
     assert all(int(row["staleness"]) > 1 for row in old)
