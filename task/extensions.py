@@ -112,9 +112,14 @@ def extensions(group: str) -> dict[str, Extension]:
 
 def own_names(package: str) -> list[str]:
     """Return the names of a package's own components: its modules except ``base``."""
-    path = importlib.import_module(package).__path__
+    return list(component_names(tuple(importlib.import_module(package).__path__)))
+
+
+@functools.cache
+def component_names(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the components in a package's directories, which are read once."""
     modules = [module.name for module in pkgutil.iter_modules(path) if not module.ispkg]
-    return sorted(name for name in modules if name != "base")
+    return tuple(sorted(name for name in modules if name != "base"))
 
 
 def read_entry_point(group: str, point: EntryPoint) -> Extension:

@@ -15,8 +15,9 @@ from tests.task.data import making
 
 NAMES = ("east", "north", "south")
 WORDS = [
-    "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "local_epochs=1", "rounds=4",
+    "data=folder", "data.classes=[cat,dog]", "data.image_size=16", "local_epochs=1", "rounds=4",
     "partition=sites", f"partition.names=[{','.join(NAMES)}]", "watch.tensorboard=false",
+    "model=lenet",
 ]  # fmt: skip
 Absent = Callable[[str, int], bool]
 

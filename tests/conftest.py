@@ -2,9 +2,11 @@
 
 import csv
 import dataclasses
+import fcntl
 import gc
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,6 +128,23 @@ def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a copy of a directory that one of pytest's worker processes makes for all of them.
+
+    Args:
+        factory: the fixture `tmp_path_factory`.
+        name: what the directory is called.
+        make: fills the directory, which it is given.
+    """
+    place = shared_place(factory) / name
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.with_suffix(".made").exists():
+            make(place)
+            place.with_suffix(".made").touch()
+    return shutil.copytree(place, factory.mktemp(name) / name)
+
+
 def index_of_few_digits(digits: Digits) -> DatasetIndex:
     """Return the index of the first `FEW_DIGITS` digits."""
     index = index_of_all_digits(digits)
@@ -235,6 +254,32 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     def run(*overrides: str) -> Path:
         words = [*SMALL, *overrides]
         return train_experiment(compose_experiment(words), words)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def kept_runs() -> dict[tuple[str, ...], Path]:
+    """Return the runs of `train_once` by their overrides."""
+    return {}
+
+
+@pytest.fixture
+def train_once(
+    train: Train,
+    kept_runs: dict[tuple[str, ...], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Train:
+    """Return a function like `train`, which trains an experiment once for all tests.
+
+    Tests only read its runs.
+    """
+
+    def run(*overrides: str) -> Path:
+        if overrides not in kept_runs:
+            place = tmp_path_factory.mktemp("kept_run")
+            kept_runs[overrides] = train(*overrides, f"output_dir={place}")
+        return kept_runs[overrides]
 
     return run
 

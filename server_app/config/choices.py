@@ -3,6 +3,7 @@
 Those of other installed packages come with them; see `task.extensions`.
 """
 
+import functools
 from pathlib import Path
 
 from task.extensions import extensions
@@ -25,7 +26,21 @@ def names_in(folder: str) -> list[str]:
 def files_in(folder: str) -> dict[str, Path]:
     """Return the YAML files in one folder of ``conf/`` by name."""
     others = {name: extension.settings for name, extension in extensions(folder).items()}
-    return others | {file.stem: file for file in (CONF / folder).glob("*.yaml")}
+    directory = CONF / folder
+    changed = directory.stat().st_mtime_ns if directory.is_dir() else 0
+    return others | yaml_files(directory, changed)
+
+
+@functools.cache
+def yaml_files(directory: Path, changed: int) -> dict[str, Path]:
+    """Return the YAML files in a directory by name; it is listed once until it changes.
+
+    Args:
+        directory: holds the files.
+        changed: when an entry was last added or removed; part of the cache's key.
+    """
+    del changed
+    return {file.stem: file for file in directory.glob("*.yaml")}
 
 
 def search_path() -> list[Path]:

@@ -4,6 +4,7 @@ Hydra takes 0.1 s for them, so what it composed is kept for the next words that 
 """
 
 import copy
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -56,8 +57,14 @@ def chosen_files(overrides: Sequence[Override]) -> tuple[DictConfig, dict[str, l
 
 def _state(places: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
     """Return the files in some directories of settings, each with its time and size."""
-    files = sorted(file for place in places for file in place.rglob("*.yaml"))
-    return tuple((str(file), (now := file.stat()).st_mtime_ns, now.st_size) for file in files)
+    files = sorted(
+        f"{folder}/{name}"
+        for place in places
+        for folder, _, names in os.walk(place)
+        for name in names
+        if name.endswith(".yaml")
+    )
+    return tuple((file, (now := Path(file).stat()).st_mtime_ns, now.st_size) for file in files)
 
 
 @lru_cache(maxsize=KEPT)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 SMALL = (
     "engine=inprocess", "rounds=1", "local_epochs=1", "num_clients=2", "partition=iid",
-    "method=fedavg", "watch.tensorboard=false",
+    "method=fedavg", "model=linear", "data.image_size=8", "watch.tensorboard=false",
 )  # fmt: skip
 
 SECONDS = 1200  # for a child that imports PyTorch on a busy machine

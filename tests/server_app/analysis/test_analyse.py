@@ -28,7 +28,7 @@ from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
 from tests.absent_sites import Run
-from tests.conftest import CNN, SMALL_CNN, Train
+from tests.conftest import CNN, SMALL_CNN, Train, made_once
 from tests.processes import UNIVARFL
 
 WORDS = [
@@ -49,14 +49,16 @@ def _all_digits(cache_of_all_digits: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with analysed runs of two methods, and a report on them."""
-    place = tmp_path_factory.mktemp("runs")
-    for method in ("fedavg", "univarfl"):
-        words = [*WORDS, f"method={method}", f"output_dir={place}", f"run_id={method}"]
-        train_experiment(compose_experiment(words), words)
-    analyse([place / "univarfl"], [], IMAGES)
-    analyse([place / "fedavg"], ["drift", "curvature", "cost"], IMAGES)
-    report(place, place / "report")
-    return place
+
+    def make(place: Path) -> None:
+        for method in ("fedavg", "univarfl"):
+            words = [*WORDS, f"method={method}", f"output_dir={place}", f"run_id={method}"]
+            train_experiment(compose_experiment(words), words)
+        analyse([place / "univarfl"], [], IMAGES)
+        analyse([place / "fedavg"], ["drift", "curvature", "cost"], IMAGES)
+        report(place, place / "report")
+
+    return made_once(tmp_path_factory, "analysed_runs", make)
 
 
 def table(runs: Path, name: str) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Two runs side by side, and the state of the machine."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,22 @@ from tests.server_app.runs.recorded import change, record
 ACCURACIES = {"fedavg": (0.50, 0.52, 0.54), "moon": (0.55, 0.58, 0.58)}
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of two methods, three seeds each, and one of another alpha."""
+    place = tmp_path_factory.mktemp("recorded_runs")
     for method, accuracies in ACCURACIES.items():
         for seed, accuracy in enumerate(accuracies):
             words = [f"method={method}", f"seed={seed}"]
-            record(tmp_path, f"{method}{seed}", words, [0.1, 0.3, accuracy])
-    record(tmp_path, "other", ["method=moon", "alpha=0.9"], [0.1, 0.3, 0.4])
-    return tmp_path
+            record(place, f"{method}{seed}", words, [0.1, 0.3, accuracy])
+    record(place, "other", ["method=moon", "alpha=0.9"], [0.1, 0.3, 0.4])
+    return place
+
+
+@pytest.fixture
+def runs(recorded_runs: Path, tmp_path: Path) -> Path:
+    """Return a copy of `recorded_runs` that a test may change."""
+    return shutil.copytree(recorded_runs, tmp_path, dirs_exist_ok=True)
 
 
 def test_settings_accuracy_curves_and_a_paired_test_are_shown(

@@ -11,7 +11,7 @@ from server_app.cli.main import main
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from task.data.sources.digits import Digits
-from tests.conftest import SMALL_CNN
+from tests.conftest import SMALL_CNN, made_once
 
 
 class Answer(NamedTuple):
@@ -44,11 +44,15 @@ def univarfl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory, cache_of_all_digits: Path) -> Path:
     """Train UniVarFL on all digits, well enough to tell them apart; return the run's directory."""
-    place = tmp_path_factory.mktemp("runs")
-    words = [*SMALL_CNN, "local_epochs=3", f"output_dir={place}"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
-        return train_experiment(compose_experiment(words), words)
+
+    def make(place: Path) -> None:
+        words = [*SMALL_CNN, "local_epochs=3", f"output_dir={place}"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+            train_experiment(compose_experiment(words), words)
+
+    (run,) = made_once(tmp_path_factory, "inference", make).glob("*/run.json")
+    return run.parent
 
 
 @pytest.fixture(scope="session")

@@ -34,13 +34,14 @@ from tests.conftest import Train
 from tests.server_app.inference.conftest import Command
 
 TOLERANCE = 1e-4
+SLOW = pytest.mark.slow  # a CNN and a residual network are exported in the quick tests
 CHANGED_NETWORKS = [
     ["model=cnn", "data.image_size=32", "method=freeze"],
     ["model=cnn", "data.image_size=32", "model.norm=group"],
-    ["model=resnet18", "data.image_size=16", "method=fedalign"],
-    ["model=resnet50", "data.image_size=16"],
+    pytest.param(["model=resnet18", "data.image_size=16", "method=fedalign"], marks=SLOW),
+    pytest.param(["model=resnet50", "data.image_size=16"], marks=SLOW),
     ["model=resnet56", "data.image_size=8", "method=stochdepth"],
-    ["model=resnet56", "data.image_size=8", "method=gradaug"],
+    pytest.param(["model=resnet56", "data.image_size=8", "method=gradaug"], marks=SLOW),
 ]
 
 

@@ -32,8 +32,9 @@ from tests.task.data import making
 
 Claims = Mapping[str, Any]
 WORDS = [
-    "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "local_epochs=1", "rounds=2",
+    "data=folder", "data.classes=[cat,dog]", "data.image_size=16", "local_epochs=1", "rounds=2",
     "method=fedavg", "partition=sites", "watch.tensorboard=false",
+    "model=lenet",
 ]  # fmt: skip
 
 

@@ -21,12 +21,12 @@ from tests.interruption import ended_in
 from tests.task.data import making
 
 LONGER = ("rounds=3", "rho=0.5", "partition=dirichlet")
-COMBINATIONS = [
-    ["method=fedavg"],
-    ["method=moon"],
+COMBINATIONS = [  # moon and fedavgm are resumed in the quick tests of damaged checkpoints
+    pytest.param(["method=fedavg"], marks=pytest.mark.slow),
+    pytest.param(["method=moon"], marks=pytest.mark.slow),
     ["method=scaffold"],
-    ["method=feddyn"],
-    ["strategy=fedavgm", "strategy.server_momentum=0.5"],
+    pytest.param(["method=feddyn"], marks=pytest.mark.slow),
+    pytest.param(["strategy=fedavgm", "strategy.server_momentum=0.5"], marks=pytest.mark.slow),
     ["strategy=fedadam"],
     ["privacy=example", "method=fedavg", "model=linear", "privacy.reproducible=true"],
     ["strategy=dp_adaptive", *norm_for("dp_adaptive"), "privacy.reproducible=true"],

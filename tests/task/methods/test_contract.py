@@ -1,7 +1,8 @@
 """Properties of every method in ``conf/method``."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -32,22 +33,25 @@ COMBINED = [
     "univarfl+fedbn",
     "fedbn+fedrep+moon",
     "univarfl+moon+fedrcl",
-    "stochdepth+gradaug+fedalign+fedrcl",
+    # Takes ten times as long as the others; each member is tried by itself.
+    pytest.param("stochdepth+gradaug+fedalign+fedrcl", marks=pytest.mark.slow),
 ]
 METHODS = [*choices()["method"], *COMBINED]
 CLIENT = 1  # 36 images, the fewest
+ANOTHER_CLIENT = 6  # 58 images
 
-pytestmark = pytest.mark.usefixtures("all_digits")
+
+@pytest.fixture(scope="module", autouse=True)
+def _all_digits(cache_of_all_digits: Path) -> Iterator[None]:
+    """Use all digits in this module, because a few leave a client with too few images."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
+        yield
 
 
 def config(method: str, *overrides: str) -> LocalConfig:
     words = [f"method={method}", "local_epochs=1", *model_for(method), "batch_size=16", *overrides]
     return compose_experiment(words).local()
-
-
-@cache
-def worker(method: str) -> Worker:
-    return Worker(config(method))
 
 
 def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
@@ -69,63 +73,87 @@ def updated(half: ServerUpdate | None, before: Mapping[str, Tensor], result: Loc
         half.update(before, result.weights, Contribution(0.5, result.weights, result.extra, 1.0))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@dataclass(frozen=True)
+class FirstRound:
+    """A worker, the global weights, a copy made before round 1, and the result of round 1."""
+
+    worker: Worker
+    weights: dict[str, Tensor]
+    before: dict[str, Tensor]
+    result: LocalResult
+
+
+@pytest.fixture(scope="class")
+def first_round(method: str) -> FirstRound:
+    """Return round 1 of a method at one client, which the tests of the method share."""
+    worker = Worker(config(method))
+    weights = dict(worker.initial_weights())
+    before = {name: value.clone() for name, value in weights.items()}
+    return FirstRound(worker, weights, before, worker.train(weights, 1, CLIENT))
+
+
+@pytest.mark.parametrize("method", METHODS, scope="class")
 class TestEveryMethod:
-    def test_trains_and_leaves_the_global_weights_alone(self, method: str) -> None:
-        weights = worker(method).initial_weights()
-        before = {name: value.clone() for name, value in weights.items()}
-        result = worker(method).train(weights, 1, CLIENT)
-        assert same(weights, before)
+    def test_trains_and_leaves_the_global_weights_alone(self, first_round: FirstRound) -> None:
+        before, result = first_round.before, first_round.result
+        assert same(first_round.weights, before)
         assert not same(result.weights, before)
         assert all(value.dtype == before[name].dtype for name, value in result.weights.items())
 
-    def test_says_how_many_numbers_it_adds_to_the_model(self, method: str) -> None:
-        one = worker(method)
+    def test_says_how_many_numbers_it_adds_to_the_model(self, first_round: FirstRound) -> None:
+        one = first_round.worker
         plain = build_model_for(one.config, one.data.dataset)
         most = numbers(plain) + one.method.added_numbers(plain)
         assert numbers(one.model) <= most
 
-    def test_counts_images_and_records_the_terms_it_declares(self, method: str) -> None:
-        one = worker(method)
-        result = one.train(one.initial_weights(), 1, CLIENT)
+    def test_counts_images_and_records_the_terms_it_declares(self, first_round: FirstRound) -> None:
+        one, result = first_round.worker, first_round.result
         assert result.examples == len(one.data.clients[CLIENT].train) == 36
         declared = [term for member in one.method.members() for term in member.terms]
         assert list(result.losses) == ["ce", *declared]
         keeps = any(member.keeps_state or member.personalises for member in one.method.members())
         assert keeps == bool(result.state)
 
-    def test_a_method_that_overrides_personal_names_a_part(self, method: str) -> None:
-        own = worker(method).personal
-        assert bool(own) == worker(method).config.personalised
+    def test_a_method_that_overrides_personal_names_a_part(self, first_round: FirstRound) -> None:
+        own = first_round.worker.personal
+        assert bool(own) == first_round.worker.config.personalised
         assert not own.shared.keys() & set(own.names)
 
-    def test_what_a_client_computes_does_not_depend_on_who_came_before(self, method: str) -> None:
-        weights = worker(method).initial_weights()
-        alone = worker(method).train(weights, 3, CLIENT)
-        worker(method).train(weights, 3, 0)
-        worker(method).validate_personal(weights, 1, {})
-        assert same(worker(method).train(weights, 3, CLIENT).weights, alone.weights)
-        assert same(Worker(config(method)).train(weights, 3, CLIENT).weights, alone.weights)
+    def test_rounds_draw_their_own_batches(self, first_round: FirstRound) -> None:
+        second = first_round.worker.train(first_round.weights, 2, CLIENT)
+        assert not same(second.weights, first_round.result.weights)
 
-    def test_rounds_draw_their_own_batches(self, method: str) -> None:
-        weights = worker(method).initial_weights()
-        first = worker(method).train(weights, 1, CLIENT).weights
-        assert not same(worker(method).train(weights, 2, CLIENT).weights, first)
+    def test_what_a_client_computes_does_not_depend_on_who_came_before(
+        self, first_round: FirstRound
+    ) -> None:
+        one, weights = first_round.worker, first_round.weights
+        one.train(weights, 3, ANOTHER_CLIENT)
+        one.validate_personal(weights, ANOTHER_CLIENT, {})
+        assert same(one.train(weights, 1, CLIENT).weights, first_round.result.weights)
 
-    def test_training_leaves_nothing_behind_in_the_model_that_is_scored(self, method: str) -> None:
-        weights = worker(method).initial_weights()
-        fresh = Worker(config(method)).validate_personal(weights, 0, {})
-        worker(method).train(weights, 1, CLIENT)
-        assert worker(method).validate_personal(weights, 0, {}) == fresh
+    def test_a_new_process_scores_and_trains_as_one_that_has_trained(
+        self, method: str, first_round: FirstRound
+    ) -> None:
+        """Training leaves nothing behind in the model that is scored."""
+        fresh, weights = Worker(config(method)), first_round.weights
+        scores = (
+            one.validate_personal(weights, ANOTHER_CLIENT, {})
+            for one in (fresh, first_round.worker)
+        )
+        assert next(scores) == next(scores)
+        assert same(fresh.train(weights, 1, CLIENT).weights, first_round.result.weights)
 
     def test_a_new_process_goes_on_from_the_memory_to_the_same_bits(
-        self, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        method: str,
+        first_round: FirstRound,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Round 1 in one worker; round 2 in the same worker, and in a new one with its state."""
         monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path))
-        one, another = worker(method), Worker(config(method))
-        weights = one.initial_weights()
-        first = one.train(weights, 1, CLIENT)
+        one, another = first_round.worker, Worker(config(method))
+        weights, first = first_round.weights, first_round.result
         ClientState("run", 3 * one.model_bytes).keep(CLIENT, 1, 0, first.state)
         loaded = ClientState("run", 3 * one.model_bytes).load(CLIENT, 1)
         half = server_update(one)
@@ -138,14 +166,14 @@ class TestEveryMethod:
         assert same(stays.extra, moved.extra)
         assert stays.losses == moved.losses
 
-    def test_a_server_half_goes_on_from_its_state_to_the_same_bits(self, method: str) -> None:
-        one = worker(method)
+    def test_a_server_half_goes_on_from_its_state_to_the_same_bits(
+        self, first_round: FirstRound
+    ) -> None:
+        one, weights, first = first_round.worker, first_round.weights, first_round.result
         half, restored = server_update(one), server_update(one)
         assert (half is not None) == any(m.server_update for m in one.method.members())
         if half is None or restored is None:
             return
-        weights = one.initial_weights()
-        first = one.train(weights, 1, CLIENT)
         assert first.extra.keys() == half.broadcast().keys()
         updated(half, weights, first)
         restored.state = {name: value.clone() for name, value in half.state.items()}
@@ -178,6 +206,7 @@ def off(method: str) -> list[str]:
     return OTHER_COEFFICIENTS.get(method, [f"method.{name}=0" for name in weights])
 
 
+@cache
 def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
     """Return one client's model after two rounds, with state and server update in between."""
     one = Worker(config(method, *overrides))

@@ -6,7 +6,7 @@ index, a copy to the CPU. On a GPU the same operation would make the CPU wait fo
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -62,7 +62,7 @@ def _autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
-@cache
+@lru_cache(maxsize=1)  # workers of all methods would take 300 MB
 def worker(method: str) -> Worker:
     words = [f"method={method}", *model_for(method), f"batch_size={ROWS}"]
     return Worker(compose_experiment(words).local())

@@ -331,7 +331,7 @@ def test_a_stage_that_was_ended_goes_on_with_other_sites(run_at_sites: Run) -> N
         patch.object(Measuring, "_pooled", ended_in_the_third),
         pytest.raises(RunFailedError, match="the coordinator is gone"),
     ):
-        run_at_sites(*STAGE, "run_id=ended", away=lambda name, at: name == "north" and at > 1)
+        run_at_sites(*STAGE, *CNN, "run_id=ended", away=lambda name, at: name == "north" and at > 1)
     ended = run_at_sites.place / "ended"
     assert run_at_sites(f"resume={ended}") == ended
     record = read_record(ended)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -57,10 +56,9 @@ STAGES = pytest.mark.parametrize(
 class TestRecord:
     @STAGES
     def test_it_has_the_scores_before_and_after_and_the_new_model(
-        self, train: Train, stage: tuple[str, ...], caplog: pytest.LogCaptureFixture
+        self, train_once: Train, stage: tuple[str, ...]
     ) -> None:
-        logging.getLogger("univarfl").propagate = True
-        plain, changed = train(*(word for word in stage if word in CNN)), train(*stage)
+        plain, changed = train_once(*(word for word in stage if word in CNN)), train_once(*stage)
         record, before = read_record(changed), read_record(plain)
         found = record["after"]
         assert found["name"] == record["config"]["after"]["name"] == stage[0].partition("=")[2]
@@ -131,9 +129,9 @@ class TestBits:
     @STAGES
     @pytest.mark.parametrize("moment", ["not_finite", "stage_line"])
     def test_a_run_that_ends_in_the_stage_repeats_it_on_the_same_model(
-        self, train: Train, stage: tuple[str, ...], moment: str, tmp_path: Path
+        self, train: Train, train_once: Train, stage: tuple[str, ...], moment: str, tmp_path: Path
     ) -> None:
-        whole = train(*stage)
+        whole = train_once(*stage)
         with (
             patch.object(final_stage, moment, side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),

@@ -19,7 +19,7 @@ from tests.interruption import ended_in
 
 EQUAL = ("clock=virtual", "clock.speed_sigma=0", "clock.bandwidth_sigma=0", "clock.variation=0",
          "clock.seconds_per_image=0")  # fmt: skip
-SLOW = ("clock=virtual", "clock.speed_sigma=1.5", "clock.seconds_per_image=0.1", *CNN)
+SLOW = ("clock=virtual", "clock.speed_sigma=1.5", "clock.seconds_per_image=0.1")
 FEDBUFF = ("strategy=fedbuff", "strategy.buffer_size=2")
 
 
@@ -41,7 +41,7 @@ def test_without_delays_it_is_fedavg(train: Train) -> None:
     "words", [("clock.dropout=0.3", "guard=clip", "strategy.buffer_size=3"), ("method=moon+fedbn",)]
 )
 def test_workers_and_interruptions_change_nothing(train: Train, words: Sequence[str]) -> None:
-    some = ("rounds=5", "num_clients=6", "rho=0.7", *SLOW, *FEDBUFF, *words)
+    some = ("rounds=5", "num_clients=6", "rho=0.7", *SLOW, *CNN, *FEDBUFF, *words)
     whole = train(*some)
     for workers in (2, 4):
         assert sha256(train(*some, f"federation.workers={workers}")) == sha256(whole)
@@ -73,7 +73,7 @@ def test_a_run_goes_on_after_it_was_interrupted_twice_and_its_checkpoint_damaged
 
 
 def test_updates_of_slow_clients_are_behind_and_each_is_recorded(train: Train) -> None:
-    run = train("rounds=8", *SLOW, *FEDBUFF)
+    run = train("rounds=8", *SLOW, *CNN, *FEDBUFF)
     found = rows(run, "clients.csv")
     by_round = [sum(int(row["round"]) == r for row in found) for r in range(1, 9)]
     assert by_round == [2] * 8
@@ -96,7 +96,7 @@ def test_a_round_does_not_wait_for_the_slowest_client(train: Train) -> None:
 
 
 def test_updates_that_are_too_old_are_dropped(train: Train) -> None:
-    run = train("rounds=8", *SLOW, *FEDBUFF, "strategy.max_staleness=1")
+    run = train("rounds=8", *SLOW, *CNN, *FEDBUFF, "strategy.max_staleness=1")
     old = [row for row in rows(run, "clients.csv") if row["status"] == "left out"]
     assert old
     assert all(int(row["staleness"]) > 1 for row in old)

@@ -24,15 +24,22 @@ CHOSEN = {"fedavg": "optim.lr=0.1", "fedlc": "method.calibration_weight=0.7"}
 ACCURACIES = {"fedavg": (0.5, 0.6, 0.7), "fedlc": (0.6, 0.6, 0.9)}
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def every_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with every run of the plan, of known accuracies."""
+    directory = tmp_path_factory.mktemp("every_run")
     for number, entry in enumerate(entries()):
         last = ACCURACIES[entry.method][entry.seed] if entry.seed in PLAN.seeds else 0.5
         tried = last + 0.1 * (entry.value == CHOSEN[entry.method])
-        made = record(tmp_path, f"run{number}", entry.words, [0.1, 0.3, last], [0.1, tried, tried])
+        made = record(directory, f"run{number}", entry.words, [0.1, 0.3, last], [0.1, tried, tried])
         change(made, reply_bytes=1000)
-    return tmp_path
+    return directory
+
+
+@pytest.fixture
+def place(every_run: Path, tmp_path: Path) -> Path:
+    """Return a copy of `every_run` that a test may change."""
+    return shutil.copytree(every_run, tmp_path, dirs_exist_ok=True)
 
 
 def entries() -> list[Entry]:
