@@ -46,7 +46,7 @@ SMALL_RESNET = ("model=resnet56", "data.image_size=8")
 # A run of these words takes 0.3 s of CPU beside its composition; one of CNN's takes 1 s.
 SMALL = (
     "engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid",
-    "model=lenet", "data.image_size=16", "watch.tensorboard=false",
+    "model=lenet", "data.image_size=16", "optim.lr=0.1", "watch.tensorboard=false",
 )  # fmt: skip
 CNN = ("model=cnn", "data.image_size=32")  # has batch norm
 SMALL_CNN = (*SMALL, *CNN)
