@@ -12,7 +12,7 @@ from server_app.analysis.analyse import analyse
 from server_app.runs.records.record import read_record
 from task.fingerprint import code_directories, fingerprint
 from tests import hostile_bundle
-from tests.conftest import Train, rows, sha256
+from tests.conftest import CNN, LEARNS, Train, rows, sha256
 from tests.machines import Machines, until
 from tests.processes import end, family_of
 from tests.task.data import making
@@ -20,8 +20,7 @@ from tests.task.data import making
 SITES = ("north", "south")
 CLASSES = "data.classes=[dog,cat,fox]"
 WORDS = [
-    "data=folder", CLASSES, "data.image_size=32", "rounds=1", "local_epochs=1",
-    "watch.models_every=1",
+    "data=folder", CLASSES, *CNN, LEARNS, "rounds=1", "local_epochs=1", "watch.models_every=1",
 ]  # fmt: skip
 
 

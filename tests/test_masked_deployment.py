@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Train, rows, sha256
+from tests.conftest import CNN, LEARNS, Train, rows, sha256
 from tests.machines import Machines
 from tests.task.data import making
 
 SITES = ("east", "north", "south", "west")
 WORDS = [
-    "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "rounds=2", "local_epochs=1",
+    "data=folder", "data.classes=[cat,dog]", *CNN, LEARNS, "rounds=2", "local_epochs=1",
     "evaluate_every=2",
 ]  # fmt: skip
 NEAREST = ("secure.rounding=nearest", "strategy.weighting=uniform")

@@ -36,7 +36,7 @@ def test_a_site_that_is_restarted_goes_on_with_its_own_part(tmp_path: Path, trai
             *words, *PERSONAL, "partition=sites", f"partition.names=[{','.join(SITES)}]",
             "federation.quorum=1", "federation.round_timeout=20",
         )  # fmt: skip
-        until(partial(has_reached, machines, 1), "round 1", 60)
+        until(partial(has_reached, machines, 1), "round 1")
         end([machines.processes.pop("north")])
         kept = {site: sorted(memory[site].rglob("*.safetensors"))[-1] for site in SITES}
         parts = {site: load_file(path) for site, path in kept.items()}
