@@ -14,11 +14,12 @@ from torch import Tensor
 
 from client_app.app import app as client_app
 from client_app.masked.party import restore_secrets, secrets_of
-from server_app.aggregation.global_model import GlobalModel
 from server_app.app import app as server_app
 from server_app.config.resuming import whole_words
 from server_app.nodes.registration import RegistrationError
+from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
+from server_app.rounds.masked.kind import MaskedRounds
 from server_app.runs.records.record import read_record
 from task.errors import RunError, TrainingError
 from task.secure.coordinator import Coordinator
@@ -109,13 +110,13 @@ def lie_about_the_start(
     patch: pytest.MonkeyPatch, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]
 ) -> None:
     """Make the coordinator start from other weights."""
-    original = GlobalModel.__init__
+    original = MaskedRounds.__init__
 
-    def lying(self: GlobalModel, *args: Any) -> None:
-        original(self, *args)
-        self.weights = change(self.weights)
+    def lying(self: MaskedRounds, context: RoundContext) -> None:
+        original(self, context)
+        context.model.weights = change(context.model.weights)
 
-    patch.setattr(GlobalModel, "__init__", lying)
+    patch.setattr(MaskedRounds, "__init__", lying)
 
 
 def test_the_model_is_that_of_the_run_without_masks(images: Path, tmp_path: Path) -> None:
