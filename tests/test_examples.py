@@ -14,7 +14,7 @@ import task.data.sources
 import task.methods
 import task.models
 from server_app.aggregation import strategies
-from server_app.config import choices, composition
+from server_app.config import choices, chosen_files
 from server_app.runs.records.record import read_record
 from tests.conftest import Train
 from tests.documents import ROOT, example, written
@@ -47,7 +47,7 @@ def test_the_documented_method_strategy_data_source_and_model_train(
     for place in (*COMPONENTS, *SOURCE, *MODEL):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(example(place))
-    for module in (choices, composition):
+    for module in (choices, chosen_files):
         monkeypatch.setattr(module, "CONF", tmp_path / "conf")
     for package in (task.methods, task.data.sources, task.models, strategies):
         folder = tmp_path / package.__name__.replace(".", "/")

@@ -217,7 +217,9 @@ def test_published_numbers_stand_beside_a_measures_own(runs: Path, tmp_path: Pat
     further = {"top_eigenvalue": 297, "H_D": 0.98, "round_seconds": 137.2}
     record = json.loads((place / "run.json").read_text())
     cell = {"at": {"method": "fedavg"}, "mean": 52.9, "further": further}
-    record["config"]["published"] = [{"name": "T1", "at": {}, "cells": [cell]}]
+    record["config"]["published"] = [
+        {"name": "T1", "at": {}, "any_value": ["optim.lr"], "cells": [cell]}
+    ]
     (place / "run.json").write_text(json.dumps(record))
     report(tmp_path / "runs", tmp_path / "report")
     tables = {
