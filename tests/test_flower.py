@@ -207,6 +207,7 @@ def test_rays_grid_behaves_like_the_in_process_grid(superlink: SuperLink, tmp_pa
     assert json.loads(result.read_text()) == EXPECTED
 
 
+@pytest.mark.slow
 def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_path: Path) -> None:
     done = univarfl("train", *TINY, "federation.workers=1", f"output_dir={tmp_path / 'flower'}")
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SMALL = (
     "engine=inprocess", "rounds=1", "local_epochs=1", "num_clients=2", "partition=iid",
     "method=fedavg", "model=linear", "data.image_size=8", "watch.tensorboard=false",
@@ -59,6 +61,7 @@ def test_a_hanging_workers_process_is_ended() -> None:
     assert done.returncode
 
 
+@pytest.mark.slow
 def test_a_long_validation_does_not_end_an_in_process_run(tmp_path: Path) -> None:
     """It takes longer than the watchdog allows; the command used to end without a word."""
     words = [*SMALL, "federation.round_timeout=60", f"output_dir={tmp_path}", "run_id=slow"]

@@ -1,4 +1,4 @@
-"""``univarfl analyse`` on real runs, and its tables in the report."""
+"""``univarfl analyse`` on real runs with all measures, and its tables in the report."""
 
 import json
 import os
@@ -27,8 +27,7 @@ from server_app.runs.records.reader import read_run
 from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
-from tests.absent_sites import Run
-from tests.conftest import CNN, SMALL_CNN, Train, made_once
+from tests.conftest import SMALL_CNN, made_once
 from tests.processes import UNIVARFL
 
 WORDS = [
@@ -36,6 +35,8 @@ WORDS = [
     "watch.models_every=2",
 ]  # fmt: skip
 IMAGES = 12
+
+pytestmark = pytest.mark.slow  # quick tests of measures are in test_measures.py
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -268,7 +269,9 @@ def test_methods_are_compared_on_the_same_seeds(runs: Path, tmp_path: Path) -> N
     "damage",
     [
         "no number",
-        *(pytest.param(found, marks=pytest.mark.slow) for found in ("", "nothing", "\0\xff")),
+        "",
+        "nothing",
+        "\0\xff",
     ],
 )
 def test_a_damaged_table_is_named_and_the_rest_goes_on(
@@ -292,17 +295,12 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=r"--only=sharpness: choose from singular_values, "):
             analyse([runs / "fedavg"], ["sharpness"], IMAGES)
 
-    def test_no_run(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"holds no runs"):
-            analyse([tmp_path], [], IMAGES)
-
     def test_nothing_is_measured_where_a_place_is_wrong(self, runs: Path, tmp_path: Path) -> None:
         place = copied(runs, tmp_path / "a", "model.safetensors")
         with pytest.raises(ConfigError, match="nowhere: there is no such directory"):
             analyse([place, tmp_path / "nowhere"], ["cost"], IMAGES)
         assert not (place / DIRECTORY).exists()
 
-    @pytest.mark.slow
     def test_samples_of_different_sizes_are_not_averaged(self, runs: Path, tmp_path: Path) -> None:
         analyse([runs / "fedavg"], ["spread"], IMAGES - 1)
         report(runs, tmp_path / "report")
@@ -318,21 +316,6 @@ class TestRefusals:
             analyse([tmp_path], [], IMAGES)
 
 
-def test_what_a_run_lacks_is_named(
-    run_at_sites: Run, train: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The images of sites are on other machines, and FedETF's classifier is not linear."""
-    sites = run_at_sites("rounds=1", "watch.models_every=1")
-    frame = train(*CNN, "method=fedetf", "rounds=1", "watch.models_every=1")
-    show_progress()
-    analyse([sites], ["training_loss", "release_curvature"], IMAGES)
-    analyse([frame], ["curvature", "release_curvature"], IMAGES)
-    said = capsys.readouterr().out
-    assert "training_loss: left out: it needs the clients' images" in said
-    assert "curvature: left out: it needs a linear classifier" in said
-    assert said.count("left out") == 4
-
-
 def copied(runs: Path, place: Path, *names: str) -> Path:
     """Copy a run's record and some of its other files; return the new directory."""
     place.mkdir()
@@ -341,7 +324,6 @@ def copied(runs: Path, place: Path, *names: str) -> Path:
     return place
 
 
-@pytest.mark.slow
 def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,7 +358,6 @@ def test_a_run_that_cannot_be_measured_is_named_and_the_next_one_is_measured(
     assert (whole / DIRECTORY / "cost.csv").exists()
 
 
-@pytest.mark.slow
 def test_the_command_prints_its_own_lines_alone(
     runs: Path, tmp_path: Path, cache_of_all_digits: Path
 ) -> None:
@@ -390,26 +371,3 @@ def test_the_command_prints_its_own_lines_alone(
         "curvature",
     ]
     assert not done.stderr
-
-
-def test_a_single_participant_has_a_length_and_no_angle(train: Train) -> None:
-    directory = train("rho=0.25", "watch.models_every=1")
-    analyse([directory], ["spread", "drift", "features"], IMAGES)
-    place = directory / DIRECTORY
-    drift = pd.read_csv(place / "drift.csv")
-    assert (drift["length"] > 0).all()
-    assert drift["cosine"].isna().all()
-    last = drift["client"].iloc[-1]
-    assert set(pd.read_csv(place / "features.csv")["client"]) == {last}
-    assert set(pd.read_csv(place / "spread.csv")["client"]) == {-1, *drift["client"]}
-
-
-def test_what_cannot_be_measured_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [*WORDS[:-1], f"output_dir={tmp_path}", "run_id=plain", "model.norm=group", "rounds=1"]
-    train_experiment(compose_experiment(words), words)
-    analyse([tmp_path / "plain"], ["drift", "curvature"], IMAGES)
-    said = capsys.readouterr().out
-    assert "drift: left out: it needs the models of single rounds" in said
-    assert "curvature: left out: it needs model.norm=batch" in said

@@ -8,6 +8,7 @@ from server_app.engines.superlink import SuperLink
 CLUSTER_ID = "/ray.rpc.NodeInfoGcsService/GetClusterId"
 
 
+@pytest.mark.slow
 def test_ray_answers_nobody_without_the_runs_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with SuperLink(ray_cpus=1) as superlink:
