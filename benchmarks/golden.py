@@ -26,13 +26,14 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from client_app.kinds import kinds
+from client_app.kinds import HANDLERS
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.engines.superlink import SuperLink
 from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
+from task.registry import named
 from tests.conftest import model_for, needs_of, norm_for
 from tests.interruption import ended_in
 
@@ -149,7 +150,7 @@ def forms(place: Path) -> dict[str, Any]:
     return {
         "messages": {
             f"{kind.message_type} {side}": fields(getattr(kind, side).model_json_schema())
-            for kind in kinds()
+            for kind in (named(each.kind) for each in HANDLERS.values())
             for side in ("request", "reply")
         },
         "run.json": sorted(

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
@@ -90,8 +91,10 @@ class ClientState:
         except (OSError, SafetensorError) as error:
             raise StateLostError(f"{path} cannot be read: {error}") from None
         facts = _metadata(content)
+        if DIGEST not in facts:
+            raise StateLostError(f"{path} was written by an earlier version of this code")
         started_from = facts.get(STARTED_FROM, "")
-        if facts.get(DIGEST) != state_digest(client, server_round, started_from, state):
+        if facts[DIGEST] != state_digest(client, server_round, started_from, state):
             raise StateLostError(f"{path} is damaged: its checksum is wrong")
         return state
 
@@ -200,8 +203,12 @@ def state_digest(
     client: int, server_round: int, started_from: str, state: Mapping[str, Tensor]
 ) -> str:
     """Return the hash by which a reader recognises a whole state of a client and round."""
-    facts = f"{client} {server_round} {started_from}"
-    return digest(facts, {name: value.numpy() for name, value in state.items()})
+    kinds = [(name, str(state[name].dtype), list(state[name].shape)) for name in sorted(state)]
+    arrays = {
+        name: value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        for name, value in state.items()
+    }
+    return digest(json.dumps([client, server_round, started_from, kinds]), arrays)
 
 
 def _metadata(content: bytes) -> dict[str, str]:

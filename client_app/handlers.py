@@ -17,9 +17,6 @@ def answer(handler: Handler, message: Message, context: Context) -> Message:
         handler: answers messages of this kind.
         message: the message.
         context: the node's.
-
-    Raises:
-        Exception: the request is refused, or the work has failed.
     """
     kind, node_config = named(handler.kind), context.node_config
     session = Session(read_request(kind, message, node_config), node_config, context.state)

@@ -52,17 +52,27 @@ def changed_since_start() -> bool:
     one of them has another size or time than when they were hashed, because a site asks for each
     message, and reading all takes 50 ms.
     """
-    hashed = fingerprint()
-    return STAMPS.get(hashed) != stamps() and fingerprint.__wrapped__() != hashed
+    hashed, now = fingerprint(), stamps()
+    if STAMPS.get(hashed) == now:
+        return False
+    if fingerprint.__wrapped__() != hashed:
+        return True
+    STAMPS[hashed] = now
+    return False
+
+
+def ending_in(folder: str) -> str:
+    """Return how the names of the files end that count in one of `code_directories`."""
+    return ".yaml" if folder == "conf" else ".py"
 
 
 def stamps() -> dict[str, tuple[int, int, int, int]]:
     """Return the inode, size and times of the files in `code_directories`, by path."""
     found = {}
-    for directory in code_directories().values():
+    for kind, directory in code_directories().items():
         for folder, _, names in os.walk(directory):
             for name in names:
-                if name.endswith((".py", ".yaml")):
+                if name.endswith(ending_in(kind)):
                     path = f"{folder}/{name}"
                     now = Path(path).stat()
                     found[path] = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
@@ -82,8 +92,7 @@ def fingerprint(extensions: Sequence[Extension] = ()) -> str:
     before = stamps()
     digest = hashlib.sha256()
     for folder, directory in sorted(code_directories().items()):
-        pattern = "*.yaml" if folder == "conf" else "*.py"
-        for path in sorted(directory.rglob(pattern)):
+        for path in sorted(directory.rglob(f"*{ending_in(folder)}")):
             digest.update(f"{folder}/{path.relative_to(directory).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     for package, content in sorted({(each.package, each.content()) for each in extensions}):

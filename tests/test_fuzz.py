@@ -21,7 +21,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from client_app.kinds import kinds
+from client_app.kinds import HANDLERS
 from server_app.aggregation.guards.drop import Drop
 from server_app.aggregation.training_replies import add_reply
 from server_app.aggregation.weights import Weights
@@ -45,6 +45,7 @@ from task.protocol.errors import ProtocolError
 from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TrainReply
+from task.registry import named
 from task.site import Site
 from tests.server_app.aggregation.updates import EXAMPLES, NODE, accumulator_of, model, row
 from tests.server_app.runs.recorded import record
@@ -202,7 +203,7 @@ def test_any_reply_is_handled_and_only_a_valid_one_counts(
 @PLACES
 def test_any_message_is_read_or_refused(records: dict[str, Any]) -> None:
     content = RecordDict(records)
-    for kind in kinds():
+    for kind in (named(each.kind) for each in HANDLERS.values()):
         for form in (kind.request, kind.reply):
             reason = refusal(partial(read, form, content), ProtocolError)
             assert reason is None or is_one_line(reason)

@@ -154,8 +154,7 @@ def check_identity(session: Session[Any]) -> None:
             participants than the experiment.
     """
     config = session.config
-    if session.site is None or not config.secure.masked:
-        return
+    assert session.site is not None
     roster = identity_of(session, {}).roster
     try:
         for client in range(config.num_clients):

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import torch
 
-from client_app.kinds import HANDLERS
+from client_app.kinds import FURTHER, HANDLERS
 from client_app.node import site_of
 from client_app.resident import frames
 from client_app.resident.answering import answer
@@ -49,8 +49,8 @@ def main() -> None:
 
 def warm_up() -> None:
     """Import what any message needs, and hash the code before its files can change."""
-    for handler in HANDLERS.values():
-        named(handler.work)
+    for place in (*(handler.work for handler in HANDLERS.values()), *FURTHER):
+        named(place)
     torch.set_num_threads(1)
     fingerprint()
     settle()

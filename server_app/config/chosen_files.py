@@ -6,6 +6,7 @@ Hydra takes 0.1 s for them, so what it composed is kept for the next words that 
 import copy
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -64,7 +65,12 @@ def _state(places: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
         for name in names
         if name.endswith(".yaml")
     )
-    return tuple((file, (now := Path(file).stat()).st_mtime_ns, now.st_size) for file in files)
+    found = []
+    for file in files:
+        with suppress(FileNotFoundError):  # a link to nothing, or a file that was just renamed
+            now = Path(file).stat()
+            found.append((file, now.st_mtime_ns, now.st_size))
+    return tuple(found)
 
 
 @lru_cache(maxsize=KEPT)

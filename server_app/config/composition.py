@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationResolutionError
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationResolutionError,
+    OmegaConfBaseException,
+)
 from pydantic import ValidationError
 
 from server_app.config.choices import choices
@@ -118,22 +123,25 @@ def _set(config: DictConfig, override: Override) -> None:
     """Set the one value of a word, as Hydra does.
 
     Raises:
-        ConfigError: the key is unknown, or ``+key`` has a value already.
+        ConfigError: the key is unknown, ``+key`` has a value already, or it cannot be set.
     """
     parsed = parse(override.text)
     value = parsed.value()
     single = not isinstance(value, dict | list)
-    if parsed.is_add() and single and OmegaConf.select(config, override.key) is not None:
-        allowed = f"has a value already; write {override.key}={override.value}, without '+'"
-        raise ConfigError(override.key, override.value, allowed)
     new = parsed.is_add() or parsed.is_force_add()
     try:
+        if parsed.is_add() and single and OmegaConf.select(config, override.key) is not None:
+            allowed = f"has a value already; write {override.key}={override.value}, without '+'"
+            raise ConfigError(override.key, override.value, allowed)
         OmegaConf.update(config, override.key, value, merge=True, force_add=new)
     except (ConfigAttributeError, ConfigKeyError):
         offered = OmegaConf.to_container(config)
         assert isinstance(offered, dict)
         settings = {str(name): part for name, part in offered.items()}
         raise unknown_key(override.key, override.value, settings) from None
+    except (OmegaConfBaseException, IndexError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(override.key, override.value, f"cannot be set: {reason}") from None
 
 
 def _unresolved(error: InterpolationResolutionError, overrides: Sequence[Override]) -> ConfigError:

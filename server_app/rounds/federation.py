@@ -2,7 +2,7 @@
 
 import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from flwr.serverapp import Grid
@@ -43,6 +43,9 @@ PACES = {  # by whether the strategy fills a buffer
     False: "server_app.rounds.pace.synchronous:Synchronous",
     True: "server_app.rounds.pace.buffered:Buffered",
 }
+
+if TYPE_CHECKING:
+    from server_app.rounds.ending.final_stage import FinalStage
 
 logger = logging.getLogger("univarfl")
 
@@ -109,7 +112,9 @@ class Federation:
         pace: Pace = named(PACES[model.buffered])(context)
         sizes = {"request_bytes": model.request_bytes, "reply_bytes": pace.kind.reply_bytes}
         self.recorder.update(**sizes, **pace.kind.recorded())
-        ending = self._stage.changes_model and named(STAGE)(pace.kind, self._stage, self.recorder)
+        ending: FinalStage | None = None
+        if self._stage.changes_model:
+            ending = named(STAGE)(pace.kind, self._stage, self.recorder)
         callbacks: list[Callback] = [
             RecordRounds(self.recorder),
             TrackRounds(self.loggers),

@@ -47,7 +47,7 @@ class PrivacyAccount(Account):
 def privacy_spent(experiment: Experiment, rounds: int, repeated: int = 0) -> dict[str, Any]:
     """Return the privacy spent in rounds, and in `repeated` more attempts at them.
 
-    It is for the record.
+    It is for the record of an experiment with noise.
     """
     privacy, attempts = experiment.privacy, rounds + repeated
     spent = experiment.aggregation().privacy_spent(attempts)

@@ -9,6 +9,7 @@ from server_app.config.experiment import Experiment
 from server_app.tracking.loggers import MetricLoggers
 from task.registry import named
 
+OFF = (None, False)
 METRIC_LOGGERS = {  # by the setting that asks for it
     "tensorboard": "server_app.tracking.tensorboard:TensorBoard",
     "mlflow": "server_app.tracking.mlflow:MLflow",
@@ -26,7 +27,9 @@ def metric_loggers(
         directory: the run directory.
         summary: its ``run.json``.
     """
-    asked = [named(at) for key, at in METRIC_LOGGERS.items() if getattr(experiment.watch, key)]
+    asked = [
+        named(at) for key, at in METRIC_LOGGERS.items() if getattr(experiment.watch, key) not in OFF
+    ]
     loggers = MetricLoggers(kind for kind in asked if kind.installed())
     loggers.begin(directory, summary)
     status = "failed"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
 from client_app.app import app
@@ -50,6 +51,20 @@ def test_what_is_kept_comes_back_bit_for_bit() -> None:
     state().keep(3, 1, 0, KEPT)
     assert equal(state().load(3, 1), KEPT)
     assert state().load(3, 0) == {}
+
+
+def test_every_type_of_number_can_be_kept() -> None:
+    kept = {"b": torch.tensor([0.5, -2.0], dtype=torch.bfloat16), "empty": torch.zeros(0, 3)}
+    state().keep(3, 1, 0, kept)
+    assert equal(state().load(3, 1), kept)
+
+
+def test_a_state_without_a_hash_is_of_an_earlier_version(root: Path) -> None:
+    state().keep(3, 1, 0, KEPT)
+    (path,) = (path for path in root.rglob("*") if path.is_file())
+    path.write_bytes(save(KEPT, {"started_from": "0"}))
+    with pytest.raises(StateLostError, match="written by an earlier version"):
+        state().load(3, 1)
 
 
 def test_the_accepted_round_and_the_newest_stay(root: Path) -> None:

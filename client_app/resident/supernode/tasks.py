@@ -31,9 +31,8 @@ from client_app.resident.supernode.internals import (
 
 CALL_TRIES = 3
 PAUSE_SECONDS = 0.05
-MESSAGE_SECONDS = (
-    60.0  # Flower stores a message at once after its task; a cancelled one never comes
-)
+# Flower stores a message at once after its task; one that was cancelled never comes.
+MESSAGE_SECONDS = 60.0
 HEARTBEAT_SECONDS = 10.0  # the SuperNode waits 30 s for the first, 60 s for the others
 
 Answer = TypeVar("Answer")
@@ -135,7 +134,7 @@ class TaskApi:
         """Take the task, and drop the bundle that comes with it.
 
         Raises:
-            TaskGoneError: the SuperNode does not wait for it any more.
+            TaskGoneError: the SuperNode does not wait for it any more, or has no message for it.
         """
         taken = self._call(self._client.PullTaskInput, PullTaskInputRequest())
         bundle = hashlib.sha256(taken.fab.content).hexdigest()

@@ -28,7 +28,8 @@ def check_rounded(experiment: "Experiment") -> None:
     if experiment.watch.models_every:
         allowed = f"keeps each client's model, which secure={secure.mode} hides; leave it out"
         raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
-    if secure.start is not None and given_weights(experiment.model) is None:
+    given = given_weights(experiment.model) if secure.masked else None
+    if secure.start is not None and given is None:
         allowed = "follows from the file of model.weights; leave it out"
         raise ConfigError("secure.start", secure.start, allowed)
     alike = experiment.aggregation().weighs_alike() or experiment.privacy.per_client

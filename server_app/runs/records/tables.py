@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDS, CLASSES, CLIENTS, EVENTS = "rounds.csv", "classes.csv", "clients.csv", "events.csv"
-PARQUET, MOST_ROWS_AS_CSV = "clients.parquet", 10_000  # replaces a clients.csv of more rows
+PARQUET = "clients.parquet"  # replaces a clients.csv of more than `MOST_ROWS_AS_CSV` rows
+MOST_ROWS_AS_CSV = 10_000
 ANALYSIS = "analysis"  # the directory of the tables of ``univarfl analyse``
 ROUND_COLUMNS = ("round", "split", "metric", "value")
 CLASS_COLUMNS = ("round", "class", "examples", "recall")

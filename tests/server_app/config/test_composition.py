@@ -356,4 +356,18 @@ def test_an_edited_file_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert compose_experiment([]).optim.lr != 0.1
     file = conf / "optim" / "sgd.yaml"
     file.write_text(file.read_text().replace("momentum: 0.9", "momentum: 0.25"))
+    (conf / "optim" / ".#sgd.yaml").symlink_to("nobody@nowhere")  # an editor's lock
     assert compose_experiment([]).optim.momentum == 0.25
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["published.0=1"], "published.0=1: cannot be set: list index out of range"),
+        (["secure=rounded", f"+secure.start={'0' * 64}"], "follows from the file of model.weights"),
+    ],
+)
+def test_a_value_that_cannot_be_set_names_its_key(words: list[str], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose_experiment(words)
+    assert line in str(caught.value)

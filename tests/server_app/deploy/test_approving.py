@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from client_app.app import app as client_app
 from client_app.client_state import ClientState
-from client_app.kinds import kinds
+from client_app.kinds import HANDLERS
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.cli.main import application
@@ -38,6 +38,7 @@ from task.protocol.evaluation import EVALUATE
 from task.protocol.registration import ForgetRequest
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TRAIN
+from task.registry import named
 from task.training.worker import Worker
 from tests.site_grid import SiteGrid
 from tests.task.data import making
@@ -269,7 +270,11 @@ def test_statistics_of_other_models_are_few(tmp_path: Path) -> None:
 
 def test_every_reply_about_images_is_counted() -> None:
     """The others tell nothing of the images, or only what masks and a ledger of their own allow."""
-    others = {kind.message_type for kind in kinds() if not kind.counted}
+    others = {
+        kind.message_type
+        for kind in (named(each.kind) for each in HANDLERS.values())
+        if not kind.counted
+    }
     assert others == {
         "query", "query.forget", "query.keys", "query.shares", "query.agree", "query.unmask",
     }  # fmt: skip
