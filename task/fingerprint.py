@@ -48,9 +48,9 @@ def fingerprint_for(experiment: str) -> str:
 def changed_since_start() -> bool:
     """Return whether a file that trains has changed since this process, or its parent, hashed it.
 
-    A site imports some of the code only when an experiment needs it. Files are read again only if
-    one of them has another size or time than when they were hashed, because a site asks for each
-    message, and reading all takes 50 ms.
+    A site imports some of the code only when an experiment needs it. It asks for each message, and
+    reading all files takes 50 ms. So they are read again only if the size or a time of one differs
+    from those at the last reading.
     """
     hashed, now = fingerprint(), stamps()
     if STAMPS.get(hashed) == now:
