@@ -26,6 +26,7 @@ from tabulate import tabulate
 
 from client_app.messages import read_request, write_reply
 from server_app.aggregation.global_model import GlobalModel
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
@@ -152,9 +153,9 @@ def main(words: Sequence[str]) -> None:
     every = [
         name
         for name in choices()["strategy"]
-        if compose_experiment([f"strategy={name}", "model.norm=group", "clock=virtual"])
-        .aggregation()
-        .needs_each_update
+        if strategy_of(
+            compose_experiment([f"strategy={name}", "model.norm=group", "clock=virtual"])
+        ).needs_each_update
     ]
     rows: list[list[object]] = []
     for strategy in words or every:

@@ -14,7 +14,7 @@ from torch import Tensor
 from client_app.admission import admitted_site
 from client_app.client_state import ClientState
 from client_app.node import check_extensions, simulated
-from task.config import LocalConfig, Settings, read_local_config
+from task.config import LocalConfig, Settings
 from task.data.federated import site_version
 from task.data.image_store.store import store_root
 from task.errors import CodeMismatchError, SiteError
@@ -24,6 +24,7 @@ from task.machine.disk import require_space
 from task.protocol.envelope import Request
 from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors, check_tensors
+from task.rules import read_local_config
 from task.seeding import numpy_generator
 from task.site import NodeConfig, Site
 from task.training.worker import Worker, shared_worker

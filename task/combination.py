@@ -110,20 +110,21 @@ def create_method(settings: dict[str, Any]) -> Method:
     """
     name = settings.get("name")
     if not isinstance(name, str) or PLUS not in name:
-        return registry.create("method", Method, settings)
+        method: Method = registry.create("method", settings)
+        return method
     names = name.split(PLUS)
     for member in names:
         registry.require_component("method", member)
     if len(set(names)) < len(names):
         raise ConfigError("method", name, "names a method twice")
-    kinds = {member: registry.component_class("method", member, Method) for member in names}
+    kinds = {member: registry.component_class("method", member) for member in names}
     if reason := conflict(kinds):
         raise ConfigError("method", name, reason)
     left = {key: value for key, value in settings.items() if key != "name"}
     members = {}
     for member, kind in kinds.items():
         own = {field.name: left.pop(field.name) for field in fields(kind) if field.name in left}
-        members[member] = registry.create("method", Method, {"name": member, **own})
+        members[member] = registry.create("method", {"name": member, **own})
     if left:
         key, value = next(iter(left.items()))
         raise ConfigError(f"method.{key}", value, "unknown key")

@@ -1,12 +1,11 @@
 """The settings of local training, which the server sends to every client."""
 
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from task import registry
-from task.errors import ConfigError
 from task.extensions import PLUS
 from task.optim.settings import Sgd
 from task.privacy.settings import Privacy
@@ -25,8 +24,6 @@ Settings = dict[str, Any]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 LastBatch = Literal["merge", "drop"]
-
-T = TypeVar("T")
 
 
 class Strict(BaseModel):
@@ -68,46 +65,10 @@ class LocalConfig(Strict):
     after: Settings
     secure: Secure = Secure()
 
-    @model_validator(mode="after")
-    def _check_components(self) -> "LocalConfig":
-        """Build each component, and refuse those that do not fit together."""
-        from task.privacy.separable import check_separable  # noqa: PLC0415
-        from task.privacy.whole_clients import check_whole_clients  # noqa: PLC0415
-        from task.secure.rules.masked_experiment import check_masked_experiment  # noqa: PLC0415
-
-        source = self.source()
-        if sites := self.partitioner().sites:
-            source.at_site("a site's own directory")
-            if self.num_clients != len(sites):
-                allowed = f"must be {len(sites)}, the number of sites in partition.names"
-                raise ConfigError("num_clients", self.num_clients, f"{allowed}; leave it out")
-        self.augmenter()
-        network, method = self.network(), self.local_method()
-        for name, member in zip(self.methods(), method.members(), strict=True):
-            if problem := member.problem_with(network, self.model["name"], self.local_epochs):
-                raise ConfigError("method", self.method["name"], problem)
-            if self.runtime.compiled and member.varies_network:
-                allowed = (
-                    f"method={name} changes the network while it trains, and every variant would "
-                    "be compiled again; leave it out"
-                )
-                raise ConfigError("runtime.compiled", True, allowed)
-            if member.personalises and not self.source().validation_share:
-                allowed = "needs validation images at the clients; add data.validation_share=0.1"
-                raise ConfigError("method", self.method["name"], allowed)
-        if self.secure.rounded:
-            check_masked_experiment(self)
-        if self.privacy.per_example:
-            check_separable(self)
-        if self.privacy.per_client:
-            check_whole_clients(self)
-        return self
-
     def source(self) -> "Source":
         """Return the data set."""
-        from task.data.sources.base import Source  # noqa: PLC0415
-
-        return self._component("data", Source)
+        found: Source = self.component("data")
+        return found
 
     @property
     def models_kept(self) -> int:
@@ -132,21 +93,18 @@ class LocalConfig(Strict):
 
     def partitioner(self) -> "Partitioner":
         """Return the rule that divides the data set among the clients."""
-        from task.data.partitions.base import Partitioner  # noqa: PLC0415
-
-        return self._component("partition", Partitioner)
+        found: Partitioner = self.component("partition")
+        return found
 
     def augmenter(self) -> "Augmentation":
         """Return the augmentation of the training images."""
-        from task.data.augmentations.base import Augmentation  # noqa: PLC0415
-
-        return self._component("augmentation", Augmentation)
+        found: Augmentation = self.component("augmentation")
+        return found
 
     def network(self) -> "ModelSettings":
         """Return the settings of the network."""
-        from task.models.base import ModelSettings  # noqa: PLC0415
-
-        return self._component("model", ModelSettings)
+        found: ModelSettings = self.component("model")
+        return found
 
     def methods(self) -> list[str]:
         """Return the names of the local methods: one, unless several are combined."""
@@ -162,23 +120,8 @@ class LocalConfig(Strict):
     def _components(self) -> dict[str, Any]:
         return {}
 
-    def _component(self, group: str, base: type[T]) -> T:
+    def component(self, group: str) -> Any:
         """Return the component of a configuration group; it is built at its first use."""
         if group not in self._components:
-            settings = getattr(self, group)
-            self._components[group] = registry.create(group, base, settings)
-        built: T = self._components[group]
-        return built
-
-
-@lru_cache(maxsize=8)
-def read_local_config(text: str) -> LocalConfig:
-    """Read the settings of local training from JSON; a process parses each text once.
-
-    Raises:
-        ConfigError: a key or value is not allowed.
-    """
-    try:
-        return LocalConfig.model_validate_json(text)
-    except ValidationError as error:
-        raise registry.first_error(error) from None
+            self._components[group] = registry.create(group, getattr(self, group))
+        return self._components[group]

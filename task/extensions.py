@@ -27,18 +27,19 @@ GROUPS = {
     "method": "univarfl.methods",
     "strategy": "univarfl.strategies",
 }
-PACKAGES = {  # of our own components, by their group in the configuration
-    "method": "task.methods",
-    "model": "task.models",
-    "data": "task.data.sources",
-    "partition": "task.data.partitions",
-    "augmentation": "task.data.augmentations",
-    "strategy": "server_app.aggregation.strategies",
-    "guard": "server_app.aggregation.guards",
-    "after": "server_app.rounds.after",
-    "clock": "server_app.rounds.clock",
-    "participation": "server_app.rounds.participation",
+BASES = {  # of the components of each group; our own are modules beside that of their base class
+    "method": "task.methods.base:Method",
+    "model": "task.models.base:ModelSettings",
+    "data": "task.data.sources.base:Source",
+    "partition": "task.data.partitions.base:Partitioner",
+    "augmentation": "task.data.augmentations.base:Augmentation",
+    "strategy": "server_app.aggregation.strategies.base:StrategySettings",
+    "guard": "server_app.aggregation.guards.base:Guard",
+    "after": "server_app.rounds.after.base:AfterTraining",
+    "clock": "server_app.rounds.clock.base:Clock",
+    "participation": "server_app.rounds.participation.base:Participation",
 }
+PACKAGES = {group: place.rpartition(".base:")[0] for group, place in BASES.items()}
 SHOWN = 40  # characters of a text that is no experiment
 ON_CLIENTS = ("data", "method")  # the groups whose components clients run
 

@@ -8,14 +8,12 @@ import importlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from task.errors import ConfigError
-from task.extensions import PACKAGES, extensions, own_names
-
-T = TypeVar("T")
+from task.extensions import BASES, PACKAGES, extensions, own_names
 
 
 def as_names(value: Any) -> Any:
@@ -64,12 +62,13 @@ def require_component(group: str, name: object) -> None:
         raise ConfigError(f"{group}.name", name, f"choose one of {', '.join(names(group))}")
 
 
-def component_class(group: str, name: str, base: type[T]) -> type[T]:
-    """Return the subclass of `base` that the module of a component defines.
+def component_class(group: str, name: str) -> Any:
+    """Return the class of a component: the subclass of its group's base that its module defines.
 
     Raises:
         TypeError: the module defines none, or several.
     """
+    base = named(BASES[group])
     module = importlib.import_module(module_of(group, name))
     found = [
         value
@@ -83,7 +82,7 @@ def component_class(group: str, name: str, base: type[T]) -> type[T]:
     return found[0]
 
 
-def create(group: str, base: type[T], settings: Mapping[str, Any]) -> T:
+def create(group: str, settings: Mapping[str, Any]) -> Any:
     """Build the component that ``settings["name"]`` names, from the other settings.
 
     Raises:
@@ -93,8 +92,7 @@ def create(group: str, base: type[T], settings: Mapping[str, Any]) -> T:
     name = fields.pop("name", None)
     require_component(group, name)
     try:
-        kind: Any = component_class(group, name, base)
-        reader: TypeAdapter[T] = _reader(kind)
+        reader = _reader(component_class(group, str(name)))
         return reader.validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
         raise first_error(error).under(group) from None

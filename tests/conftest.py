@@ -21,7 +21,6 @@ import task.data.partitions
 import task.methods
 from client_app.app import app as client_app
 from client_app.client_state import ClientState, StateLostError
-from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.composition import compose_experiment
 from server_app.engines import inprocess
 from server_app.engines.early import WORKER_MODULES
@@ -32,7 +31,6 @@ from server_app.runs.records.record import read_record
 from task.data.image_store.store import open_dataset
 from task.data.sources.base import DatasetIndex
 from task.data.sources.digits import Digits
-from task.methods.base import Method
 from task.registry import component_class
 from tests.absent_sites import Run, make_images
 from tests.chaos.trial import NEEDED
@@ -82,20 +80,20 @@ def model_for(method: str) -> list[str]:
     """Return overrides for a small network, and for local epochs, that a method can train."""
     names = method.split("+")
     has_batch_norm = CNN if "fedbn" in names else ()
-    needs_blocks = any(component_class("method", name, Method).residual for name in names)
+    needs_blocks = any(component_class("method", name).residual for name in names)
     epochs = ["local_epochs=2"] if "fedrep" in names else []
     return [*(SMALL_RESNET if needs_blocks else has_batch_norm), *epochs]
 
 
 def norm_for(strategy: str) -> list[str]:
     """Return overrides for a normalisation that a strategy allows."""
-    kind = component_class("strategy", strategy, StrategySettings)
+    kind = component_class("strategy", strategy)
     return ["model.norm=group"] if kind.private else []
 
 
 def needs_of(strategy: str) -> list[str]:
     """Return overrides that a strategy needs."""
-    kind = component_class("strategy", strategy, StrategySettings)
+    kind = component_class("strategy", strategy)
     waits = ["clock=virtual", "strategy.buffer_size=2"] if kind.buffered else []
     return [*norm_for(strategy), *waits]
 

@@ -23,7 +23,6 @@ from server_app.runs.records.record import read_record
 from task import extensions, registry
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint, fingerprint_for
-from task.methods.base import Method
 from task.methods.fedavg import FedAvg
 from task.protocol.registration import RegistrationReply, RegistrationRequest
 from task.site import Site
@@ -93,7 +92,7 @@ def test_what_cannot_be_used_is_left_out_and_our_own_names_stay_ours(
         "hospital_extras.logit_decay"
     ) in caplog.text
     assert "'fedavg' is left out, because univarfl has one of this name" in caplog.text
-    assert registry.component_class("method", "fedavg", Method) is FedAvg
+    assert registry.component_class("method", "fedavg") is FedAvg
     assert extensions.run_by_clients(local("method=fedavg")) == ()
     assert compose_experiment(["method=fedavg"]).method == {"name": "fedavg"}
 

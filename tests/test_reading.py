@@ -50,3 +50,10 @@ def test_a_run_is_in_the_measure() -> None:
     reached = closure(imports, [*reading.STARTS, *reading.chosen_components()])
     assert {"task.methods.fedprox", "task.training.loop", "server_app.rounds.round"} <= set(reached)
     assert "task.methods.moon" not in reached
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = reading.product_files()
+    imports = {name: list(imports_of(name, files)) for name in files}
+    assert circles(imports) == []
+    assert list(hidden_circles(imports)) == []

@@ -4,7 +4,7 @@ import pytest
 
 import univarfl
 from docs.generator import api, commands, run_files, settings
-from docs.generator.components import GROUPS, Group, Setting
+from docs.generator.components import GROUPS, Setting
 from docs.generator.components import settings as settings_of
 from server_app.config.composition import compose_experiment
 from server_app.config.override_text import flat
@@ -12,7 +12,7 @@ from server_app.runs.records.record import read_record
 from task import registry
 from tests.conftest import Train
 
-COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group.name)]
+COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group)]
 OF_SOME_RECORDS = {
     "after", "client_parts", "personal", "privacy", "resumed", "resumed_from", "restartable",
 }  # fmt: skip
@@ -37,7 +37,7 @@ def test_every_general_setting_has_a_type_a_default_and_a_meaning() -> None:
     ("group", "name"), COMPONENTS, ids=lambda each: getattr(each, "name", each)
 )
 def test_every_setting_of_a_component_has_a_type_a_default_and_a_meaning(
-    group: Group, name: str
+    group: str, name: str
 ) -> None:
     assert incomplete(settings_of(group, name)) == []
 
@@ -46,7 +46,7 @@ def test_every_key_of_the_default_experiment_is_in_the_reference() -> None:
     keys = set(flat(compose_experiment([]).model_dump()))
     documented = {each.key for found in settings.sections().values() for each in found}
     documented |= {each.key for group, name in COMPONENTS for each in settings_of(group, name)}
-    names = {f"{group.name}.name" for group in GROUPS}
+    names = {f"{group}.name" for group in GROUPS}
     assert keys - names - set(settings.HANDLED) - documented == set()
 
 

@@ -114,6 +114,20 @@ def test_a_package_says_in_one_sentence_what_it_is_for(package: Path) -> None:
     assert re.fullmatch(r"(?:[^.?!]|[.?!](?!\s|$))+[.?]", text), text
 
 
+def test_settings_are_not_read_without_their_rules() -> None:
+    """The types check values; what fits together is checked by those who read text or files."""
+    read = re.compile(r"\b(?:Experiment|LocalConfig)\.(?:model_(?:validate|construct)|parse_)\w*")
+    found = {
+        str(path.relative_to(ROOT)) for path in product_files() if read.search(path.read_text())
+    }
+    assert found == {
+        "task/rules.py",
+        "server_app/config/rules.py",
+        "server_app/config/composition.py",
+        "server_app/config/experiment.py",
+    }
+
+
 def test_hydras_private_modules_are_not_imported() -> None:
     found = {
         (path, module)

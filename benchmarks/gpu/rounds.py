@@ -25,6 +25,7 @@ from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.processes import CONTEXT, warm_up
 from task.config import LocalConfig
+from task.rules import read_local_config
 from task.training.worker import Worker
 
 PART = "rounds"
@@ -115,7 +116,7 @@ def serve(
     """Train the clients and report the memory, each when asked; send an error if there is one."""
     os.environ.update(environment)  # before CUDA is initialised, which reads it
     try:
-        worker = ready(LocalConfig.model_validate_json(local), clients)
+        worker = ready(read_local_config(local), clients)
         connection.send("ready")
         connection.recv()
         connection.send(train(worker, clients))

@@ -26,9 +26,9 @@ from client_app.node import site_of
 from client_app.resident import frames
 from client_app.resident.answering import answer
 from client_app.session import worker_for
-from task.config import read_local_config
 from task.fingerprint import fingerprint
 from task.registry import named
+from task.rules import read_local_config
 from task.training.worker import shared_worker
 
 PR_SET_PDEATHSIG = 1

@@ -10,41 +10,14 @@ from docs.generator.comments import read_file
 from docs.generator.docstrings import attributes, details, summary
 from docs.generator.markdown import code, from_docstring, table
 from docs.generator.types import describe, hints
-from server_app.aggregation.guards.base import Guard
-from server_app.aggregation.strategies.base import StrategySettings
 from server_app.config.choices import CONF
-from server_app.rounds.after.base import AfterTraining
-from server_app.rounds.clock.base import Clock
-from server_app.rounds.participation.base import Participation
 from task import registry
-from task.data.augmentations.base import Augmentation
-from task.data.partitions.base import Partitioner
-from task.data.sources.base import Source
-from task.methods.base import Method
-from task.models.base import ModelSettings
 
-
-@dataclass(frozen=True)
-class Group:
-    """A configuration group whose choices are components: one Python and one YAML file each."""
-
-    name: str
-    base: type
-
-
-METHOD = Group("method", Method)
-STRATEGY = Group("strategy", StrategySettings)
-GUARD = Group("guard", Guard)
-CLOCK = Group("clock", Clock)
-PARTICIPATION = Group("participation", Participation)
-AFTER = Group("after", AfterTraining)
-DATA = Group("data", Source)
-PARTITION = Group("partition", Partitioner)
-AUGMENTATION = Group("augmentation", Augmentation)
-MODEL = Group("model", ModelSettings)
 GLOBAL = "# @package _global_"
+# The groups whose choices are components: one Python and one YAML file each.
 GROUPS = (
-    METHOD, STRATEGY, GUARD, AFTER, CLOCK, PARTICIPATION, DATA, PARTITION, AUGMENTATION, MODEL,
+    "method", "strategy", "guard", "after", "clock", "participation", "data", "partition",
+    "augmentation", "model",
 )  # fmt: skip
 
 
@@ -58,15 +31,15 @@ class Setting:
     meaning: str
 
 
-def settings(group: Group, name: str) -> list[Setting]:
+def settings(group: str, name: str) -> list[Setting]:
     """Return the settings of one component."""
-    kind: type = registry.component_class(group.name, name, group.base)
+    kind: type = registry.component_class(group, name)
     documented, types = attributes(kind), hints(kind)
-    written = read_file(CONF / group.name / f"{name}.yaml").keys
+    written = read_file(CONF / group / f"{name}.yaml").keys
     by_name = {key.split(".")[-1]: value for key, value in written.items()}
     return [
         Setting(
-            f"{group.name}.{field.name}",
+            f"{group}.{field.name}",
             describe(types[field.name]),
             by_name[field.name].default,
             documented.get(field.name) or by_name[field.name].comment,
@@ -85,9 +58,9 @@ def settings_table(found: list[Setting]) -> str:
     return table(("Key", "Type", "Default", "Meaning"), rows)
 
 
-def also_set(group: Group, name: str) -> str:
+def also_set(group: str, name: str) -> str:
     """Return the words that a choice sets outside its group, as a data set sets its network."""
-    path = CONF / group.name / f"{name}.yaml"
+    path = CONF / group / f"{name}.yaml"
     defaults = yaml.safe_load(path.read_text()).get("defaults", [])
     words = [
         f"{key.removeprefix('override /')}={value}"
@@ -102,14 +75,13 @@ def also_set(group: Group, name: str) -> str:
     return f"Also sets {', '.join(map(code, words))}." if words else ""
 
 
-def component(group: Group, name: str, heading: str = "## {name}") -> str:
+def component(group: str, name: str, heading: str = "## {name}") -> str:
     """Return the section about one component."""
-    module = importlib.import_module(registry.module_of(group.name, name))
-    file = read_file(CONF / group.name / f"{name}.yaml")
+    module = importlib.import_module(registry.module_of(group, name))
+    file = read_file(CONF / group / f"{name}.yaml")
     parts = [
         heading.format(name=name),
-        from_docstring(file.about)
-        or summary(module, registry.component_class(group.name, name, group.base)),
+        from_docstring(file.about) or summary(module, registry.component_class(group, name)),
         details(module),
     ]
     found = settings(group, name)
@@ -118,21 +90,21 @@ def component(group: Group, name: str, heading: str = "## {name}") -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def page(title: str, introduction: str, *groups: Group) -> str:
+def page(title: str, introduction: str, *groups: str) -> str:
     """Return a page with every component of some groups."""
     parts = [f"# {title}", introduction]
     for group in groups:
-        parts += [component(group, name) for name in registry.names(group.name)]
+        parts += [component(group, name) for name in registry.names(group)]
     return "\n\n".join(parts) + "\n"
 
 
-def index(title: str, introduction: str, group: Group) -> str:
+def index(title: str, introduction: str, group: str) -> str:
     """Return a page that lists the components of a group, each with a page of its own."""
     rows = [
         (
             f"[{name}]({name}.md)",
-            from_docstring(read_file(CONF / group.name / f"{name}.yaml").about),
+            from_docstring(read_file(CONF / group / f"{name}.yaml").about),
         )
-        for name in registry.names(group.name)
+        for name in registry.names(group)
     ]
     return f"# {title}\n\n{introduction}\n\n{table(('Choice', 'Content'), rows)}\n"

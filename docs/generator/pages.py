@@ -3,18 +3,6 @@
 from functools import cache
 
 from docs.generator import api, commands, components, experiments, run_files, settings
-from docs.generator.components import (
-    AFTER,
-    AUGMENTATION,
-    CLOCK,
-    DATA,
-    GUARD,
-    METHOD,
-    MODEL,
-    PARTICIPATION,
-    PARTITION,
-    STRATEGY,
-)
 from task import registry
 
 METHODS = (
@@ -59,16 +47,16 @@ def pages() -> dict[str, str]:
     found = {
         "commands/index.md": commands.index(),
         "settings.md": settings.page(),
-        "methods/index.md": components.index("Methods", METHODS, METHOD),
-        "strategies.md": components.page("Strategies", STRATEGIES, STRATEGY),
-        "guards.md": components.page("Guards", GUARDS, GUARD),
-        "after-training.md": components.page("After training", STAGES, AFTER),
+        "methods/index.md": components.index("Methods", METHODS, "method"),
+        "strategies.md": components.page("Strategies", STRATEGIES, "strategy"),
+        "guards.md": components.page("Guards", GUARDS, "guard"),
+        "after-training.md": components.page("After training", STAGES, "after"),
         "participation.md": components.page(
-            "Participation and clock", PARTICIPATIONS, PARTICIPATION, CLOCK
+            "Participation and clock", PARTICIPATIONS, "participation", "clock"
         ),
-        "data/index.md": components.index("Data sets", DATA_SETS, DATA),
-        "splits.md": components.page("Splits", SPLITS, PARTITION, AUGMENTATION),
-        "networks.md": components.page("Networks", NETWORKS, MODEL),
+        "data/index.md": components.index("Data sets", DATA_SETS, "data"),
+        "splits.md": components.page("Splits", SPLITS, "partition", "augmentation"),
+        "networks.md": components.page("Networks", NETWORKS, "model"),
         "experiments.md": experiments.page(),
         "run-files.md": run_files.page(),
         "api.md": api.page(),
@@ -76,11 +64,11 @@ def pages() -> dict[str, str]:
     }
     found |= {f"commands/{name}.md": text for name, text in commands.pages().items()}
     found |= {
-        f"methods/{name}.md": components.component(METHOD, name, "# method={name}") + "\n"
-        for name in registry.names(METHOD.name)
+        f"methods/{name}.md": components.component("method", name, "# method={name}") + "\n"
+        for name in registry.names("method")
     }
     found |= {
-        f"data/{name}.md": components.component(DATA, name, "# data={name}") + "\n"
-        for name in registry.names(DATA.name)
+        f"data/{name}.md": components.component("data", name, "# data={name}") + "\n"
+        for name in registry.names("data")
     }
     return {f"reference/{place}": text for place, text in found.items()}

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from server_app.aggregation.accumulator import Rebase, UpdateAccumulator, no_problem
 from server_app.aggregation.aggregator import Aggregator
+from server_app.aggregation.guards.base import guard_of
 from server_app.aggregation.starting_weights import starting_weights
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
@@ -24,9 +26,6 @@ from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.training.worker import Worker
 
-# A round's memory, in models: in any case; and for each participant if a guard or a strategy needs
-# each update (`python -m benchmarks.aggregation_memory`; Krum needs the most).
-ROUND_MODELS, MODELS_PER_HELD_UPDATE, MODELS_PER_STRATEGY_UPDATE = 8.0, 1.5, 2.5
 WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
 
 logger = logging.getLogger("univarfl")
@@ -52,7 +51,7 @@ class GlobalModel:
     """
 
     def __init__(self, experiment: Experiment, worker: Worker, sizes: MutableSequence[int]) -> None:
-        strategy = experiment.aggregation()
+        strategy = strategy_of(experiment)
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
             strategy,
@@ -70,13 +69,9 @@ class GlobalModel:
         trained = {name: value for name, value in self._weights.items() if name in self._trained}
         self._server_update = worker.method.server(trained)
         self.last_accepted: Counter[int] = Counter()
-        self._guard = experiment.update_guard()
+        self._guard = guard_of(experiment)
         self.buffered = strategy.buffered
         self._needs_each_update = strategy.needs_each_update
-        self._updates = strategy.updates_together(experiment.participants)
-        self._earlier_weights = strategy.earlier_weights()
-        needed_later = experiment.after_training().needs_models
-        self._keeps_models = experiment.watch.models_every is not None or needed_later
         self._sizes, self._weight = sizes, strategy.weight
         self._sites = len(experiment.partitioner().sites)  # whose sizes are known once they come
         self._site_sizes: dict[int, int] = {}
@@ -138,17 +133,6 @@ class GlobalModel:
         """
         most = max(map(self._weight, set(self._sizes))) or 1.0
         return lambda client: min(self._weight(self._sizes[client]), most) / (most * updates)
-
-    @property
-    def bytes_per_round(self) -> int:
-        """Estimated memory that a round needs in this process, in bytes."""
-        model = sum(value.nbytes for value in self.weights.values())
-        holds = self._guard.needs_each_update or self._keeps_models
-        per_update = MODELS_PER_HELD_UPDATE if holds else 0.0
-        if self._needs_each_update:
-            per_update = MODELS_PER_STRATEGY_UPDATE
-        others = self._earlier_weights + per_update * self._updates
-        return int(model * (ROUND_MODELS + others))
 
     @property
     def request_bytes(self) -> int:

@@ -53,6 +53,13 @@ def check_settings(settings: dict[str, Any], typed: Sequence[str]) -> Experiment
         experiment = Experiment.model_validate(settings)
     except ValidationError as error:
         raise improved(first_error(error), settings) from None
+    # It imports PyTorch and Flower, which a value that is refused above does not need.
+    from server_app.config.rules import check_experiment  # noqa: PLC0415
+
+    try:
+        check_experiment(experiment)
+    except ConfigError as error:
+        raise improved(error, settings) from None
     check_used({each.key: each.value for each in map(read_override, typed)}, settings)
     return experiment
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from flwr.app import UserConfig
 
-from server_app.config.experiment import Experiment, read_experiment
+from server_app.config.experiment import Experiment
+from server_app.config.rules import read_experiment
 from task.errors import ConfigError, system_reason
 from task.machine.files import write_secret
 

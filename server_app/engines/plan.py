@@ -10,6 +10,8 @@ from server_app.engines.cluster import (
     require_reachable_cluster,
     this_machine,
 )
+from server_app.rounds.after.base import stage_of
+from server_app.rounds.clock.base import clock_of
 from server_app.runs.directory import runs_directory
 from task.errors import ConfigError
 from task.training.device import choose_device
@@ -60,7 +62,7 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
     yield f"training  {experiment.method['name']}, model {experiment.model['name']}"
     yield f"rounds    {experiment.rounds}, {clients}, {experiment.local_epochs} local epochs"
     yield f"strategy  {experiment.strategy['name']}, guard {experiment.guard['name']}"
-    if experiment.clients_clock().virtual or experiment.participation["name"] != "uniform":
+    if clock_of(experiment).virtual or experiment.participation["name"] != "uniform":
         policy = experiment.participation["name"]
         yield f"clients   clock {experiment.clock['name']}, participation {policy}"
     if experiment.privacy.private or experiment.secure.masked:
@@ -70,7 +72,7 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
         yield f"privacy   {noise}, updates {masks}"
     if experiment.optim.schedule != "constant" or experiment.last_batch != "merge":
         yield f"protocol  {experiment.optim.schedule} rate, last batch {experiment.last_batch}"
-    if experiment.after_training().changes_model:
+    if stage_of(experiment).changes_model:
         yield f"after     {experiment.after['name']}"
     yield f"engine    {experiment.engine} on {choose_device(experiment.device)}"
     if source.needs_download():

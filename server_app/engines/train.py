@@ -15,6 +15,7 @@ from server_app.engines.layout import Layout
 from server_app.engines.plan import check_machine
 from server_app.engines.restarts import Restarts
 from server_app.engines.superlink import RunningSuperLink
+from server_app.rounds.after.base import stage_of
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.checkpoint import last_round, onward
 from server_app.runs.directory import claimed, plan_run_directory
@@ -110,7 +111,7 @@ def check_machine_and_data(experiment: Experiment) -> None:
     local = experiment.local()
     dataset = federate(local).dataset
     network = build_model_for(local, dataset)
-    experiment.after_training().check_model(experiment, network, dataset)
+    stage_of(experiment).check_model(experiment, network, dataset)
     starting_weights(given_weights(experiment.model), network.state_dict())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from server_app.aggregation.guards.base import guard_of
 from server_app.config.experiment import Experiment
 from server_app.flower.internals import ErrorCode
 from server_app.nodes.assignment import served_clients
@@ -54,7 +55,7 @@ class NodeManager:
         self._grid, self._run, self._note = grid, run, note
         self._device, self._sites = experiment.device, experiment.partitioner().sites
         classes = len(experiment.data.get("classes") or ())
-        self._bounds = experiment.update_guard().most_images, classes
+        self._bounds = guard_of(experiment).most_images, classes
         self._join_timeout = experiment.federation.join_timeout
         self._nodes: dict[int, NodeInfo] = {}  # by node id, as the following
         self._online: dict[int, Identity] = {}

@@ -8,12 +8,14 @@ import torch
 from flwr.serverapp import Grid
 
 from server_app.aggregation.global_model import GlobalModel
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
 from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo, check_shared_state, hidden_gpu_warning
+from server_app.rounds.after.base import stage_of
 from server_app.rounds.callbacks import (
     RecordResults,
     RecordRounds,
@@ -80,7 +82,7 @@ class Federation:
                 "use 0.1, or bring test images"
             )
             raise ConfigError("data.validation_share", experiment.validation_share, allowed)
-        self._stage = experiment.after_training()
+        self._stage = stage_of(experiment)
         self._stage.check_model(experiment, self._worker.model, self._worker.data.dataset)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
@@ -146,7 +148,7 @@ class Federation:
 
     def _account(self) -> Account:
         """Return what counts the privacy that is spent."""
-        if not (self.experiment.privacy.private or self.experiment.aggregation().private):
+        if not (self.experiment.privacy.private or strategy_of(self.experiment).private):
             return Account()
         earlier = self.recorder.summary.get("privacy", {})
         account: Account = named(PRIVACY)(self.experiment, earlier, self.recorder.update)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from server_app.aggregation.strategies.base import strategy_of
+from server_app.config.compatibility.masking import most_colluding, secure_threshold
 from server_app.config.experiment import Experiment
 from server_app.rounds.context import Account
 from server_app.rounds.sampling import most_asked, quorum_count
@@ -50,14 +52,14 @@ def privacy_spent(experiment: Experiment, rounds: int, repeated: int = 0) -> dic
     It is for the record of an experiment with noise.
     """
     privacy, attempts = experiment.privacy, rounds + repeated
-    spent = experiment.aggregation().privacy_spent(attempts)
+    spent = strategy_of(experiment).privacy_spent(attempts)
     if privacy.per_example:
         spent = example_privacy(privacy, experiment.local_epochs, attempts)
     if privacy.per_client:
         asked = experiment.participants
         most = most_asked(experiment.num_clients, experiment.rho, experiment.seed, rounds)
         least = quorum_count(experiment.federation.quorum, asked)
-        honest = max(experiment.secure_threshold(asked), least) - experiment.most_colluding(asked)
+        honest = max(secure_threshold(experiment, asked), least) - most_colluding(experiment, asked)
         spent = client_privacy(privacy, most + repeated, asked, honest)
     if privacy.reproducible:
         return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}

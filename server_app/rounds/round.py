@@ -4,13 +4,14 @@ import time
 from collections.abc import Sequence
 
 from server_app.aggregation.client_update import ClientUpdate
+from server_app.rounds.after.base import stage_of
 from server_app.rounds.evaluation import (
     NOT_SCORED,
     clients_of_final_scores,
     score_model,
     with_a_model,
 )
-from server_app.rounds.memory_check import check_memory
+from server_app.rounds.memory_check import bytes_per_round, check_memory
 from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import RoundModels, RoundResult
 
@@ -29,14 +30,14 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     """
     started = time.perf_counter()
     context, experiment, model = pace.context, pace.context.experiment, pace.context.model
-    check_memory(server_round, model.bytes_per_round)
+    check_memory(server_round, bytes_per_round(experiment, model.weights))
     context.late_replies.drop_arrived()
 
     # Sample and train.
     keep_every = experiment.watch.models_every
     keep = keep_every is not None and server_round % keep_every == 0
     last = server_round == experiment.rounds
-    needed = last and experiment.after_training().needs_models
+    needed = last and stage_of(experiment).needs_models
     received = model.weights
     gathered = pace.gather(server_round, keep or needed)
     accumulator = gathered.accumulator

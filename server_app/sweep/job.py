@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from server_app.config.experiment import read_experiment
 from server_app.config.resuming import recorded_words
+from server_app.config.rules import read_experiment
 from server_app.engines.local.processes import CONTEXT
 from server_app.engines.superlink import RunningSuperLink
 from server_app.engines.train import train_experiment

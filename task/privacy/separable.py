@@ -1,29 +1,23 @@
 """Which experiments DP-SGD can train: those where each image has a gradient of its own."""
 
-from typing import TYPE_CHECKING
-
 from task import registry
+from task.config import LocalConfig
 from task.errors import ConfigError
 
-if TYPE_CHECKING:
-    from task.config import LocalConfig
 
-
-def check_separable(config: "LocalConfig") -> None:
+def check_separable(config: LocalConfig) -> None:
     """Refuse an experiment in which the images of a batch depend on each other.
 
     Raises:
         ConfigError: the method, the network's normalisation or the runtime does not allow it.
     """
-    from task.methods.base import Method  # noqa: PLC0415  (it imports PyTorch)
-
     members = config.local_method().members()
     for name, member in zip(config.methods(), members, strict=True):
         if not member.separable:
             fitting = [
                 known
                 for known in registry.names("method")
-                if registry.component_class("method", known, Method).separable
+                if registry.component_class("method", known).separable
             ]
             keeps = config.models_kept or any(each.server_update for each in members)
             whole = "" if keeps else ", or protect whole clients with privacy=client secure=masked"

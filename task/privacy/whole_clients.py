@@ -1,14 +1,10 @@
 """Which experiments noise of all participants can protect: those with masked rounds."""
 
-from typing import TYPE_CHECKING
-
+from task.config import LocalConfig
 from task.errors import ConfigError
 
-if TYPE_CHECKING:
-    from task.config import LocalConfig
 
-
-def check_whole_clients(config: "LocalConfig") -> None:
+def check_whole_clients(config: LocalConfig) -> None:
     """Refuse an experiment in which more than the noisy sum of the updates would be told.
 
     Raises:

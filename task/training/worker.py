@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from task.config import LocalConfig, read_local_config
+from task.config import LocalConfig
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate, federate_site
@@ -17,6 +17,7 @@ from task.methods.base import Tensors
 from task.models.base import checked_network
 from task.models.layers.norm import measure_statistics
 from task.optim.parameters import trained_parameters
+from task.rules import read_local_config
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
 from task.training.device import choose_device, prepare_process, set_precision

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
+from server_app.config.experiment import Experiment
 from task.errors import refuse
 
 MIN_UPDATES = 3  # with fewer, no update can be called an outlier
@@ -63,3 +64,9 @@ class NormGuard(Guard):
     def max_norm(self, norms: Sequence[float]) -> float:
         """Return the largest accepted norm; infinity for fewer than `MIN_UPDATES` updates."""
         return self.times_median * median(norms) if len(norms) >= MIN_UPDATES else math.inf
+
+
+def guard_of(experiment: Experiment) -> Guard:
+    """Return the guard of an experiment."""
+    found: Guard = experiment.component("guard")
+    return found

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
+from server_app.config.experiment import Experiment
 from task.privacy.randomness import ByteSource
 
 WEIGHT = "weight"
@@ -100,3 +101,9 @@ class StrategySettings(ABC):
 
     def set_noise_source(self, strategy: Strategy, random_bytes: ByteSource) -> None:  # noqa: B027
         """Give a private strategy the source of this round's noise; others need none."""
+
+
+def strategy_of(experiment: Experiment) -> StrategySettings:
+    """Return the aggregation strategy of an experiment."""
+    found: StrategySettings = experiment.component("strategy")
+    return found

@@ -1,15 +1,15 @@
 """Which settings do not fit a strategy that takes updates as they arrive."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from server_app.config.experiment import Experiment
+from server_app.rounds.after.base import stage_of
+from server_app.rounds.clock.base import clock_of
+from server_app.rounds.participation.base import policy_of
 from task.errors import ConfigError
 
-if TYPE_CHECKING:
-    from server_app.config.experiment import Experiment
 
-
-def check_buffered(experiment: "Experiment") -> None:
+def check_buffered(experiment: Experiment) -> None:
     """Refuse what needs the updates of one round together, or an order that nothing repeats.
 
     Raises:
@@ -19,11 +19,11 @@ def check_buffered(experiment: "Experiment") -> None:
         raise ConfigError(key, value, allowed)
 
 
-def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
+def problems(experiment: Experiment) -> Iterator[tuple[str, object, str]]:
     """Yield each setting that does not fit: its key, its value, and what is allowed."""
     name = experiment.strategy["name"]
     mixes = f"strategy={name} mixes updates of several rounds"
-    if experiment.participation_policy().waits:
+    if policy_of(experiment).waits:
         allowed = f"strategy={name} waits for no client; add participation=available"
         yield "participation", experiment.participation["name"], allowed
     if experiment.secure.rounded:
@@ -37,13 +37,13 @@ def problems(experiment: "Experiment") -> Iterator[tuple[str, object, str]]:
         if member.server_update or member.scales_step:
             allowed = f"method={method} needs all updates of one; add strategy=fedavg"
             yield "strategy", name, f"mixes updates of several rounds, but {allowed}"
-    if experiment.after_training().needs_models:
+    if stage_of(experiment).needs_models:
         allowed = f"needs models of one round, but {mixes}; add after=none"
         yield "after", experiment.after["name"], allowed
     if (every := experiment.watch.models_every) is not None:
         allowed = f"keeps models of one round, but {mixes}; use null"
         yield "watch.models_every", every, allowed
-    if not (experiment.clients_clock().virtual or experiment.partitioner().sites):
+    if not (clock_of(experiment).virtual or experiment.partitioner().sites):
         allowed = (
             "takes updates in the order in which they arrive, which a simulation repeats only "
             "with simulated devices; add clock=virtual"

@@ -1,14 +1,11 @@
 """Which settings do not fit a strategy that is differentially private."""
 
-from typing import TYPE_CHECKING
-
+from server_app.aggregation.guards.base import guard_of
+from server_app.config.experiment import Experiment
 from task.errors import ConfigError
 
-if TYPE_CHECKING:
-    from server_app.config.experiment import Experiment
 
-
-def check_central_privacy(experiment: "Experiment") -> None:
+def check_central_privacy(experiment: Experiment) -> None:
     """Refuse what reveals the data although the strategy is differentially private.
 
     Raises:
@@ -27,7 +24,7 @@ def check_central_privacy(experiment: "Experiment") -> None:
             "which needs batch norm, cannot be private)"
         )
         raise ConfigError("strategy", name, allowed)
-    if experiment.update_guard().needs_each_update:
+    if guard_of(experiment).needs_each_update:
         allowed = "the choice of the dropped client depends on its data; add guard=none"
         raise ConfigError("guard", experiment.guard["name"], allowed)
     if experiment.watch.models_every:

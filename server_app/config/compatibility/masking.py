@@ -1,29 +1,29 @@
 """Which settings do not fit masked or rounded sums, and how many participants masks need."""
 
 import math
-from typing import TYPE_CHECKING
 
+from server_app.aggregation.guards.base import guard_of
+from server_app.aggregation.strategies.base import strategy_of
+from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
 from task.errors import ConfigError
 from task.protocol.masking.rows import MAX_PARTICIPANTS
-
-if TYPE_CHECKING:
-    from server_app.config.experiment import Experiment
+from task.secure.rules.threshold import colluding_of, threshold_of
 
 ONLY_THE_SUM = "reads each client's update, and with secure={} the server knows their sum only"
 
 
-def check_rounded(experiment: "Experiment") -> None:
+def check_rounded(experiment: Experiment) -> None:
     """Refuse settings of the server that do not fit sums of rounded updates.
 
     Raises:
         ConfigError: there is one; the text names what to choose instead.
     """
     secure, only_the_sum = experiment.secure, ONLY_THE_SUM.format(experiment.secure.mode)
-    if experiment.aggregation().needs_each_update:
+    if strategy_of(experiment).needs_each_update:
         instead = "choose strategy=fedavg, fedavgm, fedadam, fedyogi or fedadagrad"
         raise ConfigError("strategy", experiment.strategy["name"], f"{only_the_sum}; {instead}")
-    if experiment.update_guard().needs_each_update:
+    if guard_of(experiment).needs_each_update:
         raise ConfigError("guard", experiment.guard["name"], f"{only_the_sum}; add guard=none")
     if experiment.watch.models_every:
         allowed = f"keeps each client's model, which secure={secure.mode} hides; leave it out"
@@ -32,7 +32,7 @@ def check_rounded(experiment: "Experiment") -> None:
     if secure.start is not None and given is None:
         allowed = "follows from the file of model.weights; leave it out"
         raise ConfigError("secure.start", secure.start, allowed)
-    alike = experiment.aggregation().weighs_alike() or experiment.privacy.per_client
+    alike = strategy_of(experiment).weighs_alike() or experiment.privacy.per_client
     if secure.rounding == "nearest" and not alike:
         allowed = (
             "hides updates only if all weigh the same; add strategy.weighting=uniform, or choose "
@@ -48,7 +48,7 @@ def check_rounded(experiment: "Experiment") -> None:
         raise ConfigError("secure", "rounded", allowed)
 
 
-def check_masked(experiment: "Experiment") -> None:
+def check_masked(experiment: Experiment) -> None:
     """Refuse numbers of participants that do not fit masked rounds.
 
     Raises:
@@ -65,7 +65,7 @@ def check_masked(experiment: "Experiment") -> None:
         raise ConfigError("secure.max_share", experiment.secure.max_share, allowed)
 
 
-def check_count(experiment: "Experiment") -> None:
+def check_count(experiment: Experiment) -> None:
     """Refuse too few participants in a round, or too many clients.
 
     Raises:
@@ -79,7 +79,41 @@ def check_count(experiment: "Experiment") -> None:
         raise ConfigError("secure", "masked", allowed)
     try:
         for count in (experiment.participants, experiment.num_clients):
-            experiment.secure_threshold(count)
+            secure_threshold(experiment, count)
     except ValueError as error:
         allowed = f"{error}; raise num_clients or rho, or lower secure.colluding"
         raise ConfigError("secure", "masked", allowed) from None
+
+
+def most_colluding(experiment: Experiment, clients: int) -> int:
+    """Return how many participants of a masked sum may work with the coordinator.
+
+    Args:
+        experiment: what is run.
+        clients: how many are asked.
+    """
+    return colluding_of(counted(experiment, clients), experiment.secure.colluding)
+
+
+def secure_threshold(experiment: Experiment, clients: int) -> int:
+    """Return how many participants a masked sum needs.
+
+    Sites compute it from their rosters, so it is the same however many of them are asked.
+
+    Args:
+        experiment: what is run.
+        clients: how many are asked.
+
+    Raises:
+        ValueError: they are too few.
+    """
+    everyone = counted(experiment, clients)
+    needed = threshold_of(everyone, experiment.secure.colluding)
+    if clients < needed:
+        raise ValueError(f"{clients} of {everyone} sites are below the threshold of {needed}")
+    return needed
+
+
+def counted(experiment: Experiment, clients: int) -> int:
+    """Return from how many participants threshold and colluders follow; sites know all."""
+    return experiment.num_clients if experiment.partitioner().sites else clients

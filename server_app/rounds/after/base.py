@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from server_app.aggregation.guards.base import guard_of
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.compatibility.noise import source_of_noise
+from server_app.config.experiment import Experiment
 from task.errors import ConfigError, refuse
 from task.methods.base import Tensors
 
 if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
     from torch import nn
 
-    from server_app.config.experiment import Experiment
     from server_app.nodes.registration import NodeInfo
     from server_app.rounds.context import RoundContext
     from task.data.dataset import ImageDataset
@@ -60,7 +62,7 @@ class AfterTraining(ABC):
     told: ClassVar[tuple[str, ...]] = ()
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
-    def check(self, experiment: "Experiment") -> None:
+    def check(self, experiment: Experiment) -> None:
         """Refuse settings that do not fit this stage.
 
         Raises:
@@ -85,7 +87,7 @@ class AfterTraining(ABC):
         if not self.at_clients:
             self.check_trust(experiment)
 
-    def check_trust(self, experiment: "Experiment") -> None:
+    def check_trust(self, experiment: Experiment) -> None:
         """Refuse a guard or strategy against hostile clients that this stage would bypass.
 
         Raises:
@@ -94,13 +96,13 @@ class AfterTraining(ABC):
         guard, strategy = experiment.guard["name"], experiment.strategy["name"]
         name = experiment.after["name"]
         bypasses = f"reads {self.reads} unguarded, which bypasses"
-        if experiment.update_guard().clips or (guard != "none" and not self.needs_models):
+        if guard_of(experiment).clips or (guard != "none" and not self.needs_models):
             raise ConfigError("after", name, f"{bypasses} guard={guard}; add after=none")
-        if experiment.aggregation().needs_each_update:
+        if strategy_of(experiment).needs_each_update:
             raise ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
 
     def check_model(  # noqa: B027  (most fit)
-        self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"
+        self, experiment: Experiment, network: "nn.Module", dataset: "ImageDataset"
     ) -> None:
         """Refuse data and models that do not fit this stage, before anything is started.
 
@@ -161,3 +163,9 @@ def check_sgd(stage: AfterTraining, lr: float, momentum: float) -> None:
         refuse(stage, "lr", "must be above 0")
     if not 0 <= momentum < 1:
         refuse(stage, "momentum", "must be from 0 to below 1")
+
+
+def stage_of(experiment: Experiment) -> AfterTraining:
+    """Return the stage after the last round of an experiment."""
+    found: AfterTraining = experiment.component("after")
+    return found

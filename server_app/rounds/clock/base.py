@@ -4,10 +4,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from server_app.aggregation.strategies.base import strategy_of
+from server_app.config.experiment import Experiment
 from task.data.dataset import Positions
 
 if TYPE_CHECKING:
-    from server_app.config.experiment import Experiment
     from server_app.rounds.devices.devices import Devices
 
 
@@ -25,7 +26,7 @@ class Clock(ABC):
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     @abstractmethod
-    def check(self, experiment: "Experiment") -> None:
+    def check(self, experiment: Experiment) -> None:
         """Refuse settings that do not fit this clock.
 
         Raises:
@@ -34,7 +35,7 @@ class Clock(ABC):
 
     @abstractmethod
     def devices(
-        self, experiment: "Experiment", images: Positions, reply_bytes: int
+        self, experiment: Experiment, images: Positions, reply_bytes: int
     ) -> "Devices | None":
         """Return the devices of a run's clients; None if they are not simulated.
 
@@ -46,3 +47,14 @@ class Clock(ABC):
         Raises:
             ConfigError: a file that describes them cannot be used.
         """
+
+
+def clock_of(experiment: Experiment) -> Clock:
+    """Return the clock that counts the clients' seconds."""
+    found: Clock = experiment.component("clock")
+    return found
+
+
+def is_timed(experiment: Experiment) -> bool:
+    """Return whether clients start and end at times of their own, which the record has."""
+    return clock_of(experiment).virtual or strategy_of(experiment).buffered

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.config.compatibility.masking import most_colluding, secure_threshold
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.kind import ClientScores, RoundKind
@@ -65,8 +66,8 @@ class MaskedRounds(RoundKind):
         count, secure = experiment.participants, experiment.secure
         return {
             "secure": {
-                "threshold": experiment.secure_threshold(count),
-                "colluding": experiment.most_colluding(count),
+                "threshold": secure_threshold(experiment, count),
+                "colluding": most_colluding(experiment, count),
                 "rounding": secure.rounding,
                 "max_share": secure.max_share,
                 "max_norm": secure.max_norm,
@@ -76,7 +77,7 @@ class MaskedRounds(RoundKind):
         }
 
     def least(self, quorum: int, sampled: int) -> int:
-        return max(quorum, self.context.experiment.secure_threshold(sampled))
+        return max(quorum, secure_threshold(self.context.experiment, sampled))
 
     def keeps_the_model(self, accepted: int, quorum: int) -> bool:
         return accepted >= quorum

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from server_app.config.compatibility.masking import most_colluding, secure_threshold
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
@@ -34,11 +35,11 @@ def masked_scores(
         return nothing, 0, []
     scope = new_scope(context, server_round, ATTEMPT, VALIDATE)
     try:
-        threshold = context.experiment.secure_threshold(len(clients))
+        threshold = secure_threshold(context.experiment, len(clients))
     except ValueError as error:
         return nothing, 0, [f"validation: {error}"]
     keys = site_keys(context, units)
-    colluding = context.experiment.most_colluding(len(clients))
+    colluding = most_colluding(context.experiment, len(clients))
     coordinator = Coordinator(scope, threshold, colluding, False, sizes, keys)
     summing = MaskedSumming(context, scope, units, coordinator, threshold, LENGTH)
     try:

@@ -6,7 +6,9 @@ from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.training_replies import describe
+from server_app.config.compatibility.masking import most_colluding, secure_threshold
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
@@ -47,14 +49,14 @@ class MaskedTraining:
         self._max_norm = experiment.secure.max_norm or 0.0
         clients = len(accumulator.shares)
         scope = new_scope(context, server_round, attempt, "train")
-        threshold = experiment.secure_threshold(clients)
-        uniform = experiment.aggregation().weighs_alike()
+        threshold = secure_threshold(experiment, clients)
+        uniform = strategy_of(experiment).weighs_alike()
         if experiment.privacy.per_client:  # a higher threshold lets each add less noise
             threshold, uniform = least, True
         coordinator = Coordinator(
             scope,
             threshold,
-            experiment.most_colluding(clients),
+            most_colluding(experiment, clients),
             uniform,
             accumulator.examples,
             site_keys(context, units),

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.rounds.clock.base import clock_of
 from server_app.rounds.context import RoundContext
 from server_app.rounds.kind import kind_of
-from server_app.rounds.participation.base import Clients
+from server_app.rounds.participation.base import Clients, policy_of
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Pace(ABC):
     def __init__(self, context: RoundContext) -> None:
         self.context, self.kind = context, kind_of(context)
         experiment = context.experiment
-        self.clock = experiment.clients_clock()
-        self.policy = experiment.participation_policy()
+        self.clock = clock_of(experiment)
+        self.policy = policy_of(experiment)
         images = context.worker.data.clients.sizes().train  # also if clients do not tell them
         devices = self.clock.devices(experiment, images, self.kind.reply_bytes)
         self.clients = Clients(

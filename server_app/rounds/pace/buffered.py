@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.strategies.families.buffered import BufferedSettings
 from server_app.nodes.assignment import WorkUnit, assign_clients
 from server_app.nodes.messages import Exchange
@@ -30,7 +31,7 @@ class Buffered(Pace):
 
     def __init__(self, context: RoundContext) -> None:
         super().__init__(context)
-        strategy = context.experiment.aggregation()
+        strategy = strategy_of(context.experiment)
         assert isinstance(strategy, BufferedSettings)
         # It keeps the weights that running jobs started from.
         self._strategy, self._received = strategy, ReceivedWeights(context.directory)

@@ -5,6 +5,7 @@ from typing import Any
 
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import ABSENT
 from server_app.nodes.messages import Letter
@@ -70,7 +71,7 @@ def train_letters(
         accumulator: takes the replies.
         weights: what the clients start from.
     """
-    strategy, broadcast = context.experiment.aggregation(), PackedTensors.of(accumulator.broadcast)
+    strategy, broadcast = strategy_of(context.experiment), PackedTensors.of(accumulator.broadcast)
 
     def fields(unit: WorkUnit) -> dict[str, Any]:
         summed = sends_sum(accumulator.adds_up, unit.node)

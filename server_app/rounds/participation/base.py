@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server_app.config.compatibility.noise import source_of_noise
+from server_app.config.experiment import Experiment
+from server_app.rounds.clock.base import clock_of
 from server_app.rounds.sampling import draw, drawing
 from task.errors import ConfigError
 
 if TYPE_CHECKING:
-    from server_app.config.experiment import Experiment
     from server_app.rounds.devices.devices import Attempt, Devices
 
 
@@ -74,14 +75,14 @@ class Participation(ABC):
     uniform: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
-    def check(self, experiment: "Experiment") -> None:
+    def check(self, experiment: Experiment) -> None:
         """Refuse settings that do not fit this policy.
 
         Raises:
             ConfigError: there is one; the text names what to choose instead.
         """
         name = experiment.participation["name"]
-        if self.needs_devices and not experiment.clients_clock().virtual:
+        if self.needs_devices and not clock_of(experiment).virtual:
             allowed = "needs simulated devices: add clock=virtual, or participation=uniform"
             raise ConfigError("participation", name, allowed)
         if (noise := source_of_noise(experiment)) and not self.uniform:
@@ -141,3 +142,9 @@ class Participation(ABC):
         """
         ends = max((each.ends for each in attempts), default=now)
         return ends, {each.client: each.reason for each in attempts if not each.arrives}
+
+
+def policy_of(experiment: Experiment) -> Participation:
+    """Return the policy that says who takes part in a round."""
+    found: Participation = experiment.component("participation")
+    return found

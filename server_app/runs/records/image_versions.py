@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from server_app.rounds.after.base import stage_of
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
@@ -34,7 +35,7 @@ class ImageVersions(NamedTuple):
 def versions_of(experiment: "Experiment") -> ImageVersions:
     """Return the versions of an experiment's images as they are now; None if not readable."""
     try:
-        stage = experiment.after_training().data_version(experiment.source())
+        stage = stage_of(experiment).data_version(experiment.source())
     except (ConfigError, DataError):
         stage = None
     return ImageVersions(data_version(experiment.local()), stage)

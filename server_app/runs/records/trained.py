@@ -4,7 +4,6 @@ import hashlib
 from pathlib import Path
 from typing import get_args
 
-from pydantic import ValidationError
 from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights
@@ -18,7 +17,7 @@ from server_app.runs.records.tables import RecordError
 from task.config import Device, LocalConfig
 from task.errors import ConfigError, system_reason
 from task.machine.regular import regular
-from task.registry import first_error
+from task.rules import read_settings
 
 
 def completed_run(directory: Path) -> Run:
@@ -54,9 +53,9 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
     settings = {key: value for key, value in run.config.items() if key in known}
     settings["model"] = without_weights(settings["model"])
     try:
-        return LocalConfig.model_validate({**settings, "device": device})
-    except ValidationError as error:
-        reason = f"its settings are not those of this version: {first_error(error)}"
+        return read_settings({**settings, "device": device})
+    except ConfigError as error:
+        reason = f"its settings are not those of this version: {error}"
         raise ConfigError("run", run.directory, reason) from None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import MODEL
+from server_app.rounds.after.base import stage_of
 from server_app.runs.checkpoint import DIRECTORY, Checkpoint, load_checkpoint
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION
 from server_app.runs.records.client_scores import CLIENT_SCORES
@@ -68,7 +69,7 @@ def usable_checkpoint(directory: Path, experiment: Experiment) -> Checkpoint | N
 
 def files_of_stage(experiment: Experiment) -> tuple[str, ...]:
     """Return the files that the stage after training replaces; a resumed run repeats it."""
-    stage = experiment.after_training()
+    stage = stage_of(experiment)
     if not stage.changes_model:
         return ()
     return (CLIENT_SCORES,) if stage.at_clients else (

@@ -16,7 +16,6 @@ from task import registry
 from task.errors import ConfigError, system_reason
 from task.extensions import PLUS
 from task.machine.regular import regular
-from task.methods.base import Method
 from task.registry import first_error
 
 PLAN = CONF / "benchmark.yaml"
@@ -128,7 +127,7 @@ def check_method(name: str) -> None:
     for member in name.split(PLUS):
         if member not in registry.names("method"):
             raise unknown_choice("method", name)
-        if registry.component_class("method", member, Method).personalises:
+        if registry.component_class("method", member).personalises:
             allowed = "has no accuracy of one model, by which methods are ranked; leave it out"
             raise ConfigError("method", name, allowed)
 

@@ -1,14 +1,10 @@
 """Which experiments masks can protect: those whose clients send one update, and keep nothing."""
 
-from typing import TYPE_CHECKING
-
+from task.config import LocalConfig
 from task.errors import ConfigError
 
-if TYPE_CHECKING:
-    from task.config import LocalConfig
 
-
-def check_masked_experiment(config: "LocalConfig") -> None:
+def check_masked_experiment(config: LocalConfig) -> None:
     """Refuse an experiment whose clients send more than an update, or keep a state.
 
     ``secure=rounded`` takes the same experiments, so that the two can be compared.

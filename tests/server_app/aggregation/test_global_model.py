@@ -59,16 +59,3 @@ def test_a_site_that_is_not_back_when_a_run_goes_on_still_has_its_part() -> None
     for one in (model, again):
         round_of(one, 2, [-1.0, -1.0])
         assert control_variate(one) == 0.5
-
-
-def test_a_buffer_needs_memory_for_its_updates_and_not_for_all_who_train() -> None:
-    def memory(clients: int) -> int:
-        words = [
-            *SMALL, f"num_clients={clients}", "clock=virtual", "strategy=fedbuff",
-            "strategy.buffer_size=3", "guard=clip",
-        ]  # fmt: skip
-        experiment = compose_experiment(words)
-        worker = Worker(experiment.local())
-        return GlobalModel(experiment, worker, [10] * clients).bytes_per_round
-
-    assert memory(4) == memory(20)

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
 from server_app.config.composition import compose_experiment
 from server_app.report.write import report
@@ -91,7 +92,7 @@ def test_the_record_says_what_was_spent_after_each_round(train: Train) -> None:
     ],
 )
 def test_what_cannot_be_accounted_says_so(words: list[str], why: str) -> None:
-    spent = compose_experiment([*words, "model.norm=group"]).aggregation().privacy_spent(5)
+    spent = strategy_of(compose_experiment([*words, "model.norm=group"])).privacy_spent(5)
     assert spent["epsilon"] == "not accounted"
     assert why in spent["why"]
 

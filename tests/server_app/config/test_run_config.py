@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
-from server_app.config.experiment import read_experiment
 from server_app.config.resuming import recorded_words, whole_words
+from server_app.config.rules import read_experiment
 from server_app.config.run_config import (
     Submitted,
     from_run_config,
@@ -19,8 +20,8 @@ from server_app.config.run_config import (
     to_toml,
 )
 from server_app.runs.recorder import Recorder
-from task.config import read_local_config
 from task.errors import ConfigError
+from task.rules import read_local_config
 
 
 def test_the_server_reads_the_experiment_and_composes_nothing(
@@ -111,7 +112,7 @@ def test_no_run_is_resumed_with_the_default() -> None:
 
 def test_components_are_built_once_and_the_method_each_time() -> None:
     experiment = compose_experiment([])
-    assert experiment.aggregation() is experiment.aggregation()
+    assert strategy_of(experiment) is strategy_of(experiment)
     assert experiment.local().partitioner() is experiment.local().partitioner()
     assert experiment.local_method() is not experiment.local_method()
 

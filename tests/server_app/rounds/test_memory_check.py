@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import server_app.rounds.memory_check
+from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.memory_check import check_memory
+from server_app.rounds.memory_check import bytes_per_round, check_memory
 from task.errors import RunError
-from tests.conftest import Train, sha256
+from tests.conftest import SMALL, Train, sha256
 
 
 def test_what_is_there_is_compared_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +62,15 @@ except RunFailedError:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(done.stdout) > 300_000_000
+
+
+def test_a_buffer_needs_memory_for_its_updates_and_not_for_all_who_train() -> None:
+    def memory(clients: int) -> int:
+        words = [
+            *SMALL, f"num_clients={clients}", "clock=virtual", "strategy=fedbuff",
+            "strategy.buffer_size=3", "guard=clip",
+        ]  # fmt: skip
+        experiment = compose_experiment(words)
+        return bytes_per_round(experiment, {"layer": torch.zeros(10)})
+
+    assert memory(4) == memory(20)

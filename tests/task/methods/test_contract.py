@@ -14,10 +14,10 @@ from client_app.client_state import ClientState
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
-from task.methods.base import Method
 from task.methods.families.server_update import Contribution, ServerUpdate
 from task.optim.parameters import trained_parameters
 from task.registry import component_class
+from task.rules import read_local_config
 from task.training.loop import LocalResult
 from task.training.worker import Worker, build_model_for
 from tests.conftest import model_for
@@ -184,7 +184,7 @@ class TestEveryMethod:
         assert new.keys() == weights.keys()
 
     def test_its_settings_are_read_back_from_a_record(self, method: str) -> None:
-        again = LocalConfig.model_validate_json(config(method).model_dump_json())
+        again = read_local_config(config(method).model_dump_json())
         assert dataclasses.asdict(again.local_method()) == dataclasses.asdict(
             config(method).local_method()
         )
@@ -201,7 +201,7 @@ OTHER_COEFFICIENTS = {
 
 def off(method: str) -> list[str]:
     """Return overrides that set every setting named ``..weight`` of a method to 0."""
-    kind = component_class("method", method, Method)
+    kind = component_class("method", method)
     weights = [field.name for field in dataclasses.fields(kind) if field.name.endswith("weight")]
     return OTHER_COEFFICIENTS.get(method, [f"method.{name}=0" for name in weights])
 

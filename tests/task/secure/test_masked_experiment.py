@@ -3,8 +3,8 @@
 import pytest
 
 from server_app.config.composition import compose_experiment
-from task.config import read_local_config
 from task.errors import ConfigError
+from task.rules import read_local_config
 
 KEPT = "keeps something at each client between rounds"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.experiment import Experiment
+from server_app.rounds.clock.base import is_timed
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
@@ -40,7 +41,7 @@ class RunTables:
     def __init__(
         self, directory: Path, experiment: Experiment, kept: Mapping[str, Mark], resumed: bool
     ) -> None:
-        self._timed = TIMED_COLUMNS if experiment.timed else ()
+        self._timed = TIMED_COLUMNS if is_timed(experiment) else ()
         terms = experiment.local_method().reported_terms()
         self._client_losses = list(dict.fromkeys([*CLIENT_LOSSES, *terms]))
         clients = [*CLIENT_COLUMNS, *self._timed, *self._client_losses]

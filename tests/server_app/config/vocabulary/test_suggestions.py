@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment, compose_settings
 from server_app.config.vocabulary.keys import ALIASES, OPPOSITES, every_key
@@ -141,7 +142,7 @@ def test_both_words_for_noise_are_accepted(word: str, place: str) -> None:
     found = {"clients": clients.rpartition("write ")[2], "server": server}[place]
     experiment = compose_experiment(found.removesuffix(" at the server").split())
     assert experiment.privacy.private == (place == "clients")
-    assert experiment.aggregation().private == (place == "server")
+    assert strategy_of(experiment).private == (place == "server")
 
 
 def test_every_word_that_can_be_switched_off_has_an_opposite() -> None:

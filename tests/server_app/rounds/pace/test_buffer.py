@@ -8,6 +8,7 @@ import torch
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.none import NoGuard
+from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.strategies.families.buffered import BufferedSettings
 from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
@@ -19,7 +20,7 @@ from task.methods.base import Tensors
 def stepped(starts: list[list[float]], trained: list[list[float]], behind: list[int]) -> Tensors:
     """Return the mean that the server moves to, from [1, -1], by two clients' models."""
     words = ["strategy=fedbuff", "clock=virtual", "strategy.buffer_size=2"]
-    strategy = compose_experiment(words).aggregation()
+    strategy = strategy_of(compose_experiment(words))
     assert isinstance(strategy, BufferedSettings)
     now = {"w": torch.tensor([1.0, -1.0], dtype=torch.float64)}
 

@@ -7,7 +7,7 @@ from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.devices.profiles import DAY, HOUR, Profiles
 from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
-from server_app.rounds.participation.base import Clients
+from server_app.rounds.participation.base import Clients, policy_of
 
 WORDS = ["strategy=fedbuff", "clock=virtual", "num_clients=4", "strategy.buffer_size=1"]
 
@@ -21,7 +21,7 @@ def arrivals(policy: str) -> VirtualArrivals:
         ),
         np.ones(4, np.int64), 1, 1, 0.0, 0,
     )  # fmt: skip
-    policies = compose_experiment([*WORDS, f"participation={policy}"]).participation_policy()
+    policies = policy_of(compose_experiment([*WORDS, f"participation={policy}"]))
     return VirtualArrivals(Clients(4, 4, 0, devices), policies, devices, lambda jobs: iter(()))
 
 

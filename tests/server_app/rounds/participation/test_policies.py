@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.devices import UNAVAILABLE, Devices
 from server_app.rounds.devices.profiles import HOUR, Population
-from server_app.rounds.participation.base import Clients, Cohort, Participation
+from server_app.rounds.participation.base import Clients, Cohort, Participation, policy_of
 from server_app.rounds.sampling import draw, sample_clients
 from task.errors import ConfigError
 from task.seeding import numpy_generator
@@ -32,7 +32,7 @@ def clients(participants: int = 20, **changes: Any) -> Clients:
 @cache
 def policy(words: str) -> Participation:
     common = ["clock=virtual", f"num_clients={CLIENTS}", "rho=0.1", "data=mnist"]
-    return compose_experiment([*common, *words.split()]).participation_policy()
+    return policy_of(compose_experiment([*common, *words.split()]))
 
 
 def cohort(words: str, of: Clients, server_round: int = 1, now: float = 0.0) -> Cohort:
