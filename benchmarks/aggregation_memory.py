@@ -33,12 +33,11 @@ from server_app.config.experiment import Experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.engines.local.supernode import FIRST_NODE_ID
 from server_app.nodes.assignment import assign_clients
-from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo
-from server_app.rounds.context import Account, RoundContext
+from server_app.rounds.context import Account, ClientSizes, RoundContext
 from server_app.rounds.kind import RoundKind
 from server_app.rounds.pace.training import clients_per_message
 from task.protocol.tensors import PackedTensors

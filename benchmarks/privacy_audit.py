@@ -27,11 +27,11 @@ from server_app.config.composition import compose_experiment
 from task.data.batches import DeviceImages
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.participant import protect_update
-from task.privacy.randomness import secret_bytes
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
 from task.secure.vectors.rounded_sum import RoundedSum
 from task.secure.vectors.rounding import UNIT
 from task.secure.vectors.update_vector import UpdateVector
+from task.seeding import secret_bytes
 from task.training.worker import Worker
 
 CANARIES, SIDE = 200, 64

@@ -2,9 +2,8 @@
 
 from client_app.node import site_of
 from task.config import LocalConfig
-from task.errors import SiteError
+from task.errors import ProtocolError, SiteError
 from task.protocol.envelope import Request
-from task.protocol.errors import ProtocolError
 from task.site import NodeConfig, Site
 
 

@@ -8,9 +8,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
+from client_app.error_redaction import redact_errors
 from client_app.kinds import HANDLERS, Handler
-from client_app.mods.error_redaction import redact_errors
-from client_app.mods.site_log import log_site_work
+from client_app.logs import log_site_work
 
 app = ClientApp(mods=[log_site_work, redact_errors])
 CATEGORIES = {"query": app.query, "train": app.train, "evaluate": app.evaluate}

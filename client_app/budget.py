@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 from client_app.session import Session
+from task.privacy.accounting import cost_of_training
 from task.privacy.ledger import DIRECTORY, Ledger
 from task.protocol.training import TrainRequest
 
@@ -25,7 +26,7 @@ def charge_round(session: Session[TrainRequest]) -> None:
     privacy = worker.config.privacy
     ledger = Ledger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
     images = ledger.images_of(worker.data.dataset.version, Path(site.directory))
-    epsilon = ledger.charge(images, privacy.training(worker.config.local_epochs))
+    epsilon = ledger.charge(images, cost_of_training(privacy, worker.config.local_epochs))
     logger.info(
         "round %d: charged, epsilon %.3f of %g at delta %g",
         session.request.round, epsilon, site.max_epsilon, site.delta,

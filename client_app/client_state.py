@@ -18,11 +18,18 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from task.errors import system_reason
-from task.machine.digest import DIGEST, digest
-from task.machine.directories import user_state_directory
-from task.machine.disk import require_space
-from task.machine.files import create_whole, from_home, make_private, write_whole
-from task.machine.round_files import ANY_ROUND, round_files
+from task.machine.files import (
+    ANY_ROUND,
+    DIGEST,
+    create_whole,
+    digest,
+    from_home,
+    make_private,
+    require_space,
+    round_files,
+    user_state_directory,
+    write_whole,
+)
 from task.protocol.base import directory_name
 from task.site import Site
 

@@ -3,6 +3,10 @@
 import logging
 import sys
 
+from flwr.app import Context, Message
+from flwr.clientapp.typing import ClientAppCallable
+
+from client_app.node import simulated
 from task.plain_text import PlainFormatter
 
 logger = logging.getLogger("univarfl.client")
@@ -16,3 +20,13 @@ def write_site_log() -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
+
+
+def log_site_work(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Send the worker's log to standard output on a site. A Flower mod.
+
+    Simulated workers log nothing, because they are too many.
+    """
+    if not simulated(context.node_config):
+        write_site_log()
+    return call_next(message, context)

@@ -5,8 +5,8 @@ from typing import TypeVar
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from client_app.node import signing_key, simulated
+from task.errors import ProtocolError
 from task.protocol.envelope import Kind, Reply, Request
-from task.protocol.errors import ProtocolError
 from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed, pieces_of, place_of
 from task.protocol.signature import sign
 from task.site import NodeConfig

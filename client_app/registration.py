@@ -9,14 +9,13 @@ import torch
 from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.client_state import ClientState, StateLostError
-from client_app.mods.error_redaction import reason_for_server
+from client_app.error_redaction import reason_for_server
 from client_app.node import runtime, simulated
 from client_app.session import Session
 from task.errors import CodeMismatchError, ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories
 from task.plain_text import one_line
-from task.privacy.delta import large_delta
-from task.privacy.settings import UNTOLD_IMAGES
+from task.privacy.settings import UNTOLD_IMAGES, large_delta
 from task.protocol.registration import RegistrationReply, RegistrationRequest
 from task.registry import named
 from task.site import Site, site_name

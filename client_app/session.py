@@ -17,12 +17,11 @@ from client_app.node import check_extensions, simulated
 from task.config import LocalConfig, Settings
 from task.data.federated import site_version
 from task.data.image_store.store import store_root
-from task.errors import CodeMismatchError, SiteError
+from task.errors import CodeMismatchError, ProtocolError, SiteError
 from task.exact_sum import KEY_BYTES
 from task.fingerprint import changed_since_start, code_directories, fingerprint_for
-from task.machine.disk import require_space
+from task.machine.files import require_space
 from task.protocol.envelope import Request
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.rules import read_local_config
 from task.seeding import numpy_generator

@@ -10,21 +10,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from client_app.mods.error_redaction import reason_for_server
-from client_app.norm_clipping import clip_result
-from client_app.outbox import ModelSum, SeparateModels
+from client_app.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import diverged
-from task.exact_sum import new_sum
+from task.exact_sum import NO_KEY, ExactSum, IntegerSum, new_sum
 from task.methods.base import Tensors
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
-from task.protocol.tensors import check_tensors
-from task.protocol.trained_clients import count_client
-from task.protocol.training import TrainReply, TrainRequest, TrainRow
+from task.protocol.tensors import PackedTensors, check_tensors
+from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow, count_client
 from task.registry import named
 from task.training.evaluation import Score
 from task.training.loop import LocalResult
 
+CLIP = "task.optim.update_norm:clip_result"
 LEDGER = "client_app.budget:charge_round"  # imported at sites whose owners set a limit
 TRAIN_PURPOSE = "train"
 
@@ -51,10 +49,13 @@ def train_clients(session: Session[TrainRequest]) -> TrainReply:
         else SeparateModels()
     )  # fmt: skip
     rows = []
+    most = session.max_norm(request.max_norm)
 
     def train(client: int, accepted: int) -> LocalResult:
         result = train_client(session, client, accepted, weights, broadcast)
-        outbox.add(client, clip_result(result, weights, session.max_norm(request.max_norm)))
+        if most != math.inf:
+            result = named(CLIP)(result, weights, most)
+        outbox.add(client, result)
         return result
 
     for client, accepted in zip(request.clients, request.accepted, strict=True):
@@ -209,3 +210,72 @@ def evaluate_clients(session: Session[EvaluateRequest]) -> EvaluateReply:
         if not row.reason:
             logger.info("round %d: validated on %d images", request.round, row.examples)
     return EvaluateReply.to(request, rows=rows)
+
+
+class SeparateModels:
+    """The trained models, each by itself."""
+
+    def __init__(self) -> None:
+        self._weights: dict[str, PackedTensors] = {}
+        self._extra: dict[str, PackedTensors] = {}
+
+    def add(self, client: int, result: LocalResult) -> None:
+        """Add a client's result."""
+        self._weights[str(client)] = PackedTensors.of(result.weights)
+        if result.extra:
+            self._extra[str(client)] = PackedTensors.of(result.extra)
+
+    def weights(self) -> dict[str, PackedTensors]:
+        """Return the models by client."""
+        return self._weights
+
+    def extra(self) -> dict[str, PackedTensors]:
+        """Return what the method sends in addition, by client."""
+        return self._extra
+
+
+class ModelSum:
+    """The weighted sum of the trained models.
+
+    Args:
+        request: names the clients and their shares.
+        total: an empty sum of models.
+        broadcast: what the method's server update sent.
+        key_of: returns what the random rounding of a client's numbers is drawn from.
+    """
+
+    def __init__(
+        self,
+        request: TrainRequest,
+        total: IntegerSum,
+        broadcast: Tensors,
+        key_of: Callable[[int], bytes],
+    ) -> None:
+        self._shares = dict(zip(request.clients, request.shares, strict=True))
+        self._weights, self._extra = total, ExactSum(broadcast)
+        self._key_of = key_of
+
+    def add(self, client: int, result: LocalResult) -> None:
+        """Add a client's result.
+
+        Raises:
+            TrainingError: a number is too large for the sum; nothing was added.
+        """
+        share = self._shares[client]
+        weights = self._weights.to_fixed_point(result.weights, share, self._key_of(client))
+        extra = self._extra.to_fixed_point(result.extra, share, NO_KEY)
+        self._weights.add(weights)
+        self._extra.add(extra)
+
+    def weights(self) -> dict[str, PackedTensors]:
+        """Return the sum of the models; empty if every client failed."""
+        return packed_sum(self._weights)
+
+    def extra(self) -> dict[str, PackedTensors]:
+        """Return the sum of what the method sends in addition; empty if there is nothing."""
+        return packed_sum(self._extra)
+
+
+def packed_sum(total: IntegerSum) -> dict[str, PackedTensors]:
+    """Pack a sum under the key `SUM`; empty if nothing was added."""
+    return {SUM: PackedTensors.of(total.totals)} if total.totals else {}

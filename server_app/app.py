@@ -22,7 +22,7 @@ from server_app.runs.recorder import Recorder
 from server_app.runs.records.record import INTERRUPTED
 from server_app.tracking.console import closing_lines, show_progress
 from server_app.tracking.curves import draw_curves
-from server_app.tracking.run_loggers import metric_loggers
+from server_app.tracking.loggers import metric_loggers
 from task.error_messages import describe_error
 from task.errors import ConfigError, DataError, DeviceError
 

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from task import registry
 from task.errors import ConfigError
 from task.extensions import PLUS
-from task.methods.base import LocalRound, Method, Outcome, Tensors, Term
+from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Tensors, Term
 from task.methods.families.conflicts import conflict
-from task.methods.families.server_update import ServerUpdate
 from task.models.base import Output
 
 
@@ -102,16 +101,13 @@ def state_of(state: Tensors, name: str) -> Tensors:
     return {key.removeprefix(head): value for key, value in state.items() if key.startswith(head)}
 
 
-def create_method(settings: dict[str, Any]) -> Method:
-    """Return the method, or the combination of methods, that ``settings["name"]`` names.
+def combine(settings: dict[str, Any]) -> Combination:
+    """Return the combination of the methods that ``settings["name"]`` joins with ``+``.
 
     Raises:
         ConfigError: a name or setting is unknown or out of range, or the methods do not combine.
     """
-    name = settings.get("name")
-    if not isinstance(name, str) or PLUS not in name:
-        method: Method = registry.create("method", settings)
-        return method
+    name = settings["name"]
     names = name.split(PLUS)
     for member in names:
         registry.require_component("method", member)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from task.methods.base import Method
     from task.models.base import ModelSettings
 
+COMBINE = "task.combination:combine"  # several methods at once
+
 Settings = dict[str, Any]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -33,7 +35,7 @@ class Strict(BaseModel):
 
 
 class Runtime(Strict):
-    """How a training step is computed; see `task.training.forward`."""
+    """How a training step is computed; see `task.training.loop`."""
 
     precision: Precision
     compiled: bool
@@ -112,9 +114,12 @@ class LocalConfig(Strict):
 
     def local_method(self) -> "Method":
         """Return a new object of the local method, which keeps state while a client trains."""
-        from task.combination import create_method  # noqa: PLC0415
-
-        return create_method(self.method)
+        name = self.method.get("name")
+        if isinstance(name, str) and PLUS in name:
+            found: Method = registry.named(COMBINE)(self.method)
+        else:
+            found = registry.create("method", self.method)
+        return found
 
     @cached_property
     def _components(self) -> dict[str, Any]:

@@ -87,3 +87,7 @@ def system_reason(error: OSError) -> str:
     """Return the operating system's reason, starting in lower case."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
+
+
+class ProtocolError(ValueError):
+    """A message that does not have the agreed form; the text names the field and the reason."""

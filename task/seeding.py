@@ -6,12 +6,17 @@ epoch, ...). So no draw depends on which worker trains a client, or in which ord
 
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+ByteSource = Callable[[int], bytes]
+secret_bytes: ByteSource = os.urandom
 
 
 def derived_seed(seed: int, *key: int | str) -> int:
@@ -35,3 +40,13 @@ def torch_generator(seed: int, *key: int | str) -> "torch.Generator":
     import torch  # noqa: PLC0415  (takes seconds; who counts participants does not need it)
 
     return torch.Generator().manual_seed(derived_seed(seed, *key))
+
+
+def repeatable_bytes(seed: int, *key: int | str) -> ByteSource:
+    """Return a source whose bytes follow from a seed. Whoever knows the seed can remove the noise.
+
+    Args:
+        seed: the experiment's.
+        key: what the bytes are for, such as the round.
+    """
+    return numpy_generator(seed, "privacy", *key).bytes

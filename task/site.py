@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationEr
 
 from task.errors import SiteError
 from task.extensions import normal, run_by_clients
-from task.machine.directories import user_state_directory
-from task.machine.files import from_home
-from task.privacy.delta import Delta
+from task.machine.files import from_home, user_state_directory
+from task.privacy.settings import Delta
 
 NodeConfig = Mapping[str, object]
 

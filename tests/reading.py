@@ -34,7 +34,9 @@ WORDS = [
     "method=fedprox", "data=digits", "model=cnn", "partition=dirichlet", "watch.tensorboard=false",
     "federation.workers=1", "engine=inprocess", "rounds=1", "local_epochs=1", "num_clients=2",
 ]  # fmt: skip
-STARTS = ("server_app.app", "client_app.app", "client_app.handlers")
+STARTS = (
+    "server_app.app", "client_app.app", "client_app.handlers", "server_app.rounds.pace.synchronous",
+)  # fmt: skip
 ASKED = ("query", "train", "evaluate", "query.forget")  # the messages of the run
 IN_A_PROCESS = """
 import json, sys

@@ -37,11 +37,10 @@ from server_app.runs.checkpoint import (
     save_checkpoint,
 )
 from server_app.runs.records.reader import read_runs
-from task.errors import ConfigError, SiteError
+from task.errors import ConfigError, ProtocolError, SiteError
 from task.fingerprint import fingerprint
 from task.plain_text import PlainFormatter, one_line
 from task.protocol.base import Message
-from task.protocol.errors import ProtocolError
 from task.protocol.packed import DATA, HEADER, JSON, SIGNATURE, Packed
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TrainReply

@@ -26,8 +26,15 @@ if TYPE_CHECKING:
     from task.data.sources.base import DatasetIndex, Source
     from task.data.sources.families.directory_source import DirectorySource
     from task.errors import ConfigError, DataError, TrainingError, refuse
-    from task.methods.base import LocalRound, Method, Outcome, Tensors, Term
-    from task.methods.families.server_update import Contribution, ServerUpdate
+    from task.methods.base import (
+        Contribution,
+        LocalRound,
+        Method,
+        Outcome,
+        ServerUpdate,
+        Tensors,
+        Term,
+    )
     from task.models.base import Output
     from task.optim.parameters import gradients_of, snapshot, teacher, trained_parameters, zeros
 
@@ -62,7 +69,6 @@ _MODULES = {
     "server_app.aggregation.strategies.families.weighted": ("WeightedSettings",),
     "task.data.sources.base": ("DatasetIndex", "Source"),
     "task.data.sources.families.directory_source": ("DirectorySource",),
-    "task.methods.families.server_update": ("Contribution", "ServerUpdate"),
     "task.errors": ("ConfigError", "DataError", "TrainingError", "refuse"),
     "task.models.base": ("Output",),
     "task.optim.parameters": ("gradients_of", "snapshot", "teacher", "trained_parameters", "zeros"),

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from client_app.client_state import ClientState
 from task.errors import SiteError
-from task.machine.disk import require_space
-from task.machine.files import create_whole, make_private
+from task.machine.files import create_whole, make_private, require_space
 from task.methods.base import Tensors
 from task.site import Site
 from task.training.personal.part import PERSONAL

@@ -5,11 +5,10 @@ import hashlib
 from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import ClientState
 from client_app.session import Session
-from task.errors import SiteError
+from task.errors import ProtocolError, SiteError
 from task.methods.base import Tensors
 from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.moments import MEAN, VARIANCE, MomentsReply, MomentsRequest
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 from task.training.after.moments import input_moments
 

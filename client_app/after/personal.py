@@ -9,9 +9,9 @@ from client_app.after.kept_parts import KeptParts
 from client_app.after.sent_tensors import tensors_of_clients
 from client_app.session import Session
 from client_app.work_unit import personal_state
+from task.errors import ProtocolError
 from task.methods.base import Tensors
 from task.protocol.after.personal import PersonalReply, PersonalRequest
-from task.protocol.errors import ProtocolError
 from task.site import Site
 
 logger = logging.getLogger("univarfl.client")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from client_app.mods.error_redaction import reason_for_server
+from client_app.error_redaction import reason_for_server
 from client_app.session import Session
 from task.methods.base import Tensors
 from task.protocol.after.sent_tensors import SentRow

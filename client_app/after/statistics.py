@@ -8,7 +8,7 @@ from torch import Tensor
 from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import ClientState
 from client_app.session import Session
-from task.errors import SiteError
+from task.errors import ProtocolError, SiteError
 from task.methods.base import Tensors
 from task.protocol.after.statistics import (
     CLASSES,
@@ -17,7 +17,6 @@ from task.protocol.after.statistics import (
     StatisticsRequest,
     statistics_bytes,
 )
-from task.protocol.errors import ProtocolError
 from task.site import Site
 from task.training.after.statistics import feature_statistics
 

@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from client_app.node import signing_key
 from client_app.session import Session
 from task.config import LocalConfig
-from task.errors import SiteError
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError, SiteError
 from task.secure.rules.ledger import Ledger, MemoryLedger
 from task.secure.rules.roster import (
     Roster,

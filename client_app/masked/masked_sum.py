@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from client_app.masked.party import Party
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.messages import VECTOR
 from task.protocol.masking.rows import from_hex
 from task.protocol.tensors import PackedTensors

@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from client_app.masked.identity import Identity, identity_of
 from client_app.session import Session
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.messages import MaskedRequest
 from task.secure.participant import Participant, Progress
 from task.secure.primitives.signing import new_signing_key, private_bytes, read_signing_key

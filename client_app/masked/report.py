@@ -14,9 +14,8 @@ from client_app.masked.stages import answered, told_examples
 from client_app.node import simulated
 from client_app.session import Session
 from client_app.work_unit import trained_row
-from task.errors import SiteError
+from task.errors import ProtocolError, SiteError
 from task.methods.base import Tensors
-from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
 from task.secure.transcript import weights_hash

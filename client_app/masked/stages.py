@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from client_app.error_redaction import reason_for_server
 from client_app.masked.party import Party, continued, forget, new_party
-from client_app.mods.error_redaction import reason_for_server
 from client_app.session import Session
+from task.errors import ProtocolError
 from task.privacy.settings import UNTOLD_IMAGES
 from task.protocol.envelope import TableReply, TableRequest
-from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import AgreeRequest, KeysRequest, SharesRequest, UnmaskRequest
 from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
 from task.secure.rules.ledger import signed_survivors

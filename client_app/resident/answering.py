@@ -11,17 +11,16 @@ import socket
 from flwr.app import Context, Message
 
 from client_app.app import app
+from client_app.error_redaction import may_be_shared, reason_for_server
 from client_app.kinds import HANDLERS
 from client_app.logs import write_site_log
 from client_app.masked.party import restore_secrets, secrets_of
 from client_app.messages import read_request
-from client_app.mods.error_redaction import may_be_shared, reason_for_server
 from client_app.resident import frames
 from client_app.resident.supernode.internals import pack_reply, read_task
-from task.errors import CodeMismatchError
+from task.errors import CodeMismatchError, ProtocolError
 from task.fingerprint import fingerprint_for
 from task.protocol.envelope import Request
-from task.protocol.errors import ProtocolError
 from task.protocol.packed import Packed
 from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 from task.registry import named

@@ -7,8 +7,7 @@ from docs.generator.comments import Key, read_file
 from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
-from server_app.config.experiment import Experiment, FederationConfig
-from server_app.config.watch import Watch
+from server_app.config.experiment import Experiment, FederationConfig, Watch
 from task.config import Runtime
 from task.data.sources.base import Source
 from task.optim.settings import Sgd

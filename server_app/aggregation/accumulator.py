@@ -3,16 +3,21 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
-from server_app.aggregation.update_filter import FilterDecision, UpdateFilter
 from task.errors import TrainingError
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum
 from task.methods.base import Tensors
+from task.registry import named
+
+if TYPE_CHECKING:
+    from server_app.aggregation.update_filter import FilterDecision, UpdateFilter
+
+FILTER = "server_app.aggregation.update_filter:UpdateFilter"
 
 Rebase = Callable[[int, Tensors], Tensors]
 
@@ -80,7 +85,9 @@ class UpdateAccumulator:
         self.models: dict[int, Tensors] = {}
         self.adds_up = not (each or keep or rebase or guard.needs_each_update)
         self._each, self._keep, self._rebase = each, keep, rebase
-        self._filter = UpdateFilter(guard, before, trained) if guard.needs_each_update else None
+        self._filter: UpdateFilter | None = None
+        if guard.needs_each_update:
+            self._filter = named(FILTER)(guard, before, trained)
         # Without a mean, numbers may be of any size; the sum bounds how far they grow.
         self._summed = [
             name for name, value in before.items() if mean or not value.is_floating_point()
@@ -132,7 +139,7 @@ class UpdateAccumulator:
         self._extra.add(extra)
         self.updates |= {update.client: update for update in updates}
 
-    def apply_filter(self) -> list[FilterDecision]:
+    def apply_filter(self) -> "list[FilterDecision]":
         """Have the guard decide on the updates that are held; return those that it scaled down."""
         scaled = []
         for decision in self._filter.decisions() if self._filter else ():

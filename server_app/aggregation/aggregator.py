@@ -28,7 +28,7 @@ from server_app.aggregation.weights import (
     to_tensors,
 )
 from task.optim.parameters import trained_parameters
-from task.privacy.randomness import repeatable_bytes, secret_bytes
+from task.seeding import repeatable_bytes, secret_bytes
 
 ARRAYS, METRICS, ALIKE = "arrays", "metrics", MetricRecord({WEIGHT: 1.0})
 

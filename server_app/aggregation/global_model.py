@@ -20,8 +20,7 @@ from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.errors import DIVERGED
 from task.exact_sum import new_sum, normalise_weights, relative_weights
-from task.methods.base import Tensors
-from task.methods.families.server_update import Contribution
+from task.methods.base import Contribution, Tensors
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.training.worker import Worker

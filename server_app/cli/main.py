@@ -162,7 +162,7 @@ def report_lost_output() -> None:
 def unexpected(error: Exception) -> str:
     """Return the message for an error that we did not foresee; append its traceback to a file."""
     from task.error_messages import describe_error  # noqa: PLC0415
-    from task.machine.directories import user_state_directory  # noqa: PLC0415
+    from task.machine.files import user_state_directory  # noqa: PLC0415
 
     log = user_state_directory() / "errors.log"
     try:

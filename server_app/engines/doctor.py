@@ -21,7 +21,7 @@ from server_app.engines.superlink import rays_root
 from server_app.runs.lookup import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
-from task.machine.disk import existing_parent
+from task.machine.files import existing_parent
 from task.machine.memory import available_bytes
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"

@@ -12,13 +12,15 @@ from server_app.config.experiment import Experiment
 from server_app.flower.internals import ErrorCode
 from server_app.nodes.assignment import served_clients
 from server_app.nodes.collection import collect
-from server_app.nodes.identity import UNNAMED, Identity, connected_nodes
 from server_app.nodes.messages import Letter, RecordWriter, RunIdentity
 from server_app.nodes.registration import (
+    UNNAMED,
+    Identity,
     NodeInfo,
     Question,
     RegistrationError,
     check_registration,
+    connected_nodes,
     read_registration,
 )
 from task.plain_text import one_line

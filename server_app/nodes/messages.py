@@ -10,11 +10,10 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from server_app.nodes.collection import collect
-from server_app.nodes.error_replies import check_worker_alive, last_line
-from server_app.nodes.failure import Answer, Failure
+from server_app.nodes.failure import Answer, Failure, check_worker_alive, last_line
+from task.errors import ProtocolError
 from task.fingerprint import fingerprint_for
 from task.protocol.envelope import Kind, Request
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 from task.protocol.packed import (
     DATA,

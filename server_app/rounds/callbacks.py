@@ -1,4 +1,4 @@
-"""What is done with a round's result: it is recorded, shown and checkpointed."""
+"""What is done with a round's result: it is recorded, shown, checkpointed, or ends the run."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,9 +8,8 @@ from typing import Any
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
 from server_app.config.given_weights import MODEL
-from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.errors import RunFailedError
 from server_app.rounds.pace.base import Pace
-from server_app.rounds.pace.received_weights import file_of_round
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import LAST_MODELS, Checkpoint, save_checkpoint
 from server_app.runs.recorder import Recorder
@@ -22,12 +21,76 @@ from server_app.runs.records.client_scores import (
     save_client_scores,
     spread_over_clients,
 )
-from server_app.runs.round_models import RoundModels, kept_rounds, save_models
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
+from task.machine.files import round_files
 from task.training.evaluation import Score
 
+MODELS = "models"  # the directory of the models of single rounds
+EMPTY_ROUNDS = 3
+DESERTED_ROUNDS = 50
 logger = logging.getLogger("univarfl")
+
+
+class FailurePolicy(Callback):
+    """Stops the run after `EMPTY_ROUNDS` rounds without an update, or once every client failed.
+
+    Before that, the next round is tried: at a small rho, one client may be all of a round. Rounds
+    that are empty because a simulated clock left every client out are counted separately, up to
+    `DESERTED_ROUNDS`.
+
+    Args:
+        num_clients: the number of the experiment's clients.
+        min_updates: the number of accepted updates that a round needs.
+    """
+
+    def __init__(self, num_clients: int, min_updates: int) -> None:
+        self._num_clients, self._min_updates = num_clients, min_updates
+        self._failed: set[int] = set()
+        self._empty_rounds = self._deserted_rounds = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the failures since the last update, for a checkpoint."""
+        return {
+            "failed": sorted(self._failed),
+            "empty_rounds": self._empty_rounds,
+            "deserted_rounds": self._deserted_rounds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self._failed, self._empty_rounds = set(state["failed"]), state["empty_rounds"]
+        self._deserted_rounds = state.get("deserted_rounds", 0)
+
+    def after_round(self, result: RoundResult) -> None:
+        """Count the failures of a round.
+
+        Raises:
+            RunFailedError: the run is over.
+        """
+        failed = [update for update in result.updates if not update.accepted]
+        accepted = len(result.updates) - len(failed)
+        if accepted >= self._min_updates:
+            self._failed.clear()
+            self._empty_rounds = self._deserted_rounds = 0
+            return
+        if failed and all(update.left_out for update in failed):
+            self._deserted_rounds += 1
+            if self._deserted_rounds == DESERTED_ROUNDS:
+                raise RunFailedError(
+                    f"round {result.round}: too few clients took part in {DESERTED_ROUNDS} rounds "
+                    f"in a row; the last reason: {failed[-1].reason}; raise rho, or change the "
+                    "clock or the participation"
+                )
+            return
+        self._empty_rounds += 1
+        counted = (each for each in failed if not (each.given_up or each.left_out))
+        self._failed |= {update.client for update in counted}
+        if len(self._failed) == self._num_clients or self._empty_rounds == EMPTY_ROUNDS:
+            times = "" if self._empty_rounds == 1 else f", {self._empty_rounds} rounds in a row"
+            what = f"only {accepted} of {self._min_updates}" if accepted else "no"
+            why = f"; the last reason: {failed[-1].reason}" if failed else ""
+            raise RunFailedError(f"round {result.round}: {what} clients succeeded{times}{why}")
 
 
 class RecordRounds(Callback):
@@ -41,12 +104,7 @@ class RecordRounds(Callback):
         self._recorder = recorder
 
     def after_round(self, result: RoundResult) -> None:
-        """Write the round's tables and, if they are kept, its models."""
-        if result.models:
-            clients = {c: from_tensors(model) for c, model in result.models.clients.items()}
-            received = from_tensors(result.models.received)
-            models = RoundModels(received, clients, from_tensors(result.models.aggregated))
-            save_models(self._recorder.directory, result.round, models)
+        """Write the round's tables."""
         self._recorder.round(result.round, result.scores, result.updates, result.test.recall)
 
 
@@ -170,30 +228,27 @@ class SaveCheckpoints(Callback):
 
     def after_round(self, result: RoundResult) -> None:
         """Write the state after this round."""
-        state = self._pace.state()
+        files = [*files_of(self._recorder.directory, result), *self._pace.files()]
         checkpoint = Checkpoint(
             result.round,
             result.seconds,
             self._model.state(),
             self._failure_policy.state(),
-            state,
-            self._recorder.marks(built_on(self._recorder.directory, result, state)),
+            self._pace.state(),
+            self._recorder.marks(files),
         )
         save_checkpoint(self._recorder.directory, checkpoint)
 
 
-def built_on(directory: Path, result: RoundResult, pace: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the files besides the tables that a run resumed after this round builds on.
+def files_of(directory: Path, result: RoundResult) -> Iterator[str]:
+    """Yield the models and scores that a run resumed after this round builds on.
 
     Args:
         directory: the run directory.
         result: the round.
-        pace: the state of the clock and the running jobs.
     """
-    for path in kept_rounds(directory).values():
-        yield f"{path.parent.name}/{path.name}"
-    for started in sorted({job["round"] for job in pace.get("running", ())}):
-        yield file_of_round(started)
+    for path in round_files(directory / MODELS).values():
+        yield f"{MODELS}/{path.name}"
     if result.round == result.rounds:
         found = (MODEL, CLASS_METRICS, CONFUSION, CLIENT_SCORES, LAST_MODELS)
         yield from (name for name in found if (directory / name).exists())

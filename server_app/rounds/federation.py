@@ -10,21 +10,20 @@ from flwr.serverapp import Grid
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
-from server_app.nodes.client_sizes import ClientSizes
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo, check_shared_state, hidden_gpu_warning
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.callbacks import (
+    FailurePolicy,
     RecordResults,
     RecordRounds,
     SaveCheckpoints,
     ShowRounds,
     TrackRounds,
 )
-from server_app.rounds.context import Account, RoundContext
-from server_app.rounds.failure_policy import FailurePolicy
+from server_app.rounds.context import Account, ClientSizes, RoundContext
 from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
@@ -32,12 +31,12 @@ from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
 from task.errors import ConfigError
-from task.privacy.delta import large_delta
-from task.privacy.description import NOT_TOLD
+from task.privacy.settings import NOT_TOLD, large_delta
 from task.registry import named
 from task.training.worker import shared_worker
 
 # What a run imports only if it needs it.
+KEEP_MODELS = "server_app.rounds.kept_models:KeepModels"
 CLIENT_PARTS = "server_app.rounds.ending.client_parts:save_client_parts"
 PRIVACY = "server_app.rounds.privacy_account:PrivacyAccount"
 STAGE = "server_app.rounds.ending.final_stage:FinalStage"
@@ -117,7 +116,9 @@ class Federation:
         ending: FinalStage | None = None
         if self._stage.changes_model:
             ending = named(STAGE)(pace.kind, self._stage, self.recorder)
+        keeps = self.experiment.watch.models_every is not None
         callbacks: list[Callback] = [
+            *([named(KEEP_MODELS)(self.recorder)] if keeps else []),
             RecordRounds(self.recorder),
             TrackRounds(self.loggers),
             ShowRounds(names_sites=bool(self.experiment.partitioner().sites)),

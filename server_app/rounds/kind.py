@@ -12,7 +12,7 @@ from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.context import RoundContext
 from server_app.rounds.pace.training import filter_updates, sends_sum, train_letters
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.evaluation import EVALUATE, EvaluateReply, EvaluateRow
 from task.protocol.training import TRAIN
 from task.registry import named

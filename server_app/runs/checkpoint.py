@@ -16,9 +16,7 @@ from safetensors import SafetensorError
 
 from server_app.aggregation.weights import Readable, Weights, as_bytes, from_file
 from task.errors import ConfigError
-from task.machine.digest import DIGEST, digest
-from task.machine.files import Mark, write_whole
-from task.machine.round_files import round_files
+from task.machine.files import DIGEST, Mark, digest, round_files, write_whole
 
 DIRECTORY, KEPT = "checkpoints", 2
 LAST_MODELS = f"{DIRECTORY}/last-models.safetensors"  # deleted with the checkpoints

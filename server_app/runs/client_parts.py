@@ -10,8 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Weights, from_tensors
 from task.errors import ConfigError
-from task.machine.digest import DIGEST
-from task.machine.files import write_whole
+from task.machine.files import DIGEST, write_whole
 from task.machine.regular import regular
 from task.methods.base import Tensors
 from task.training.personal.part_file import SUFFIX, part_digest, part_file

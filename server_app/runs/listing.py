@@ -10,10 +10,10 @@ from server_app.config.differences import deciding, varied_keys
 from server_app.config.labels import ACCURACY, label_of
 from server_app.config.override_text import as_typed
 from server_app.runs.lock import is_held
-from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.record import INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
+from task.machine.regular import LARGEST_RECORD, read_bounded
 
 LONGEST = 60  # characters of a reason
 NAME = ".name"  # ends the key of a component's choice

@@ -4,10 +4,10 @@ import json
 import os
 from pathlib import Path
 
-from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
 from task.machine.files import from_home
+from task.machine.regular import LARGEST_RECORD, read_bounded
 
 LATEST = "latest"
 

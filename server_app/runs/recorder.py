@@ -21,6 +21,7 @@ from server_app.runs.identity import code_of
 from server_app.runs.lock import hold
 from server_app.runs.records.image_versions import versions_of
 from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
+from server_app.runs.records.table_writers import RunTables
 from server_app.runs.records.tables import (
     CLASSES,
     CLIENTS,
@@ -29,7 +30,6 @@ from server_app.runs.records.tables import (
     PARQUET,
     ROUNDS,
 )
-from server_app.runs.records.writing.tables import RunTables
 from task.error_messages import describe_error
 from task.fingerprint import fingerprint_for
 from task.machine.files import Mark, mark_of, write_whole

@@ -11,9 +11,8 @@ from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Readable, as_bytes, read_array
 from task.errors import ConfigError, system_reason
-from task.machine.files import write_whole
+from task.machine.files import round_files, write_whole
 from task.machine.regular import regular
-from task.machine.round_files import round_files
 
 DIRECTORY = "models"
 RECEIVED, AGGREGATED, CLIENT = "received", "aggregated", "client-"

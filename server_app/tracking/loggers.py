@@ -1,4 +1,4 @@
-"""Metric loggers: their interface, and how a run calls them without waiting for them."""
+"""Metric loggers: their interface, those of a run, and how it calls them without waiting."""
 
 import copy
 import importlib
@@ -7,10 +7,13 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
+
+from server_app.config.experiment import Experiment
+from task.registry import named
 
 Scores = Mapping[str, Mapping[str, float]]
 
@@ -18,6 +21,11 @@ QUEUE_ROUNDS = 1000  # rounds that a slow logger may be behind before it is give
 FLUSH_SECONDS = 20.0  # how long the end of a run waits for its loggers, all together
 
 logger = logging.getLogger("univarfl")
+OFF = (None, False)
+METRIC_LOGGERS = {  # by the setting that asks for it
+    "tensorboard": "server_app.tracking.tensorboard:TensorBoard",
+    "mlflow": "server_app.tracking.mlflow:MLflow",
+}
 
 
 class MetricLogger(ABC):
@@ -161,3 +169,27 @@ def warn(kind: type[MetricLogger], error: Exception) -> None:
     logger.warning(
         "%s receives no more metrics: %s: %s", kind.package, type(error).__name__, lines[0]
     )
+
+
+@contextmanager
+def metric_loggers(
+    experiment: Experiment, directory: Path, summary: Mapping[str, Any]
+) -> Iterator[MetricLoggers]:
+    """Start the loggers that an experiment wants; close them however its run ends.
+
+    Args:
+        experiment: what is run.
+        directory: the run directory.
+        summary: its ``run.json``.
+    """
+    asked = [
+        named(at) for key, at in METRIC_LOGGERS.items() if getattr(experiment.watch, key) not in OFF
+    ]
+    loggers = MetricLoggers(kind for kind in asked if kind.installed())
+    loggers.begin(directory, summary)
+    status = "failed"
+    try:
+        yield loggers
+        status = "completed"
+    finally:
+        loggers.end(status)

@@ -7,15 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from task.config import LocalConfig
-from task.data.dataset import ImageDataset
+from task.data.dataset import ImageDataset, Positions
 from task.data.image_store.store import dataset_version, open_dataset
 from task.data.partitions.base import TrainingPool
 from task.data.sources.base import Source
 from task.data.splits.clients import ClientImages
-from task.data.splits.stored import MOST_COMPUTED, Partition, stored_partition
 from task.errors import DataError, SiteError
+from task.registry import named
 from task.seeding import numpy_generator
 from task.site import Site
+
+MOST_COMPUTED = 1000  # clients; the partition among more is a file
+STORED = "task.data.splits.stored:stored_partition"
+
+Partition = tuple[Positions, Positions, str]  # positions, offsets (see `ClientImages`), note
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def compute_split(config: LocalConfig, dataset: ImageDataset) -> Split:
         return train[clients.positions], clients.offsets, result.note
 
     many = config.num_clients > MOST_COMPUTED
-    positions, offsets, note = stored_partition(config, dataset, compute) if many else compute()
+    positions, offsets, note = named(STORED)(config, dataset, compute) if many else compute()
     clients = ClientImages(positions, offsets, seed, share, subject_of=dataset.subject_of)
     more = divided_note(clients, len(dataset.test)), unvalidated_note(clients)
     return Split(clients, (note, *more))

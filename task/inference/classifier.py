@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from task.config import LocalConfig
-from task.data.normalisation import Normalisation
+from task.data.batches import Normalisation
 from task.data.resizing import resized
 from task.methods.base import Tensors
 from task.seeding import torch_generator

@@ -1,17 +1,27 @@
-"""User paths, and files that readers see whole or not at all."""
+"""Directories and files: where they are, their free space, and writing them whole or not at all."""
 
 import hashlib
 import os
+import re
 import secrets
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:  # commands that only write files do not need NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 ONLY_OWNER = 0o700  # the rights of a directory that no other user may open
 OTHERS = 0o077  # the rights of other users
 ONLY_READER = 0o600  # the rights of a file that no other user may read
 AT_ONCE = 1 << 20  # bytes that are read at a time
+DIGEST = "sha256"  # the metadata entry of a safetensors file with its digest
+ANY_ROUND = "round-*.safetensors"
+NAMED = re.compile(r"round-(\d{1,9})\.safetensors", re.ASCII)
+MEGABYTE = 1_000_000
 
 Mark = tuple[int, str]  # a number of bytes from the start of a file, and their SHA-256
 
@@ -201,3 +211,68 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def digest(facts: str, arrays: "Mapping[str, NDArray[np.generic]]") -> str:
+    """Return the SHA-256 of a text and of arrays with their names, types and shapes."""
+    found = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        value = arrays[name]
+        found.update(f"{name} {value.dtype} {value.shape}".encode())
+        found.update(value.tobytes())
+    return found.hexdigest()
+
+
+def user_state_directory() -> Path:
+    """Return this program's directory for lasting state: ``$XDG_STATE_HOME/univarfl``.
+
+    Without that variable it is ``~/.local/state/univarfl``.
+    """
+    return from_home(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "univarfl"
+
+
+def round_files(directory: Path) -> dict[int, Path]:
+    """Return the files of a directory by round, the first round first; others are left out."""
+    found = {
+        int(named[1]): path
+        for path in directory.glob(ANY_ROUND)
+        if (named := NAMED.fullmatch(path.name))
+    }
+    return dict(sorted(found.items()))
+
+
+class SpaceError(OSError):
+    """A disk has too little free space; nothing was written."""
+
+
+def existing_parent(directory: Path) -> Path:
+    """Return a directory or, if it does not exist, the nearest one above it that does.
+
+    Raises:
+        OSError: that cannot be found out.
+    """
+    directory = directory.absolute()
+    while not directory.exists():
+        directory = directory.parent
+    return directory
+
+
+def require_space(directory: Path, needed: int, spare: int = 0) -> None:
+    """Check that the disk has room, before something is computed or written.
+
+    Args:
+        directory: where it will be written.
+        needed: its size in bytes.
+        spare: how many megabytes must be free afterwards: a site's ``keep-free-megabytes``.
+
+    Raises:
+        SpaceError: it has not.
+        OSError: that cannot be found out.
+    """
+    free = shutil.disk_usage(existing_parent(directory)).free
+    if needed + spare * MEGABYTE > free:
+        rule = f", {spare} MB must stay free (keep-free-megabytes)" if spare else ""
+        raise SpaceError(
+            f"the disk has too little free space: {needed / MEGABYTE:.0f} MB are needed{rule}, and "
+            f"{free / MEGABYTE:.0f} MB are free"
+        )

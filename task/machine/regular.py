@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 MOST = 2**20  # bytes
+LARGEST_RECORD = 8 << 20  # bytes of run.json
+LARGEST_TABLE = 16 << 20  # bytes that are read of a table
 
 
 def regular(path: Path) -> Path:
@@ -55,3 +57,27 @@ def read_start(path: Path, most: int = MOST) -> bytes:
     """
     with open_regular(path, links=True) as file:
         return file.read(most)
+
+
+def read_bounded(path: Path, most: int) -> str:
+    """Return the text of a regular file; undecodable bytes are replaced.
+
+    Raises:
+        OSError: it is missing, larger than `most` bytes, a link, or no regular file.
+    """
+    text, cut = read_end(path, most)
+    if cut:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return text
+
+
+def read_end(path: Path, most: int) -> tuple[str, bool]:
+    """Return the last `most` bytes of a regular file as text, and whether others are before them.
+
+    Raises:
+        OSError: it is missing, a link, or no regular file.
+    """
+    with open_regular(path) as file:
+        before = max(os.fstat(file.fileno()).st_size - most, 0)
+        file.seek(before)
+        return file.read(most).decode("utf-8", errors="replace"), before > 0

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import LocalRound, Method, Outcome, Tensors
-from task.methods.families.server_update import Contribution, ServerUpdate
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
 from task.optim.parameters import snapshot
 
 NORM = "squared norm of the update"

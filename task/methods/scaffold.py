@@ -23,8 +23,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import LocalRound, Method, Outcome, Tensors
-from task.methods.families.server_update import Contribution, ServerUpdate
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
 from task.optim.parameters import gradients_of, trained_parameters, zeros
 
 

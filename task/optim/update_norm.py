@@ -1,11 +1,13 @@
 """The L2 norm of a client's update, and an update scaled down."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from task.methods.base import Tensors
+from task.training.loop import LocalResult
 
 
 def update_norm(weights: Tensors, extra: Tensors, start: Tensors) -> float:
@@ -50,3 +52,18 @@ def scale_update(
 def l2_norm(value: Tensor) -> float:
     """Return the L2 norm of all numbers in a tensor, computed in float64."""
     return float(torch.linalg.vector_norm(value.double()))
+
+
+def clip_result(result: LocalResult, start: Tensors, max_norm: float) -> LocalResult:
+    """Return a result whose update norm is at most `max_norm`; a smaller one is unchanged.
+
+    Args:
+        result: a client's training.
+        start: the weights that it began with.
+        max_norm: the bound, above 0.
+    """
+    norm = update_norm(result.weights, result.extra, start)
+    if norm <= max_norm:
+        return result
+    weights, extra = scale_update(result.weights, result.extra, start, max_norm / norm)
+    return replace(result, weights=weights, extra=extra)

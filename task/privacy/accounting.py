@@ -4,6 +4,8 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+from task.privacy.settings import Privacy
+
 ACCOUNTANT = "dp-accounting's PLD: Gaussian noise on Poisson batches, an image added or removed"
 COARSE = 100.0
 ORDERS = range(2, 64)  # of the Renyi bound
@@ -21,6 +23,17 @@ class SampledGaussian(NamedTuple):
     noise_multiplier: float
     sampling_rate: float
     steps: int
+
+
+def cost_of_training(privacy: Privacy, epochs: int) -> SampledGaussian:
+    """Return what a round of so many passes costs an image of a client.
+
+    With privacy for clients it costs as much as noise of half the size. The noise is measured
+    by the norm of an update, and one image can turn an update into its opposite.
+    """
+    if privacy.per_client:
+        return SampledGaussian(privacy.noise_multiplier / 2, 1.0, 1)
+    return SampledGaussian(privacy.noise_multiplier, privacy.sampling_rate, privacy.steps(epochs))
 
 
 @lru_cache(maxsize=256)

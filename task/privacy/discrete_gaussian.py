@@ -23,7 +23,7 @@ from decimal import Context, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from task.privacy.randomness import ByteSource, secret_bytes
+from task.seeding import ByteSource, secret_bytes
 
 MOST_SIGMA = 2.0**56
 CHUNK = 1 << 16  # candidates at a time: their arrays stay in the processor's cache

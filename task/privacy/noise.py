@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from task.privacy.discrete_gaussian import discrete_gaussian
-from task.privacy.randomness import ByteSource, secret_bytes
+from task.seeding import ByteSource, secret_bytes
 
 GRID_BITS = 35  # the noise's deviation is from 2^35 to 2^36 units of the grid
 

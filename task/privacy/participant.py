@@ -12,8 +12,8 @@ from torch import Tensor
 from task.errors import TrainingError
 from task.optim.update_norm import l2_norm
 from task.privacy.discrete_gaussian import discrete_gaussian
-from task.privacy.randomness import ByteSource, secret_bytes
 from task.privacy.zcdp import participant_sigma
+from task.seeding import ByteSource, secret_bytes
 
 SLACK = 1e-9  # more than the error of a norm in double precision, relative
 LEAST_SIGMA = 10.0  # in units, of one participant; see `participant_sigma`

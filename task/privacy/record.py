@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from task.privacy.accounting import ACCOUNTANT, pld_epsilon
+from task.privacy.accounting import ACCOUNTANT, cost_of_training, pld_epsilon
 from task.privacy.settings import Privacy
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
 
@@ -36,7 +36,7 @@ def example_privacy(privacy: Privacy, epochs: int, rounds: int) -> dict[str, Any
     described = {"unit": UNIT, "rounds": rounds}
     if not privacy.noise_multiplier:
         return {**described, **NO_NOISE, "outside": list(OUTSIDE)}
-    training = privacy.training(epochs)
+    training = cost_of_training(privacy, epochs)
     training = training._replace(steps=training.steps * rounds)
     return {
         **described,

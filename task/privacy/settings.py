@@ -1,15 +1,41 @@
-"""The settings of noise that clients add themselves."""
+"""The settings of noise that clients add themselves, and the words of the record for it."""
 
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from task.errors import ConfigError
-from task.privacy.accounting import SampledGaussian
-from task.privacy.delta import Delta
 
+FROM_SYSTEM = "secret: drawn from the operating system, and stored nowhere"
+FROM_SEED = (
+    "reproducible: it follows from the seed, so anyone who knows the seed can remove it; the run "
+    "protects nobody and is a study"
+)
+SEED_IS_KNOWN = "the seed, which clients and the record contain: with it the noise can be removed"
+NOT_TOLD = (
+    "with privacy.unit=example or client no client tells how many images it has: 2 stands for any "
+    "number"
+)
+LARGEST = 1e-3
+Delta = Annotated[float, Field(gt=0, le=LARGEST)]
 LEAST_NOISE = 0.01
 UNTOLD_IMAGES = 2  # reported in place of a client's number of images, which depends on its data
+
+
+def large_delta(key: str, delta: float, images: int) -> str:
+    """Return a note if delta allows the release of a whole image; empty if it does not.
+
+    Args:
+        key: the setting.
+        delta: its value.
+        images: the number of images that are protected.
+    """
+    if delta * images < 1:
+        return ""
+    return (
+        f"{key} is {delta:g}, which is 1 / {1 / delta:.0f}: telling one of {images} images in full "
+        f"would be allowed; set it far below 1 / {images}"
+    )
 
 
 class Privacy(BaseModel):
@@ -66,16 +92,6 @@ class Privacy(BaseModel):
     def per_example(self) -> bool:
         """Whether each training image is protected by noise at its client."""
         return self.unit == "example"
-
-    def training(self, epochs: int) -> SampledGaussian:
-        """Return what a round of so many passes costs an image of a client.
-
-        With privacy for clients it costs as much as noise of half the size. The noise is measured
-        by the norm of an update, and one image can turn an update into its opposite.
-        """
-        if self.per_client:
-            return SampledGaussian(self.noise_multiplier / 2, 1.0, 1)
-        return SampledGaussian(self.noise_multiplier, self.sampling_rate, self.steps(epochs))
 
     def steps(self, epochs: int) -> int:
         """Return the number of batches in so many passes over the data, on average."""

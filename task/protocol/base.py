@@ -7,15 +7,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from task.errors import ProtocolError
 from task.plain_text import MAX_LINE, one_line, printable
-from task.protocol.errors import ProtocolError
 from task.protocol.packed import Packed
-from task.protocol.strict_json import read_object
 from task.protocol.tensors import PackedTensors
 
+NOT_JSON = "its header is not JSON"
 MAX_HEADER_BYTES = 64_000_000
-
-
 Line = Annotated[str, Field(max_length=MAX_LINE), AfterValidator(printable)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 RoundNumber = Annotated[int, Field(ge=0, le=10**9)]
@@ -23,6 +21,31 @@ Seconds = Annotated[float, Field(ge=0, le=10**9)]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """Return the JSON object in UTF-8 that the bytes hold.
+
+    Raises:
+        ProtocolError: they hold something else, a key twice, an integer of more than 4,300
+            digits, or too many levels. NaN and infinite numbers are left to each field.
+    """
+    try:
+        found = json.loads(content.decode(), object_pairs_hook=_each_key_once)
+    except ProtocolError:
+        raise
+    except (ValueError, RecursionError):
+        raise ProtocolError(NOT_JSON) from None
+    if not isinstance(found, dict):
+        raise ProtocolError("its header is not a JSON object")
+    return found
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ProtocolError("its header holds a key twice")
+    return found
 
 
 def directory_name(run: str) -> str:

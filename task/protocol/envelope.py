@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import Field, model_validator
 
+from task.errors import ProtocolError
 from task.fingerprint import fingerprint_for
 from task.protocol.base import Fingerprint, Message, Nonce, RoundNumber, RunId, Seconds
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import ROW_BYTES, SHORT_HEADER, ReplyLimits
 
 if TYPE_CHECKING:  # it imports PyTorch

@@ -4,9 +4,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from task.errors import ProtocolError
 from task.protocol.base import Count, Line, Schema
 from task.protocol.envelope import Client, Kind, StatefulRequest, TableReply
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 
 MAX_SUMMED_LOSS = 1e51  # above float32's largest number for each of 10^12 images

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 
 SHORT_HEADER = 32_000  # bytes of a header without rows

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from task.errors import ProtocolError
 from task.plain_text import one_line
-from task.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:  # it imports PyTorch, and programs without it read messages, too
     from task.protocol.limits import ReplyLimits

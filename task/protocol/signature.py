@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.serialization import load_pem_public_key, load_ssh_private_key
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.packed import Packed
 
 CONTEXT = b"univarfl: a site's reply, version 1"  # no other signature covers this text

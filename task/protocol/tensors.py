@@ -8,8 +8,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from task.errors import ProtocolError
 from task.plain_text import one_line
-from task.protocol.errors import ProtocolError
 
 MAX_INDEX_BYTES = 1_000_000  # of a file's index of names, types and shapes
 MOST_COUNTED = 2**53  # of an integer, such as batch norm's counter

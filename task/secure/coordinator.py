@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure.mask_secrets import commitment, remove_masks
 from task.secure.participant import Revealed

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure.mask_secrets import MaskSecrets, Pieces, commitment
 from task.secure.primitives.mask_stream import Vector

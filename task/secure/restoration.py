@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, combinations, islice
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.secure.mask_secrets import place_of
 from task.secure.primitives.shamir import combine
 from task.secure.primitives.share_decoding import decode

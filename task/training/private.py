@@ -27,8 +27,8 @@ from task.errors import out_of_time
 from task.methods.base import Method
 from task.optim.parameters import trained_parameters
 from task.privacy.noise import add_gaussian_noise
-from task.privacy.randomness import ByteSource, repeatable_bytes, secret_bytes
 from task.privacy.settings import UNTOLD_IMAGES
+from task.seeding import ByteSource, repeatable_bytes, secret_bytes
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter, loss_terms, weighted_sum
 

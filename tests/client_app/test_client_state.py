@@ -18,7 +18,7 @@ from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.messages import Exchange, Letter
 from task.errors import DataError
 from task.fingerprint import fingerprint
-from task.machine.disk import SpaceError
+from task.machine.files import SpaceError
 from task.protocol.registration import FORGET, ForgetReply, ForgetRequest
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TrainRequest

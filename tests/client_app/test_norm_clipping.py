@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from client_app.norm_clipping import clip_result
+from task.optim.update_norm import clip_result
 from task.training.loop import LocalResult
 
 START = {"w": torch.tensor([1.0, 1.0]), "mean": torch.tensor([0.0]), "count": torch.tensor(3)}

@@ -15,17 +15,17 @@ SECONDS = 1200  # for a child that imports PyTorch on a busy machine
 
 HANGING = """
 import sys, time
-from client_app import watchdog
+from client_app import handlers
 
-watchdog.GRACE_SECONDS = 0.2
-with watchdog.process_ended_after(0.1, {"partition-id": 0}):
+handlers.GRACE_SECONDS = 0.2
+with handlers.process_ended_after(0.1, {"partition-id": 0}):
     time.sleep(9999)
 print("still there")
 """
 
 LONG_VALIDATION = """
 import time
-from client_app import watchdog
+from client_app import handlers
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from task.training.worker import Worker
@@ -37,7 +37,7 @@ def slow(self, weights, clients):
     return validate(self, weights, clients)
 
 Worker.validate = slow
-watchdog.GRACE_SECONDS = -59.5  # the watchdog would end the process after half a second
+handlers.GRACE_SECONDS = -59.5  # the watchdog would end the process after half a second
 words = {words}
 train_experiment(compose_experiment(words), words)
 print("ended with a record")

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
-from task.methods.base import LocalRound, Method
-from task.methods.families.server_update import Contribution
+from task.methods.base import Contribution, LocalRound, Method
 from task.methods.fedalign import lipschitz_gap
 from task.methods.feddyn import FedDyn
 from task.methods.fedprox import FedProx

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
-from task.methods.base import LocalRound, Method, Outcome
-from task.methods.families.server_update import Contribution
+from task.methods.base import Contribution, LocalRound, Method, Outcome
 from task.methods.feddecorr import FedDecorr
 from task.methods.fedetf import frame_from, frame_logits
 from task.methods.fedexp import FedExP

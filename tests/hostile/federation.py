@@ -17,7 +17,7 @@ from client_app.node import signing_key
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.flower.internals import ErrorCode, set_message_id
-from server_app.nodes.error_replies import last_line
+from server_app.nodes.failure import last_line
 from server_app.runs.records.csv_files import restore_cell
 from task.fingerprint import fingerprint
 from task.protocol.evaluation import EVALUATE

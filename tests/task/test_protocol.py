@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from task.errors import ProtocolError
 from task.fingerprint import fingerprint
 from task.plain_text import one_line
 from task.protocol.base import MAX_HEADER_BYTES
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import ReplyLimits
 from task.protocol.packed import DATA, HEADER, JSON, PIECE_BYTES, Packed, pieces_of, place_of
 from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest

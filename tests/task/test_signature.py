@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from server_app.deploy.keys import new_key
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.packed import HEADER, JSON, MAX_SIGNATURE_BYTES, SIGNATURE, Packed
 from task.protocol.signature import read_private_key, sign, verify
 from tests.site_grid import pem

@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
 from server_app.config.experiment import Experiment
-from task.privacy.randomness import ByteSource
+from task.seeding import ByteSource
 
 WEIGHT = "weight"
 
@@ -107,3 +107,10 @@ def strategy_of(experiment: Experiment) -> StrategySettings:
     """Return the aggregation strategy of an experiment."""
     found: StrategySettings = experiment.component("strategy")
     return found
+
+
+def source_of_noise(experiment: Experiment) -> str:
+    """Return the setting that makes a run differentially private; empty if there is none."""
+    if strategy_of(experiment).private:
+        return f"strategy={experiment.strategy['name']}"
+    return f"privacy.unit={experiment.privacy.unit}" if experiment.privacy.private else ""

@@ -17,7 +17,7 @@ from server_app.aggregation.strategies.families.private import (
     NoisyStrategy,
 )
 from task.errors import refuse
-from task.privacy.delta import LARGEST
+from task.privacy.settings import LARGEST
 
 
 class ServerClipping(NoisyStrategy, DifferentialPrivacyServerSideFixedClipping):

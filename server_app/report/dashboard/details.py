@@ -14,12 +14,6 @@ from server_app.config.given_weights import MODEL
 from server_app.config.labels import label_of_metric, shown_value
 from server_app.config.override_text import as_typed
 from server_app.report.dashboard.participants import participants_of
-from server_app.runs.records.bounded import (
-    LARGEST_RECORD,
-    LARGEST_TABLE,
-    read_bounded,
-    read_end,
-)
 from server_app.runs.records.clients.reading import file_of, last_rows
 from server_app.runs.records.csv_files import restore_cell
 from server_app.runs.records.record import RUN_JSON
@@ -36,6 +30,12 @@ from server_app.runs.records.tables import (
     parse_number,
 )
 from task.errors import system_reason
+from task.machine.regular import (
+    LARGEST_RECORD,
+    LARGEST_TABLE,
+    read_bounded,
+    read_end,
+)
 
 MOST_SERIES, MOST_EVENTS, LONGEST = 64, 200, 500
 MOST_CLIENT_ROWS = 100_000

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from server_app.aggregation.guards.base import guard_of
-from server_app.aggregation.strategies.base import strategy_of
-from server_app.config.compatibility.noise import source_of_noise
+from server_app.aggregation.strategies.base import source_of_noise, strategy_of
 from server_app.config.experiment import Experiment
 from task.errors import ConfigError, refuse
 from task.methods.base import Tensors

@@ -11,8 +11,8 @@ from server_app.rounds.evaluation import with_a_model
 from server_app.rounds.kind import stateful_fields
 from server_app.runs.client_parts import save_client_part
 from server_app.runs.recorder import Recorder
+from task.errors import ProtocolError
 from task.protocol.after.personal import PERSONAL, PersonalReply
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors, check_tensors
 
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.context import RoundContext
+from task.errors import ProtocolError
 from task.protocol.base import Schema
 from task.protocol.envelope import Kind, Reply, TableReply, TableRequest
-from task.protocol.errors import ProtocolError
 
 Row = TypeVar("Row", bound=Schema)
 Asked = TypeVar("Asked", bound=TableRequest)

@@ -11,8 +11,8 @@ import torch
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.asking import Stages
+from task.errors import ProtocolError
 from task.protocol.envelope import NONCE_BYTES
-from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import AGREE, KEYS, SHARES, UNMASK, VECTOR
 from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
 from task.protocol.tensors import PackedTensors, check_tensors

@@ -12,8 +12,7 @@ from server_app.config.compatibility.masking import most_colluding, secure_thres
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
-from task.errors import TrainingError
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError, TrainingError
 from task.protocol.masking.messages import REPORT, ReportReply
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.primitives.mask_stream import Vector

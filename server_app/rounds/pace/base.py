@@ -74,6 +74,10 @@ class Pace(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
 
+    def files(self) -> Sequence[str]:
+        """Return the paths, in the run directory, of files that belong to `state`."""
+        return ()
+
     def finish(self) -> None:  # noqa: B027  (most keep nothing)
         """Delete what was kept for the next round, and record what comes too late for the run."""
 

@@ -13,7 +13,7 @@ from server_app.rounds.errors import RunFailedError
 from server_app.rounds.pace.arrivals import Arrival, Arrivals, Job
 from server_app.rounds.pace.base import Gathered, Pace
 from server_app.rounds.pace.buffer import Buffer
-from server_app.rounds.pace.received_weights import ReceivedWeights
+from server_app.rounds.pace.received_weights import ReceivedWeights, file_of_round
 from server_app.rounds.pace.site_arrivals import SiteArrivals
 from server_app.rounds.pace.training import clients_per_message, filter_updates, train_letters
 from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
@@ -74,6 +74,10 @@ class Buffered(Pace):
     def restore(self, state: Mapping[str, Any]) -> None:
         self._arrivals.restore(state)
         self._ran_before.append(self._arrivals.rounds())
+
+    def files(self) -> list[str]:
+        started = {job["round"] for job in self.state().get("running", ())}
+        return [file_of_round(server_round) for server_round in sorted(started)]
 
     def finish(self) -> None:
         for job in self._arrivals.unused():

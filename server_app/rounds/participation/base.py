@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from server_app.config.compatibility.noise import source_of_noise
+from server_app.aggregation.strategies.base import source_of_noise
 from server_app.config.experiment import Experiment
 from server_app.rounds.clock.base import clock_of
 from server_app.rounds.sampling import draw, drawing

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from server_app.runs.identity import identity_of, recorded_code
-from server_app.runs.records.bounded import LARGEST_RECORD, read_bounded
 from server_app.runs.records.entries import check_entries
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
@@ -23,6 +22,7 @@ from server_app.runs.records.tables import (
 )
 from server_app.tracking.steps import bar_on_terminal
 from task.errors import ConfigError, system_reason
+from task.machine.regular import LARGEST_RECORD, read_bounded
 
 READABLE = (1, FORMAT)
 UNSCORED = (

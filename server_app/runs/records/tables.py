@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from server_app.runs.records.bounded import LARGEST_TABLE, read_end
 from server_app.runs.records.csv_files import read_frame, read_rows
 from task.errors import system_reason
+from task.machine.regular import LARGEST_TABLE, read_end
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,8 +27,7 @@ from task.data.dataset import ImageDataset
 from task.data.image_store.files import load_store, write_store
 from task.data.sources.base import Source
 from task.errors import DataError, system_reason
-from task.machine.disk import require_space
-from task.machine.files import from_home, make_private
+from task.machine.files import from_home, make_private, require_space
 
 FORMAT = 3  # of the store's files; another value makes all stores outdated
 LEFT_OUT = (("resize", "squash"), ("subset", "own"), ("duplicates", "note"))

@@ -1,8 +1,9 @@
 """The partition of a data set among many clients, computed once and kept beside its images.
 
 The server and every worker need it. Among few clients each process computes it again, which takes
-milliseconds. A partition among more than `MOST_COMPUTED` clients is a file that all map into their
-memory. The file's name depends on everything that the partition depends on, with the code.
+milliseconds. A partition among more than `task.data.federated.MOST_COMPUTED` clients is a file that
+all map into their memory. The file's name depends on everything that the partition depends on, with
+the code.
 """
 
 import hashlib
@@ -15,17 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from task.config import LocalConfig
-from task.data.dataset import ImageDataset, Positions
-from task.data.image_store.archive import DAMAGED, map_archive
+from task.data.dataset import ImageDataset
+from task.data.federated import Partition
+from task.data.image_store.files import DAMAGED, map_archive
 from task.data.image_store.store import store_root
 from task.fingerprint import fingerprint_for
 from task.machine.files import draft_of
 
-MOST_COMPUTED = 1000  # clients
 KEPT = 20  # files; older ones are deleted
 DIRECTORY = "partitions"
-
-Partition = tuple[Positions, Positions, str]  # positions, offsets (see `ClientImages`), note
 
 logger = logging.getLogger("univarfl")
 

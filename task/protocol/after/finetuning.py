@@ -1,8 +1,8 @@
 """A request to fine-tune the final model at clients, and the scores before and after."""
 
+from task.errors import ProtocolError
 from task.protocol.base import Line, Schema
 from task.protocol.envelope import Client, Kind, StatefulRequest, TableReply
-from task.protocol.errors import ProtocolError
 from task.protocol.evaluation import EvaluateRow
 from task.protocol.tensors import PackedTensors
 

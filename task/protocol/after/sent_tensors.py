@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
+from task.errors import ProtocolError
 from task.protocol.base import Line, Schema
 from task.protocol.envelope import Client, TableReply
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 
 

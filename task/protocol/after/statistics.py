@@ -6,9 +6,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from task.errors import ProtocolError
 from task.protocol.after.sent_tensors import TensorsReply
 from task.protocol.envelope import Kind, TableRequest
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import NAMES_AND_SHAPES, ReplyLimits
 from task.protocol.tensors import PackedTensors, type_name
 

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from task.errors import ProtocolError
 from task.protocol.base import Fingerprint, Nonce
 from task.protocol.envelope import Client, Kind, TableReply, TableRequest
-from task.protocol.errors import ProtocolError
 from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
 from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
 from task.protocol.tensors import PackedTensors

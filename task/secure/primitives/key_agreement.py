@@ -4,7 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 
 KEY_BYTES = 32
 FIELD = 2**255 - 19  # of X25519's numbers

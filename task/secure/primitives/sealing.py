@@ -3,7 +3,7 @@
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 
 NONCE = bytes(12)  # each key seals one message only
 

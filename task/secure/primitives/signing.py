@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 
 ALGORITHM = ec.ECDSA(utils.Prehashed(hashes.SHA256()))
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from task.errors import ProtocolError
 from task.machine.files import create_whole, make_private
-from task.protocol.errors import ProtocolError
 from task.secure.transcript import Scope, View
 
 MOST_REPORTS = 64  # of one model: random rounding averages out over many

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure.primitives.hashing import digest
 from task.secure.primitives.signing import check_signature, public_bytes

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure.primitives.key_agreement import require_canonical
 from task.secure.rules.roster import Roster

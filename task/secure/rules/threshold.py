@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from task.errors import ProtocolError
 from task.exact_sum import relative_weights
-from task.protocol.errors import ProtocolError
 
 LEAST_HONEST = 2  # updates of honest participants in every sum
 

@@ -7,10 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from task.errors import diverged
+from task.errors import ProtocolError, diverged
 from task.exact_sum import IntegerSum
 from task.methods.base import Tensors
-from task.protocol.errors import ProtocolError
 from task.secure.primitives.mask_stream import CHUNK
 from task.secure.settings import RoundingRule
 from task.secure.vectors.rounding import (

@@ -2,7 +2,7 @@
 
 from safetensors.torch import save
 
-from task.machine.digest import DIGEST, digest
+from task.machine.files import DIGEST, digest
 from task.methods.base import Tensors
 
 SUFFIX = ".safetensors"

@@ -25,12 +25,11 @@ from server_app.nodes.failure import ABSENT
 from server_app.rounds.ending import asking
 from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.record import read_record
-from task.errors import ConfigError
+from task.errors import ConfigError, ProtocolError
 from task.fingerprint import fingerprint_for
-from task.machine.disk import SpaceError
+from task.machine.files import SpaceError
 from task.protocol.after.personal import PersonalRequest
 from task.protocol.after.sent_tensors import SentRow
-from task.protocol.errors import ProtocolError
 from task.protocol.registration import ForgetRequest
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site

@@ -9,13 +9,11 @@ from torch import Tensor
 from server_app.aggregation.accumulator import UpdateAccumulator
 from server_app.aggregation.training_replies import add_reply
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.error_replies import last_line
-from server_app.nodes.failure import Failure
+from server_app.nodes.failure import Failure, last_line
+from task.errors import ProtocolError
 from task.exact_sum import ExactSum
-from task.methods.base import Tensors
-from task.methods.families.server_update import Contribution
+from task.methods.base import Contribution, Tensors
 from task.methods.fednova import FIRST_LENGTH, LENGTH, NormalisedStep
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import SUM, TrainReply
 from tests.server_app.aggregation.updates import (

@@ -26,14 +26,13 @@ from server_app.nodes.registration import RegistrationError
 from server_app.runs.records.record import read_record
 from task.approval import approvals
 from task.approval.approvals import DIGITS, MOST_ANSWERS, MOST_RUNS, Approvals
-from task.errors import ConfigError, SiteError
+from task.errors import ConfigError, ProtocolError, SiteError
 from task.fingerprint import code_directories, fingerprint
 from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.finetuning import FINETUNE
 from task.protocol.after.moments import MOMENTS
 from task.protocol.after.statistics import STATISTICS
 from task.protocol.envelope import Kind
-from task.protocol.errors import ProtocolError
 from task.protocol.evaluation import EVALUATE
 from task.protocol.registration import ForgetRequest
 from task.protocol.tensors import PackedTensors

@@ -25,7 +25,7 @@ from flwr.superlink.grid import http_grid
 
 from server_app.flower.internals import Run, set_message_id, set_task_identity
 from server_app.nodes.collection import collect
-from server_app.nodes.error_replies import last_line
+from server_app.nodes.failure import last_line
 from task.protocol.limits import ReplyLimits
 from task.protocol.packed import DATA, HEADER, JSON
 from tests.hostile.growing import growing

@@ -13,8 +13,7 @@ from client_app.messages import read_request, write_reply
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
-from server_app.nodes.error_replies import last_line
-from server_app.nodes.failure import Failure
+from server_app.nodes.failure import Failure, last_line
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.messages import LIFETIME, Exchange, Letter, RecordWriter
 from server_app.nodes.registration import NodeInfo

@@ -3,8 +3,8 @@
 import pytest
 
 from server_app.aggregation.client_update import ClientUpdate
+from server_app.rounds.callbacks import DESERTED_ROUNDS, EMPTY_ROUNDS, FailurePolicy
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.failure_policy import DESERTED_ROUNDS, EMPTY_ROUNDS, FailurePolicy
 from server_app.rounds.result import RoundResult
 from task.training.evaluation import Metrics
 

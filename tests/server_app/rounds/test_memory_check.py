@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-import server_app.rounds.memory_check
+import server_app.rounds.round
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.memory_check import bytes_per_round, check_memory
+from server_app.rounds.round import bytes_per_round, check_memory
 from task.errors import RunError
 from tests.conftest import SMALL, Train, sha256
 
 
 def test_what_is_there_is_compared_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([2 * 10**9, 10**9, 10**9])
-    monkeypatch.setattr(server_app.rounds.memory_check, "available_bytes", lambda: next(left))
+    monkeypatch.setattr(server_app.rounds.round, "available_bytes", lambda: next(left))
     check_memory(3, 10**9)
     with pytest.raises(
         RunFailedError, match=r"round 3: .* about 1,200 MB .* process, and 1,000 MB are left"
@@ -32,7 +32,7 @@ def test_the_run_stops_and_goes_on_when_there_is_more(
 ) -> None:
     left = iter([10**10, 10**7, 10**7])
     with monkeypatch.context() as patch:
-        patch.setattr(server_app.rounds.memory_check, "available_bytes", lambda: next(left))
+        patch.setattr(server_app.rounds.round, "available_bytes", lambda: next(left))
         with pytest.raises(RunError, match=r"round 2: memory is short.*univarfl train resume="):
             train("run_id=short")
     directory = train(*whole_words([f"resume={tmp_path / 'runs' / 'short'}"]))
@@ -46,7 +46,7 @@ def test_memory_that_earlier_rounds_have_freed_is_returned_before_a_run_is_stopp
 import psutil
 import torch
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.memory_check import check_memory
+from server_app.rounds.round import check_memory
 from task.training.device import prepare_process
 
 prepare_process()

@@ -8,7 +8,7 @@ from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.record import RUN_JSON
-from server_app.tracking.run_loggers import metric_loggers
+from server_app.tracking.loggers import metric_loggers
 
 CLASSES = [f"digit {label}" for label in range(10)]
 

@@ -32,15 +32,14 @@ HARMLESS = {
     "server_app.tracking": "shows metrics",
     "task.analysis": "reads models after a run",
     "task.approval": "refuses what an owner has not approved",
-    "task.machine.digest": "notices damaged files",
     "task.error_messages": "words errors",
     "task.plain_text": "words errors",
     "task.errors": "words errors",
-    "task.machine.files": "reads and writes whole files",
+    "task.machine.files": "reads and writes whole files, and notices damaged ones",
     "task.fingerprint": "compares the code of server and clients",
     "task.machine": "measures memory, and names directories",
     "task.methods.families.conflicts": "refuses combinations of methods, and changes none",
-    "task.protocol.trained_clients": "counts trained clients for the bars on a terminal",
+    "task.protocol.training": "counts trained clients for the bars on a terminal",
     "task.site": "reads a site's own limits, which the site enforces",
 }  # fmt: skip
 

@@ -133,7 +133,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
     monkeypatch.setattr(Fake, "threads", set())
     monkeypatch.setattr(Fake, "blocked", threading.Event())
     monkeypatch.setattr(
-        "server_app.tracking.run_loggers.METRIC_LOGGERS", {"tensorboard": f"{__name__}:Fake"}
+        "server_app.tracking.loggers.METRIC_LOGGERS", {"tensorboard": f"{__name__}:Fake"}
     )
     return Fake
 
@@ -198,6 +198,6 @@ def test_an_address_with_a_password_is_refused_and_not_shown(address: str, refus
 def test_without_its_library_it_is_refused_with_the_cure(
     train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server_app.config.watch.find_spec", lambda name: None)
+    monkeypatch.setattr("server_app.config.experiment.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"watch\.mlflow=sqlite: needs MLflow: uv sync --extra"):
         train("watch.mlflow=sqlite")

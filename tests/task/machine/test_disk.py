@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from task.machine.disk import SpaceError, require_space
+from task.machine.files import SpaceError, require_space
 
 
 def test_a_directory_that_does_not_exist_yet_has_its_parents_disk(tmp_path: Path) -> None:

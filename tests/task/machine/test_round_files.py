@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from task.machine.round_files import round_files
+from task.machine.files import round_files
 
 
 def test_the_order_is_that_of_the_rounds(tmp_path: Path) -> None:

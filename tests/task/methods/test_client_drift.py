@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import LocalRound, Method, Tensors
-from task.methods.families.server_update import Contribution
+from task.methods.base import Contribution, LocalRound, Method, Tensors
 from task.methods.fedavg import FedAvg
 from task.methods.feddyn import FedDyn
 from task.methods.scaffold import Scaffold

@@ -14,7 +14,7 @@ from client_app.client_state import ClientState
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
-from task.methods.families.server_update import Contribution, ServerUpdate
+from task.methods.base import Contribution, ServerUpdate
 from task.optim.parameters import trained_parameters
 from task.registry import component_class
 from task.rules import read_local_config

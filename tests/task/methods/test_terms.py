@@ -9,8 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from task.methods.base import LocalRound
-from task.methods.families.server_update import Contribution
+from task.methods.base import Contribution, LocalRound
 from task.methods.fedalign import lipschitz, lipschitz_gap, spectral_norm, transmitting_matrix
 from task.methods.feddyn import add_dynamic_gradient
 from task.methods.fedexp import NORM, ExtrapolatedStep

@@ -9,7 +9,7 @@ from client_app.session import worker_for
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, SiteError
-from task.privacy.delta import large_delta
+from task.privacy.settings import large_delta
 from task.site import Site
 from tests.conftest import Train
 from tests.task.data import making

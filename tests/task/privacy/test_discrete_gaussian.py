@@ -23,7 +23,7 @@ from task.privacy.discrete_gaussian import (
     discrete_gaussian,
     exponent_bound,
 )
-from task.privacy.randomness import repeatable_bytes, secret_bytes
+from task.seeding import repeatable_bytes, secret_bytes
 
 SIGMAS = [0.3, 0.5, 0.99, 1.0, 1.5, 2.0, 3.99, 10.5, 200.0]
 LARGE = [2.0**20, 2.0**35, 1.99 * 2.0**35, 2.0**56]

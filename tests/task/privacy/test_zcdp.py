@@ -10,10 +10,10 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
 from task.privacy.participant import add_noise, clip_integers
-from task.privacy.randomness import repeatable_bytes
 from task.privacy.zcdp import gaussian_rho, participant_sigma, zcdp_epsilon
 from task.secure.vectors.rounded_sum import RoundedSum
 from task.secure.vectors.rounding import UNIT
+from task.seeding import repeatable_bytes
 
 CASES = [(0.5, 3, 1e-5), (1.0, 12, 1e-5), (4.0, 12, 1e-5), (10.0, 100, 1e-6), (30.0, 10, 1e-3)]
 

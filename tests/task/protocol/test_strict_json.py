@@ -2,8 +2,8 @@
 
 import pytest
 
-from task.protocol.errors import ProtocolError
-from task.protocol.strict_json import read_object
+from task.errors import ProtocolError
+from task.protocol.base import read_object
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1, "a": 1}', b'{"a": {"b": 1, "c": 2, "b": 3}}'])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.protocol.masking.rows import Advert
 from task.secure import mask_secrets
 from task.secure.coordinator import Coordinator

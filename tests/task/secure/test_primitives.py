@@ -6,7 +6,7 @@ import secrets
 import numpy as np
 import pytest
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.secure.primitives import sealing
 from task.secure.primitives.hashing import digest
 from task.secure.primitives.key_agreement import KeyPair, derive

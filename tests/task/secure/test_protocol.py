@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from task.protocol.errors import ProtocolError
+from task.errors import ProtocolError
 from task.secure.coordinator import TooFewError
 from task.secure.mask_secrets import MaskSecrets
 from task.secure.participant import Participant, Progress

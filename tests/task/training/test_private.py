@@ -18,8 +18,8 @@ from task.data.batches import DeviceImages
 from task.errors import ConfigError
 from task.optim.parameters import trained_parameters
 from task.privacy.accounting import SampledGaussian, pld_epsilon
-from task.privacy.randomness import repeatable_bytes, secret_bytes
 from task.privacy.settings import UNTOLD_IMAGES
+from task.seeding import repeatable_bytes, secret_bytes
 from task.training.private import PrivateTrainer, clipping_scales, poisson_sample
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, rows, sha256

@@ -11,7 +11,7 @@ from server_app.aggregation.strategies.base import StrategySettings
 from server_app.aggregation.weights import from_record, to_record
 from task.errors import refuse
 from task.privacy.noise import add_gaussian_noise
-from task.privacy.randomness import ByteSource, secret_bytes
+from task.seeding import ByteSource, secret_bytes
 
 UNIT = "all updates of one client, compared with zeros in their place"
 NOT_ACCOUNTED = "not accounted"

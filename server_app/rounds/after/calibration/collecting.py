@@ -7,6 +7,7 @@ from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients, clients_with_images
 from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
+from task.errors import ProtocolError
 from task.methods.base import Tensors
 from task.protocol.after.statistics import (
     STATISTICS,
@@ -14,7 +15,6 @@ from task.protocol.after.statistics import (
     check_statistics,
     statistics_bytes,
 )
-from task.protocol.errors import ProtocolError
 
 
 class Collection:

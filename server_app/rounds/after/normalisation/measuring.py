@@ -11,10 +11,10 @@ from server_app.rounds.after.normalisation.measured_layers import MeasuredLayers
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients, clients_with_images
 from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
+from task.errors import ProtocolError
 from task.methods.base import Tensors
 from task.models.layers.norm import layers_in_order
 from task.protocol.after.moments import MOMENTS, MomentsReply, check_moments, moments_bytes
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 from task.training.after.moments import PooledMoments
 

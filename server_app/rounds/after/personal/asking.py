@@ -9,8 +9,8 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients
 from server_app.rounds.evaluation import clients_of_final_scores
 from server_app.rounds.kind import checked_score, stateful_fields
+from task.errors import ProtocolError
 from task.protocol.after.finetuning import FINETUNE, FinetuneReply
-from task.protocol.errors import ProtocolError
 from task.training.evaluation import Score
 
 

@@ -19,7 +19,7 @@ from server_app.rounds.after.normalisation.measuring import Measuring
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.data.batches import DeviceImages
-from task.errors import ConfigError, RunError, SiteError
+from task.errors import ConfigError, ProtocolError, RunError, SiteError
 from task.fingerprint import fingerprint_for
 from task.methods.base import Tensors
 from task.models.layers.norm import batch_norm_layers, layers_in_order
@@ -30,7 +30,6 @@ from task.protocol.after.moments import (
     check_moments,
     moments_bytes,
 )
-from task.protocol.errors import ProtocolError
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
 from task.training.after.moments import PooledMoments, input_moments

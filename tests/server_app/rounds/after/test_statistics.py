@@ -8,6 +8,7 @@ from torch import Tensor
 
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.after.calibration.retraining import Training, draw_features, retrain
+from task.errors import ProtocolError
 from task.fingerprint import fingerprint
 from task.protocol.after.statistics import (
     StatisticsReply,
@@ -15,7 +16,6 @@ from task.protocol.after.statistics import (
     check_statistics,
     statistics_bytes,
 )
-from task.protocol.errors import ProtocolError
 from task.protocol.packed import Packed
 from task.protocol.tensors import PackedTensors
 from task.training.after.statistics import statistics_of

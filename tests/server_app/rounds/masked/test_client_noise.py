@@ -26,12 +26,11 @@ from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
 from task.data.federated import check_site_limits
-from task.errors import ConfigError, SiteError, TrainingError
-from task.privacy.accounting import pld_epsilon
+from task.errors import ConfigError, ProtocolError, SiteError, TrainingError
+from task.privacy.accounting import cost_of_training, pld_epsilon
 from task.privacy.participant import protect_update
 from task.privacy.settings import UNTOLD_IMAGES
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
-from task.protocol.errors import ProtocolError
 from task.secure.vectors.rounding import UNIT
 from task.training.worker import Worker
 from tests.conftest import Train, rows, sha256
@@ -202,7 +201,7 @@ def test_noise_that_the_fixed_point_cannot_hold_is_refused() -> None:
 def test_a_site_charges_a_round_to_its_ledger_until_its_budget_is_spent(tmp_path: Path) -> None:
     """An image can turn the update around, so it counts with half of the noise."""
     session = session_of("privacy.noise_multiplier=8")
-    training = session.worker.config.privacy.training(1)
+    training = cost_of_training(session.worker.config.privacy, 1)
     assert training == (4.0, 1.0, 1)
     budget = pld_epsilon((training._replace(steps=2),), 1e-5) + 0.01
     session.site = SimpleNamespace(
@@ -232,7 +231,8 @@ def test_a_site_is_charged_for_each_local_epoch(tmp_path: Path) -> None:
     (ledger,) = tmp_path.rglob("ledger.json")
     (charge,) = json.loads(ledger.read_text())["charges"]
     privacy = session.worker.config.privacy
-    assert charge["steps"] == privacy.training(3).steps == 3 * privacy.training(1).steps
+    steps = [cost_of_training(privacy, epochs).steps for epochs in (1, 3)]
+    assert charge["steps"] == steps[1] == 3 * steps[0]
 
 
 def test_sites_add_noise_and_charge_their_ledgers(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_sites_add_noise_and_charge_their_ledgers(tmp_path: Path) -> None:
     place = tmp_path / "images"
     making.tree(place, [f"{site}/{label}" for site in NAMES for label in ("cat", "dog")], 5)
     words = [*CLIENT, "privacy.noise_multiplier=8", "rounds=3", WORDS[0], "evaluate_every=3"]
-    training = compose_experiment([*CLIENT, words[3]]).privacy.training(1)
+    training = cost_of_training(compose_experiment([*CLIENT, words[3]]).privacy, 1)
     grid = MaskedSites(place, tmp_path / "sites")
     for name in NAMES:
         budget = pld_epsilon((training._replace(steps=2),), 1e-5) + 0.01

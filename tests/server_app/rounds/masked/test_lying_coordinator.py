@@ -9,8 +9,8 @@ import pytest
 from client_app.masked.masked_sum import MaskedSum
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.masked.training import MaskedTraining
+from task.errors import ProtocolError
 from task.protocol.envelope import Kind
-from task.protocol.errors import ProtocolError
 from task.protocol.masking.messages import REPORT, SCORE, ScoreReply, ScoreRequest
 from task.secure.primitives.mask_stream import Vector
 from task.secure.transcript import View

@@ -12,9 +12,8 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from client_app.node import simulated
 from task.error_messages import describe_error
-from task.errors import CodeMismatchError, DeviceError, SiteError, TrainingError
+from task.errors import CodeMismatchError, DeviceError, ProtocolError, SiteError, TrainingError
 from task.plain_text import one_line
-from task.protocol.errors import ProtocolError
 from task.site import NodeConfig, site_name
 
 SHARED_ERRORS = (DeviceError, ProtocolError, SiteError, TrainingError)

@@ -1,1 +1,0 @@
-"""What happens around every message?"""

@@ -1,1 +1,0 @@
-"""How are the tables of a run written while it goes on?"""
