@@ -15,7 +15,6 @@ from client_app.admission import admitted_site
 from client_app.client_state import ClientState
 from client_app.node import check_extensions, simulated
 from task.config import LocalConfig, Settings
-from task.data.federated import site_version
 from task.data.image_store.store import store_root
 from task.errors import CodeMismatchError, ProtocolError, SiteError
 from task.exact_sum import KEY_BYTES
@@ -23,11 +22,13 @@ from task.fingerprint import changed_since_start, code_directories, fingerprint_
 from task.machine.files import require_space
 from task.protocol.envelope import Request
 from task.protocol.tensors import PackedTensors, check_tensors
+from task.registry import named
 from task.rules import read_local_config
 from task.seeding import numpy_generator
 from task.site import NodeConfig, Site
 from task.training.worker import Worker, shared_worker
 
+SITE_VERSION = "task.data.site_data:site_version"
 DATA_VERSION = "data-version"  # the entry with the version of a site's images at the run's start
 
 Asked = TypeVar("Asked", bound=Request)
@@ -236,4 +237,5 @@ def worker_for(experiment: str, site: Site) -> Worker:
     Raises:
         ConfigError, DataError, SiteError: as for `federate_site`.
     """
-    return shared_worker(experiment, site, site_version(read_local_config(experiment), site))
+    version = named(SITE_VERSION)(read_local_config(experiment), site)
+    return shared_worker(experiment, site, version)

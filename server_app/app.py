@@ -1,6 +1,7 @@
 """The ServerApp: it reads the configuration, runs the federation and writes a record."""
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -12,11 +13,9 @@ from server_app.config.resuming import recorded_words
 from server_app.config.run_config import from_run_config
 from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
-from server_app.flower.lease import CommandEndedError, LeaseWatch
 from server_app.nodes.registration import RegistrationError
-from server_app.rounds.ending.forgetting import delete_client_states
-from server_app.rounds.errors import RunFailedError, WorkerLostError
-from server_app.rounds.federation import Federation
+from server_app.rounds.errors import CommandEndedError, RunFailedError, WorkerLostError
+from server_app.rounds.federation import Federation, delete_client_states
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.record import INTERRUPTED
@@ -25,6 +24,9 @@ from server_app.tracking.curves import draw_curves
 from server_app.tracking.loggers import metric_loggers
 from task.error_messages import describe_error
 from task.errors import ConfigError, DataError, DeviceError
+from task.registry import named
+
+LEASE = "server_app.flower.lease:LeaseWatch"  # of a run that a command has submitted
 
 app = ServerApp()
 logger = logging.getLogger("univarfl")
@@ -55,7 +57,8 @@ def main(grid: Grid, context: Context) -> None:
     recorder.update(overrides=recorded_words(words, experiment))
     if experiment.resume:
         record_changes(recorder, experiment)
-    run_federation(grid, experiment, recorder, LeaseWatch(lease))
+    watch = named(LEASE)(lease) if lease else nullcontext()
+    run_federation(grid, experiment, recorder, watch)
 
 
 def record_changes(recorder: Recorder, experiment: Experiment) -> None:
@@ -73,12 +76,12 @@ def record_changes(recorder: Recorder, experiment: Experiment) -> None:
 
 
 def run_federation(
-    grid: Grid, experiment: Experiment, recorder: Recorder, lease: LeaseWatch
+    grid: Grid, experiment: Experiment, recorder: Recorder, watch: AbstractContextManager[None]
 ) -> None:
     """Run the experiment, and close its record however the run ends."""
     try:
         with (
-            lease,
+            watch,
             metric_loggers(experiment, recorder.directory, recorder.summary) as loggers,
         ):
             context = Federation(grid, experiment, recorder, loggers).run()

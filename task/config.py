@@ -1,15 +1,15 @@
 """The settings of local training, which the server sends to every client."""
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from task import registry
+from task.errors import ConfigError
 from task.extensions import PLUS
-from task.optim.settings import Sgd
 from task.privacy.settings import Privacy
-from task.secure.settings import Secure
 
 # The components bring PyTorch, which takes seconds to import. The methods below import what they
 # build, so that a wrong number is refused without it.
@@ -26,6 +26,7 @@ Settings = dict[str, Any]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 LastBatch = Literal["merge", "drop"]
+RoundingRule = Literal["stochastic", "nearest"]
 
 
 class Strict(BaseModel):
@@ -39,6 +40,82 @@ class Runtime(Strict):
 
     precision: Precision
     compiled: bool
+
+
+class Sgd(Strict):
+    """Stochastic gradient descent; a client keeps at most its momentum from round to round.
+
+    Attributes:
+        lr: the learning rate, that of round 1 if it has a schedule.
+        schedule: how the rate changes over the rounds; see `rate`.
+        momentum: the share of the previous step that is added.
+        weight_decay: the factor of the L2 penalty on the weights.
+        keep_momentum: whether a client begins a round with the momentum of its last accepted one,
+            as in FedAlign's release, instead of none.
+        nesterov: whether the momentum is Nesterov's.
+        max_gradient_norm: the L2 norm to which each batch's gradient is clipped; None: no clipping.
+    """
+
+    lr: Annotated[float, Field(gt=0)]
+    schedule: Literal["constant", "cosine"]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    weight_decay: Annotated[float, Field(ge=0)]
+    keep_momentum: bool
+    nesterov: bool
+    max_gradient_norm: Annotated[float, Field(gt=0)] | None
+
+    @model_validator(mode="after")
+    def _check_nesterov_has_momentum(self) -> "Sgd":
+        if self.nesterov and not self.momentum:
+            raise ConfigError("optim.nesterov", True, "needs optim.momentum above 0")
+        if self.keep_momentum and not self.momentum:
+            raise ConfigError("optim.keep_momentum", True, "needs optim.momentum above 0")
+        return self
+
+    def rate(self, server_round: int, rounds: int) -> float:
+        """Return the learning rate of a round, the same for each of its clients and steps.
+
+        ``cosine`` is ``lr * (1 + cos(pi * (t - 1) / T)) / 2`` for round t of T, as in FedUV's
+        release (`CosineAnnealingLR` with one step per round): it begins at `lr` and stays above 0.
+
+        Args:
+            server_round: the round, from 1.
+            rounds: the rounds of the whole run.
+        """
+        if self.schedule == "constant":
+            return self.lr
+        return self.lr * (1 + math.cos(math.pi * (server_round - 1) / rounds)) / 2
+
+
+class Secure(Strict):
+    """Whether participants mask their updates; see `task.secure`.
+
+    Attributes:
+        mode: whether they do; ``rounded`` for the arithmetic of masked rounds without masks.
+        rounding: how updates are rounded before they are masked.
+        colluding: how many of them may work with the coordinator; None for just below a third.
+        max_share: the largest weight of one participant in a sum that a participant accepts.
+        max_norm: the largest norm of an update, which each participant applies; None for any.
+        start: the hash of the weights that round 1 starts from, by
+            `task.secure.transcript.weights_hash`; None for the initial weights of the seed.
+    """
+
+    mode: Literal["none", "masked", "rounded"] = "none"
+    rounding: RoundingRule = "stochastic"
+    colluding: Annotated[int, Field(ge=0)] | None = None
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.75
+    max_norm: Annotated[float, Field(gt=0)] | None = None
+    start: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+    @property
+    def masked(self) -> bool:
+        """Whether updates are masked."""
+        return self.mode == "masked"
+
+    @property
+    def rounded(self) -> bool:
+        """Whether updates are rounded as masked rounds need it."""
+        return self.mode != "none"
 
 
 class LocalConfig(Strict):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from task.config import Secure
 from task.errors import TrainingError, diverged
 from task.methods.base import Tensors
 from task.registry import named
-from task.secure.settings import Secure
 
 FRACTION_BITS, GROWTH_BITS = 46, 16
 KEY_BYTES = 32  # of the key that random rounding is drawn from

@@ -13,7 +13,7 @@ from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange, Letter
-from task.data.federated import federate_site
+from task.data.site_data import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.fingerprint import fingerprint
 from task.privacy.settings import UNTOLD_IMAGES

@@ -5,7 +5,7 @@ import logging
 from client_app.error_redaction import reason_for_server
 from client_app.session import Session
 from client_app.work_unit import personal_state, score_row
-from task.data.federated import check_amount
+from task.data.site_data import check_amount
 from task.protocol.after.finetuning import FinetuneReply, FinetuneRequest, FinetuneRow
 from task.training.after.finetuning import Finetuner, read_finetuning
 

@@ -8,11 +8,9 @@ from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
 from server_app.config.experiment import Experiment, FederationConfig, Watch
-from task.config import Runtime
+from task.config import Runtime, Secure, Sgd
 from task.data.sources.base import Source
-from task.optim.settings import Sgd
 from task.privacy.settings import Privacy
-from task.secure.settings import Secure
 
 INTRODUCTION = """# Settings
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from server_app.aggregation.accumulator import Rebase, UpdateAccumulator, no_problem
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.guards.base import guard_of
-from server_app.aggregation.starting_weights import starting_weights
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.experiment import Experiment
@@ -23,8 +22,10 @@ from task.exact_sum import new_sum, normalise_weights, relative_weights
 from task.methods.base import Contribution, Tensors
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
+from task.registry import named
 from task.training.worker import Worker
 
+GIVEN = "server_app.aggregation.starting_weights:starting_weights"
 WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
 
 logger = logging.getLogger("univarfl")
@@ -59,9 +60,9 @@ class GlobalModel:
             experiment.seed if experiment.privacy.reproducible else None,
         )
         self.min_updates = strategy.min_updates()
-        self._weights, self.notes = starting_weights(
-            given_weights(experiment.model), worker.initial_weights()
-        )
+        self._weights, self.notes = dict(worker.initial_weights()), list[str]()
+        if given := given_weights(experiment.model):
+            self._weights, self.notes = named(GIVEN)(given, self._weights)
         self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
         self._secure = experiment.secure
         self._terms = worker.method.reported_terms()

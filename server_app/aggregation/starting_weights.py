@@ -28,18 +28,16 @@ class StartingWeights(NamedTuple):
     notes: list[str]
 
 
-def starting_weights(given: GivenWeights | None, initial: Mapping[str, Tensor]) -> StartingWeights:
-    """Return the weights that a run starts from.
+def starting_weights(given: GivenWeights, initial: Mapping[str, Tensor]) -> StartingWeights:
+    """Return the weights that a run with ``model.weights`` starts from.
 
     Args:
-        given: the file; None for the initial weights.
+        given: the file.
         initial: the network's initial weights, drawn from the seed.
 
     Raises:
         ConfigError: the file has changed, cannot be read, or has other layers than the network.
     """
-    if given is None:
-        return StartingWeights(dict(initial), [])
     require_unchanged(KEY, given.path, given.sha256, EXPECTED)
     try:
         with safe_open(given.path, "pt") as file:

@@ -112,7 +112,8 @@ def check_machine_and_data(experiment: Experiment) -> None:
     dataset = federate(local).dataset
     network = build_model_for(local, dataset)
     stage_of(experiment).check_model(experiment, network, dataset)
-    starting_weights(given_weights(experiment.model), network.state_dict())
+    if given := given_weights(experiment.model):
+        starting_weights(given, network.state_dict())
 
 
 def _failure(reason: str, directory: Path) -> str:

@@ -14,17 +14,11 @@ from types import FrameType
 
 from filelock import FileLock
 
+from server_app.rounds.errors import CommandEndedError
 from server_app.runs.lock import is_locked
 
 LOOK_SECONDS = 1.0
 ENDED = "the command that submitted it has ended; the run can be resumed"
-
-
-class CommandEndedError(BaseException):
-    """The command that submitted the run has ended, and the run must end too.
-
-    Like `KeyboardInterrupt` it can be raised anywhere, so ``except Exception`` does not catch it.
-    """
 
 
 @contextlib.contextmanager
@@ -44,25 +38,24 @@ class LeaseWatch:
     """A context in whose main thread `CommandEndedError` is raised once the lease is free.
 
     Args:
-        lease: the path of the lease; empty if the run has none, and nothing is watched.
+        lease: the path of the lease.
     """
 
     def __init__(self, lease: str) -> None:
-        self._lease = Path(lease) if lease else None
+        self._lease = Path(lease)
         self._over = threading.Event()
 
     def __enter__(self) -> None:
-        if self._lease is not None:
-            self._main = threading.get_ident()
-            signal.signal(signal.SIGUSR1, self._raise)
-            threading.Thread(target=self._watch, args=[self._lease], daemon=True).start()
+        self._main = threading.get_ident()
+        signal.signal(signal.SIGUSR1, self._raise)
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
 
-    def _watch(self, lease: Path) -> None:
+    def _watch(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            if not is_locked(lease):
+            if not is_locked(self._lease):
                 # A signal also interrupts a wait in the main thread.
                 signal.pthread_kill(self._main, signal.SIGUSR1)
 

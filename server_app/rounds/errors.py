@@ -11,3 +11,10 @@ class InterruptedRunError(Exception):
 
 class WorkerLostError(RunFailedError):
     """A simulated worker's process has ended, and Ray will not start another one in this run."""
+
+
+class CommandEndedError(BaseException):
+    """The command that submitted the run has ended, and the run must end too.
+
+    Like `KeyboardInterrupt` it can be raised anywhere, so ``except Exception`` does not catch it.
+    """

@@ -10,9 +10,10 @@ from flwr.serverapp import Grid
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
+from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
-from server_app.nodes.messages import RunIdentity
+from server_app.nodes.messages import Exchange, Letter, RunIdentity
 from server_app.nodes.registration import NodeInfo, check_shared_state, hidden_gpu_warning
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.callbacks import (
@@ -30,8 +31,10 @@ from server_app.rounds.round import run_round
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
+from task.error_messages import describe_error
 from task.errors import ConfigError
 from task.privacy.settings import NOT_TOLD, large_delta
+from task.protocol.registration import FORGET, ForgetRequest
 from task.registry import named
 from task.training.worker import shared_worker
 
@@ -48,6 +51,8 @@ PACES = {  # by whether the strategy fills a buffer
 if TYPE_CHECKING:
     from server_app.rounds.ending.final_stage import FinalStage
 
+logger = logging.getLogger("univarfl")
+FORGET_SECONDS = 60.0
 logger = logging.getLogger("univarfl")
 
 
@@ -253,3 +258,29 @@ class Federation:
         for note in data["notes"]:
             if note != NOT_TOLD:
                 logger.warning("data: %s", note)
+
+
+def delete_client_states(context: RoundContext) -> None:
+    """Have the connected workers delete the clients' states; every site keeps something.
+
+    A run that is resumed needs the states, so no run may need them any more. If the grid is gone,
+    they stay.
+    """
+    experiment, run = context.experiment, context.run
+    if not (context.sites or experiment.models_kept):
+        return
+    fields: dict[str, Any] = {
+        "run": run.id, "experiment": run.experiment, "fingerprint": run.fingerprint,
+        "round": experiment.rounds, "seconds": FORGET_SECONDS,
+    }  # fmt: skip
+    try:
+        letters = [
+            Letter(node.node_id, ForgetRequest(**fields), node.public_key)
+            for node in context.nodes.connected()
+        ]
+        simulated = not context.sites
+        Exchange(context.grid, FORGET, letters, FORGET_SECONDS, simulated).replies()
+    except GRID_ERRORS as error:
+        logger.warning(
+            "the workers could not delete the clients' states: %s", describe_error(error)
+        )

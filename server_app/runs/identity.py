@@ -172,12 +172,17 @@ def imported_modules(module: str) -> list[str]:
 
 @functools.cache
 def source_of(module: str) -> Path | None:
-    """Return a module's file; None if there is no such module."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # its parent is no package
-        return None
-    return Path(spec.origin) if spec and spec.origin else None
+    """Return a module's file; None if there is no such module. No package is imported for it."""
+    top, *below = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if not below or spec is None:
+        return Path(spec.origin) if spec and spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        path = Path(folder, *below)
+        for file in (path / "__init__.py", path.with_suffix(".py")):
+            if file.is_file():
+                return file
+    return None
 
 
 def hash_of_modules(modules: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.sgd import sgd
 
-from task.optim.settings import Sgd
+from task.config import Sgd
 
 MOMENTUM = "momentum of "  # begins the names of the momentum's tensors in a client's state
 

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from task.config import LocalConfig
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
-from task.data.federated import federate, federate_site
+from task.data.federated import federate
 from task.errors import ConfigError, SiteError
 from task.methods.base import Tensors
 from task.models.base import checked_network
 from task.models.layers.norm import measure_statistics
 from task.optim.parameters import trained_parameters
+from task.registry import named
 from task.rules import read_local_config
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
@@ -27,6 +28,7 @@ from task.training.personal.part import PersonalPart, without_personal
 from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
+SITE_DATA = "task.data.site_data:federate_site"
 NUMBER_BYTES = 4  # of a parameter, in float32
 STATISTICS_PIXELS = 500_000  # of a batch; the same on all devices, so that bits are equal
 
@@ -53,7 +55,7 @@ class Worker:
         self.config = config
         self.device = choose_device(site.device if site else config.device)
         set_precision(config.runtime.precision, self.device)
-        self.data = federate(config) if site is None else federate_site(config, site)
+        self.data = federate(config) if site is None else named(SITE_DATA)(config, site)
         if site is not None:
             check_model_size(config, self.data.dataset, site)
         self.images = DeviceImages(self.data.dataset, self.device)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
+from task.config import Sgd
 from task.methods.base import Contribution, LocalRound, Method
 from task.methods.fedalign import lipschitz_gap
 from task.methods.feddyn import FedDyn
@@ -18,7 +19,6 @@ from task.methods.moon import model_contrastive
 from task.methods.scaffold import Scaffold
 from task.methods.univarfl import classifier_variance, hyperspherical_energy
 from task.optim.parameters import trained_parameters
-from task.optim.settings import Sgd
 from task.optim.sgd import LocalSgd
 from tests.conformance import references
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
+from task.config import Sgd
 from task.methods.base import Contribution, LocalRound, Method, Outcome
 from task.methods.feddecorr import FedDecorr
 from task.methods.fedetf import frame_from, frame_logits
@@ -34,7 +35,6 @@ from task.methods.fedvls import (
 from task.models.base import Output
 from task.models.layers.position import Encoding, Position
 from task.optim.parameters import trained_parameters, without_gradients
-from task.optim.settings import Sgd
 from task.optim.sgd import LocalSgd
 from task.training.losses import divergence
 

@@ -214,7 +214,7 @@ class Inspection:
         if not self.words:
             return f"{directory} exists; add the experiment's overrides to read its images"
         from server_app.config.composition import compose_experiment  # noqa: PLC0415
-        from task.data.federated import federate_site  # noqa: PLC0415
+        from task.data.site_data import federate_site  # noqa: PLC0415
 
         experiment = compose_experiment(self.words)
         sites = experiment.partitioner().sites

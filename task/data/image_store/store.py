@@ -10,30 +10,29 @@ that is being built.
 import dataclasses
 import hashlib
 import json
-import logging
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
+import numpy as np
 import PIL
-from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 
-from task.data.dataset import ImageDataset
-from task.data.image_store.files import load_store, write_store
+from task.data.dataset import Duplicates, ImageDataset
 from task.data.sources.base import Source
 from task.errors import DataError, system_reason
-from task.machine.files import from_home, make_private, require_space
+from task.machine.files import from_home
+from task.registry import named
 
 FORMAT = 3  # of the store's files; another value makes all stores outdated
 LEFT_OUT = (("resize", "squash"), ("subset", "own"), ("duplicates", "note"))
-LOCK_SECONDS = 1.0  # before a message says what we wait for
-
-logger = logging.getLogger("univarfl")
+BUILD = "task.data.image_store.building:built_dataset"  # it is needed once for each store
+IMAGES, INDEX, DESCRIPTION = "images.npy", "index.npz", "store.json"
+DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)
+FIXED = 30  # bytes of a local file header, before its name and its extra field
 
 
 def store_root() -> Path:
@@ -56,15 +55,11 @@ def open_dataset(source: Source, spare: int = 0) -> ImageDataset:
     """
     directory = store_root() / f"{source.name}-{digest(settings_of(source))}"
     with explain_read_errors(source):
-        if source.needs_download():
-            with locked(directory):
-                if source.needs_download():
-                    source.fetch()
-        dataset = load_store(store_path(source, directory), source)
+        dataset: ImageDataset | None = None
+        if not source.needs_download():
+            dataset = load_store(store_path(source, directory), source)
         if dataset is None:
-            with locked(directory):
-                path = store_path(source, directory)
-                dataset = load_store(path, source) or build_store(source, path, spare)
+            dataset = named(BUILD)(source, directory, spare)
     return dataset
 
 
@@ -99,23 +94,6 @@ def digest(content: Any) -> str:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of a data set's directory, so that no other process builds a store in it."""
-    lock = FileLock(directory / "lock")
-    with explain_write_errors(directory):
-        make_private(directory)  # the images may be a patient's
-        try:
-            lock.acquire(timeout=LOCK_SECONDS)
-        except Timeout:
-            logger.info("another process is preparing this data set; waiting for it ...")
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
 def explain_read_errors(source: Source) -> Iterator[None]:
     """Turn an OSError into a DataError that names the source's file."""
     try:
@@ -124,43 +102,82 @@ def explain_read_errors(source: Source) -> Iterator[None]:
         raise DataError(f"{error.filename or source.name}: {system_reason(error)}") from None
 
 
-@contextmanager
-def explain_write_errors(directory: Path) -> Iterator[None]:
-    """Turn an OSError into a DataError that names the directory and says what to do."""
+def load_store(directory: Path, source: Source) -> ImageDataset | None:
+    """Memory-map a store, or return None if it is missing or damaged."""
     try:
-        yield
-    except OSError as error:
-        cure = "set $UNIVARFL_CACHE to another directory for decoded images"
-        raise DataError(f"{directory}: cannot be written: {system_reason(error)}; {cure}") from None
+        description = json.loads((directory / DESCRIPTION).read_text())
+        shape, content = tuple(description["shape"]), description["content"]
+        images = np.load(directory / IMAGES, mmap_mode="c" if shape[0] else None)
+        index = map_archive(directory / INDEX)
+        columns = {name: index[name] for name in ("labels", "domain_of", "train", "test")}
+        twice = read_duplicates(description["duplicates"])
+    except DAMAGED:
+        return None
+    if images.shape != shape or len(columns["labels"]) != len(images):
+        return None
+    mean, std = source.mean_and_std
+    return ImageDataset(
+        version=directory.name,
+        content=content,
+        images=images,
+        **columns,
+        classes=tuple(description["classes"]),
+        domains=tuple(description["domains"]),
+        mean=mean,
+        std=std,
+        skipped=tuple((name, reason) for name, reason in description["skipped"]),
+        notes=tuple(description["notes"]),
+        subject_of=index.get("subject_of"),
+        duplicates=twice,
+    )
 
 
-def build_store(source: Source, path: Path, spare: int = 0) -> ImageDataset:
-    """Decode a data set into a new store, delete outdated ones, and return the data set.
+def read_duplicates(found: dict[str, Any] | None) -> Duplicates | None:
+    """Return what a store's description says of duplicates."""
+    if found is None:
+        return None
+    return Duplicates(**{**found, "listed": tuple(map(tuple, found["listed"]))})
+
+
+def map_archive(path: Path) -> dict[str, NDArray[Any]]:
+    """Memory-map all arrays of a file that `numpy.savez` wrote, after checking their checksums.
+
+    Writing to an array changes this process's copy alone.
 
     Raises:
-        DataError: an image that must not be left out cannot be read, or the disk is full.
+        OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile: it is missing or damaged.
     """
-    dataset_index = source.dataset_index()
-    started, count = time.monotonic(), len(dataset_index.labels)
-    size = source.image_size
-    log = logger.info if count else logger.debug
-    log("%s: preparing %d images at %dx%d, once", source.name, count, size, size)
-    with explain_write_errors(path.parent):
-        for unfinished in path.parent.glob("building-*"):
-            shutil.rmtree(unfinished)
-        needed = count * size**2 * source.channels
-        require_space(path.parent, needed, spare)
-        with tempfile.TemporaryDirectory(prefix="building-", dir=path.parent) as scratch:
-            draft = Path(scratch, "store")
-            draft.mkdir()
-            write_store(source, dataset_index, draft)
-            shutil.rmtree(path, ignore_errors=True)  # a damaged store
-            draft.rename(path)
-        for outdated in path.parent.iterdir():
-            if outdated.is_dir() and outdated != path:
-                shutil.rmtree(outdated)
-    log("prepared in %.0f s: %.0f MB in %s", time.monotonic() - started, needed / 1e6, path)
-    dataset = load_store(path, source)
-    if dataset is None:
-        raise DataError(f"{path}: cannot be read back after writing; check the disk")
-    return dataset
+    arrays = {}
+    with ZipFile(path) as archive, path.open("rb") as file:
+        if damaged := archive.testzip():
+            raise BadZipFile(f"{path}: {damaged} is damaged")
+        for member in archive.infolist():
+            if member.compress_type != ZIP_STORED:
+                raise ValueError(f"{path}: {member.filename} is compressed")
+            file.seek(member.header_offset)
+            header = file.read(FIXED)
+            lengths = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+            file.seek(member.header_offset + FIXED + sum(lengths))
+            name = member.filename.removesuffix(".npy")
+            arrays[name] = map_array(path, file)
+    return arrays
+
+
+def map_array(path: Path, file: Any) -> NDArray[Any]:
+    """Memory-map the array whose ``.npy`` header begins at a file's position.
+
+    Raises:
+        ValueError: it is none, or holds Python objects.
+    """
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, _, kind = read(file)
+    if kind.hasobject:
+        raise ValueError(f"{path}: holds Python objects")
+    if 0 in shape:
+        return np.empty(shape, kind)
+    mapped = np.memmap(path, kind, mode="c", offset=file.tell(), shape=shape)
+    return np.asarray(mapped)

@@ -18,8 +18,7 @@ import numpy as np
 from task.config import LocalConfig
 from task.data.dataset import ImageDataset
 from task.data.federated import Partition
-from task.data.image_store.files import DAMAGED, map_archive
-from task.data.image_store.store import store_root
+from task.data.image_store.store import DAMAGED, map_archive, store_root
 from task.fingerprint import fingerprint_for
 from task.machine.files import draft_of
 

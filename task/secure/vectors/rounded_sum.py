@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from task.config import RoundingRule
 from task.errors import ProtocolError, diverged
 from task.exact_sum import IntegerSum
 from task.methods.base import Tensors
 from task.secure.primitives.mask_stream import CHUNK
-from task.secure.settings import RoundingRule
 from task.secure.vectors.rounding import (
     RULES,
     UNIT,

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from task.config import RoundingRule
 from task.secure.primitives.mask_stream import CHUNK, random_stream
-from task.secure.settings import RoundingRule
 
 UNIT = 2.0**-20
 COVERED = 2.0**8  # ulps of a number at the start that random rounding covers

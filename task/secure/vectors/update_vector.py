@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from task.config import RoundingRule
 from task.errors import diverged
 from task.methods.base import Tensors
 from task.secure.primitives.hashing import digest
 from task.secure.primitives.mask_stream import Vector
-from task.secure.settings import RoundingRule
 from task.secure.vectors.rounded_sum import RoundedSum
 from task.secure.vectors.rounding import UNIT, rounded_at_random
 

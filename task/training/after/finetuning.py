@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from task.config import Settings, Strict
+from task.config import Settings, Sgd, Strict
 from task.methods.base import Tensors
 from task.methods.fedavg import FedAvg
-from task.optim.settings import Sgd
 from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 from task.registry import first_error
 from task.training.evaluation import Score, evaluate

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from server_app.flower import lease as lease_module
-from server_app.flower.lease import CommandEndedError, LeaseWatch, hold_lease
+from server_app.flower.lease import LeaseWatch, hold_lease
+from server_app.rounds.errors import CommandEndedError
 from server_app.runs.lock import is_locked
 
 HOLDER = """
@@ -39,7 +40,7 @@ def test_a_lease_that_is_held_or_that_a_run_does_not_have_raises_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "LOOK_SECONDS", 0.01)
-    with hold_lease(tmp_path) as lease, LeaseWatch(str(lease)), LeaseWatch(""):
+    with hold_lease(tmp_path) as lease, LeaseWatch(str(lease)):
         time.sleep(0.5)
     assert not lease.exists()
 

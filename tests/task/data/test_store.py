@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from task.data.image_store.files import IMAGES, INDEX
-from task.data.image_store.store import open_dataset, store_root
+from task.data.image_store.store import IMAGES, INDEX, open_dataset, store_root
 from task.data.sources.base import DatasetIndex
 from task.data.sources.folder import Folder
 from task.errors import DataError

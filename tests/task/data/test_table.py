@@ -10,8 +10,9 @@ import pytest
 
 from server_app.config.composition import compose_experiment
 from task.data.dataset import ImageDataset
-from task.data.federated import FederatedData, federate, federate_site
+from task.data.federated import FederatedData, federate
 from task.data.image_store.store import open_dataset
+from task.data.site_data import federate_site
 from task.errors import DataError
 from task.site import Site
 from tests.task.data import making

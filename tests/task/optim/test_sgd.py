@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from server_app.config.composition import compose_experiment
-from task.optim.settings import Sgd
+from task.config import Sgd
 from task.optim.sgd import LocalSgd
 
 

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from task.config import Secure
 from task.errors import ProtocolError, TrainingError
 from task.exact_sum import ExactSum, new_sum, relative_weights
-from task.secure.settings import Secure
 from task.secure.transcript import weights_hash
 from task.secure.vectors.rounded_sum import LARGEST, RoundedSum, check_numbers
 from task.secure.vectors.rounding import (

@@ -25,7 +25,7 @@ from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record
-from task.data.federated import check_site_limits
+from task.data.site_data import check_site_limits
 from task.errors import ConfigError, ProtocolError, SiteError, TrainingError
 from task.privacy.accounting import cost_of_training, pld_epsilon
 from task.privacy.participant import protect_update

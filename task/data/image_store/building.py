@@ -1,108 +1,111 @@
-"""The files of a store: pixels, labels, splits and a description, mapped into memory."""
+"""The building of a store: its images are decoded, once, while other processes wait."""
 
 import dataclasses
 import hashlib
 import json
+import logging
 import math
 import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from task.data.dataset import Duplicates, ImageDataset, Positions
+from task.data.image_store.decoding import decode_all
+from task.data.image_store.store import DESCRIPTION, IMAGES, INDEX, load_store, store_path
 from task.data.sources.base import DatasetIndex, Source
-from task.errors import DataError
-from task.registry import named
+from task.errors import DataError, system_reason
+from task.machine.files import make_private, require_space
 
-DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)
-FIXED = 30  # bytes of a local file header, before its name and its extra field
-IMAGES, INDEX, DESCRIPTION = "images.npy", "index.npz", "store.json"
+LOCK_SECONDS = 1.0  # before a message says what we wait for
 DARK = 32  # of 255; the brightest pixel of a data set that is probably decoded wrongly
-DECODE = "task.data.image_store.decoding:decode_all"  # it is needed once for each store
+
+logger = logging.getLogger("univarfl")
 
 
-def map_archive(path: Path) -> dict[str, NDArray[Any]]:
-    """Memory-map all arrays of a file that `numpy.savez` wrote, after checking their checksums.
+def built_dataset(source: Source, directory: Path, spare: int) -> ImageDataset:
+    """Download what is missing, and build the store unless another process has built it now.
 
-    Writing to an array changes this process's copy alone.
-
-    Raises:
-        OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile: it is missing or damaged.
-    """
-    arrays = {}
-    with ZipFile(path) as archive, path.open("rb") as file:
-        if damaged := archive.testzip():
-            raise BadZipFile(f"{path}: {damaged} is damaged")
-        for member in archive.infolist():
-            if member.compress_type != ZIP_STORED:
-                raise ValueError(f"{path}: {member.filename} is compressed")
-            file.seek(member.header_offset)
-            header = file.read(FIXED)
-            lengths = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-            file.seek(member.header_offset + FIXED + sum(lengths))
-            name = member.filename.removesuffix(".npy")
-            arrays[name] = map_array(path, file)
-    return arrays
-
-
-def map_array(path: Path, file: Any) -> NDArray[Any]:
-    """Memory-map the array whose ``.npy`` header begins at a file's position.
+    Args:
+        source: the images.
+        directory: of the stores with these settings.
+        spare: see `open_dataset`.
 
     Raises:
-        ValueError: it is none, or holds Python objects.
+        ConfigError, DataError: as for `open_dataset`.
     """
-    version = np.lib.format.read_magic(file)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
-    shape, _, kind = read(file)
-    if kind.hasobject:
-        raise ValueError(f"{path}: holds Python objects")
-    if 0 in shape:
-        return np.empty(shape, kind)
-    mapped = np.memmap(path, kind, mode="c", offset=file.tell(), shape=shape)
-    return np.asarray(mapped)
+    with locked(directory):
+        if source.needs_download():
+            source.fetch()
+        path = store_path(source, directory)
+        return load_store(path, source) or build_store(source, path, spare)
 
 
-def load_store(directory: Path, source: Source) -> ImageDataset | None:
-    """Memory-map a store, or return None if it is missing or damaged."""
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of a data set's directory, so that no other process builds a store in it."""
+    lock = FileLock(directory / "lock")
+    with explain_write_errors(directory):
+        make_private(directory)  # the images may be a patient's
+        try:
+            lock.acquire(timeout=LOCK_SECONDS)
+        except Timeout:
+            logger.info("another process is preparing this data set; waiting for it ...")
+            lock.acquire()
     try:
-        description = json.loads((directory / DESCRIPTION).read_text())
-        shape, content = tuple(description["shape"]), description["content"]
-        images = np.load(directory / IMAGES, mmap_mode="c" if shape[0] else None)
-        index = map_archive(directory / INDEX)
-        columns = {name: index[name] for name in ("labels", "domain_of", "train", "test")}
-        twice = read_duplicates(description["duplicates"])
-    except DAMAGED:
-        return None
-    if images.shape != shape or len(columns["labels"]) != len(images):
-        return None
-    mean, std = source.mean_and_std
-    return ImageDataset(
-        version=directory.name,
-        content=content,
-        images=images,
-        **columns,
-        classes=tuple(description["classes"]),
-        domains=tuple(description["domains"]),
-        mean=mean,
-        std=std,
-        skipped=tuple((name, reason) for name, reason in description["skipped"]),
-        notes=tuple(description["notes"]),
-        subject_of=index.get("subject_of"),
-        duplicates=twice,
-    )
+        yield
+    finally:
+        lock.release()
 
 
-def read_duplicates(found: dict[str, Any] | None) -> Duplicates | None:
-    """Return what a store's description says of duplicates."""
-    if found is None:
-        return None
-    return Duplicates(**{**found, "listed": tuple(map(tuple, found["listed"]))})
+@contextmanager
+def explain_write_errors(directory: Path) -> Iterator[None]:
+    """Turn an OSError into a DataError that names the directory and says what to do."""
+    try:
+        yield
+    except OSError as error:
+        cure = "set $UNIVARFL_CACHE to another directory for decoded images"
+        raise DataError(f"{directory}: cannot be written: {system_reason(error)}; {cure}") from None
+
+
+def build_store(source: Source, path: Path, spare: int = 0) -> ImageDataset:
+    """Decode a data set into a new store, delete outdated ones, and return the data set.
+
+    Raises:
+        DataError: an image that must not be left out cannot be read, or the disk is full.
+    """
+    dataset_index = source.dataset_index()
+    started, count = time.monotonic(), len(dataset_index.labels)
+    size = source.image_size
+    log = logger.info if count else logger.debug
+    log("%s: preparing %d images at %dx%d, once", source.name, count, size, size)
+    with explain_write_errors(path.parent):
+        for unfinished in path.parent.glob("building-*"):
+            shutil.rmtree(unfinished)
+        needed = count * size**2 * source.channels
+        require_space(path.parent, needed, spare)
+        with tempfile.TemporaryDirectory(prefix="building-", dir=path.parent) as scratch:
+            draft = Path(scratch, "store")
+            draft.mkdir()
+            write_store(source, dataset_index, draft)
+            shutil.rmtree(path, ignore_errors=True)  # a damaged store
+            draft.rename(path)
+        for outdated in path.parent.iterdir():
+            if outdated.is_dir() and outdated != path:
+                shutil.rmtree(outdated)
+    log("prepared in %.0f s: %.0f MB in %s", time.monotonic() - started, needed / 1e6, path)
+    dataset = load_store(path, source)
+    if dataset is None:
+        raise DataError(f"{path}: cannot be read back after writing; check the disk")
+    return dataset
 
 
 def write_store(source: Source, dataset_index: DatasetIndex, directory: Path) -> None:
@@ -150,7 +153,7 @@ def write_images(source: Source, dataset_index: DatasetIndex, path: Path) -> Dec
         shape = (len(dataset_index.labels), *image_shape)
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
-        for index, image in enumerate(named(DECODE)(source, dataset_index)):
+        for index, image in enumerate(decode_all(source, dataset_index)):
             if isinstance(image, str):
                 skipped[index] = image
                 pixels = black
