@@ -17,7 +17,8 @@ from task.exact_sum import NO_KEY, ExactSum, IntegerSum, new_sum
 from task.methods.base import Tensors
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import PackedTensors, check_tensors
-from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow, count_client
+from task.protocol.trained_clients import count_client
+from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
 from task.registry import named
 from task.training.evaluation import Score
 from task.training.loop import LocalResult

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 from server_app.config.differences import HOW_IT_RUNS
 from server_app.config.experiment import Experiment
 from server_app.config.override_text import as_typed, flat
-from server_app.config.resuming import recorded_words
+from server_app.config.recorded_words import recorded_words
 from server_app.config.run_config import from_run_config
 from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS

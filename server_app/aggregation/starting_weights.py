@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from server_app.config.given_weights import EXPECTED, KEY, GivenWeights, require_unchanged
+from server_app.config.file_hash import require_unchanged
+from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from task.errors import ConfigError, system_reason
 
 CLASSIFIER = "classifier."

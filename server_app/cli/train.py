@@ -55,7 +55,8 @@ def train(
     # Imported here because Hydra, PyTorch and Flower take seconds. The experiment is composed
     # before PyTorch and Flower are imported, so that a wrong word is refused at once.
     from server_app.config.composition import check_settings, compose_settings  # noqa: PLC0415
-    from server_app.config.resuming import resumes, whole_words  # noqa: PLC0415
+    from server_app.config.recorded_words import resumes  # noqa: PLC0415
+    from server_app.config.resuming import whole_words  # noqa: PLC0415
 
     words = whole_words(overrides or [])
     typed = [word for word in overrides or [] if not resumes(word)]

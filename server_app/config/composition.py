@@ -18,7 +18,8 @@ from server_app.config.choices import choices
 from server_app.config.chosen_files import chosen_files
 from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import given_weights, hash_of, start_hash, with_hash
+from server_app.config.file_hash import hash_of, start_hash, with_hash
+from server_app.config.given_weights import given_weights
 from server_app.config.local_paths import FILES, downloaded, local_paths
 from server_app.config.vocabulary.overrides import Override, parse, read_override
 from server_app.config.vocabulary.suggestions import improved, unknown_key

@@ -17,7 +17,7 @@ from server_app.engines.superlink import RunningSuperLink
 from server_app.flower.run_command import run_command
 from server_app.flower.run_log import first_exception, follow, log_length, unfinished
 from server_app.tracking.progress import TRAINED, clients
-from task.protocol.training import TrainedClients
+from task.protocol.trained_clients import TrainedClients
 
 logger = logging.getLogger("univarfl")
 

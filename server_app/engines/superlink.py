@@ -31,7 +31,7 @@ from server_app.flower.programs import (
 )
 from server_app.flower.supervisor import POLITE_SECONDS
 from task.errors import ConfigError, system_reason
-from task.protocol.training import TRAINED_CLIENTS, TrainedClients
+from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients
 
 CLIENTS = "trained_clients.txt"
 SIMULATION = "flwr-simulation"  # the program of a run

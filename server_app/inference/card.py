@@ -17,7 +17,7 @@ from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.machine.files import write_whole
 from task.plain_text import escaped
-from task.privacy.settings import FROM_SYSTEM
+from task.privacy.description import FROM_SYSTEM
 
 MARKDOWN = "\\`<[|"  # characters with which Markdown begins something else than text
 OMITTED_SETTINGS = (

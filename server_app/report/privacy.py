@@ -5,7 +5,7 @@ from operator import itemgetter
 import pandas as pd
 
 from server_app.report.summary import Summary
-from task.privacy.settings import FROM_SEED
+from task.privacy.description import FROM_SEED
 
 UNKNOWN = "made from the seed, by an older version: it protects nobody"
 

@@ -33,7 +33,8 @@ from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
 from task.error_messages import describe_error
 from task.errors import ConfigError
-from task.privacy.settings import NOT_TOLD, large_delta
+from task.privacy.description import NOT_TOLD
+from task.privacy.settings import large_delta
 from task.protocol.registration import FORGET, ForgetRequest
 from task.registry import named
 from task.training.worker import shared_worker

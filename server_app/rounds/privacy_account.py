@@ -8,8 +8,8 @@ from server_app.config.compatibility.masking import most_colluding, secure_thres
 from server_app.config.experiment import Experiment
 from server_app.rounds.context import Account
 from server_app.rounds.sampling import most_asked, quorum_count
+from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
 from task.privacy.record import client_privacy, example_privacy
-from task.privacy.settings import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
 
 
 class PrivacyAccount(Account):

@@ -1,20 +1,15 @@
 """Which directory does a person mean by a run's path, id or the word ``latest``?"""
 
 import json
-import os
 from pathlib import Path
 
+from server_app.runs.directory import runs_parent
 from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
 from task.machine.files import from_home
 from task.machine.regular import LARGEST_RECORD, read_bounded
 
 LATEST = "latest"
-
-
-def runs_parent(given: str | None = None) -> Path:
-    """Return the absolute parent of run directories: `given`, else $UNIVARFL_RUNS, else ./runs."""
-    return from_home(given or os.environ.get("UNIVARFL_RUNS") or "runs").absolute()
 
 
 def find_run(name: str | Path, runs: Path | None = None) -> Path:

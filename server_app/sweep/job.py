@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from server_app.config.resuming import recorded_words
+from server_app.config.recorded_words import recorded_words
 from server_app.config.rules import read_experiment
 from server_app.engines.local.processes import CONTEXT
 from server_app.engines.superlink import RunningSuperLink

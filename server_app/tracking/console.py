@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from server_app.runs.records.tables import CLIENTS, LEAST_IMAGES, PARQUET
 from task.plain_text import escaped
-from task.privacy.settings import FROM_SYSTEM
+from task.privacy.description import FROM_SYSTEM
 
 CURVES = "curves.png"
 NOT_LOSSES = (

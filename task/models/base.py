@@ -10,9 +10,26 @@ from torch import Tensor, nn
 
 from task.errors import ConfigError, refuse
 from task.models.layers.norm import GROUPS, Norm, norm_1d
-from task.models.layers.position import Encoding, Pan, activation, is_silent, positions
+from task.registry import named
 
 ProjectorKind = Literal["normalised", "plain", "none"]
+Pan = Literal["none", "add", "multiply"]
+POSITION = "task.models.layers.position:Position"  # of runs with model.pan
+IS_SILENT = "task.models.layers.position:is_silent"
+
+
+class Encoding(NamedTuple):
+    """The position encoding of every layer of a network.
+
+    Attributes:
+        kind: ``add`` or ``multiply``.
+        frequency: T, the periods of the wave over the channels of a layer.
+        amplitude: A.
+    """
+
+    kind: Pan
+    frequency: int
+    amplitude: float
 
 
 class Output(NamedTuple):
@@ -140,7 +157,7 @@ class ModelSettings(ABC):
         if not self.trained_features:
             refuse(self, "pan", "must be none: this network has no layer before the classifier")
         for width in sorted(self.widths()):
-            if is_silent(width, self.pan_frequency):
+            if named(IS_SILENT)(width, self.pan_frequency):
                 allowed = (
                     f"must not be a multiple of {width // gcd(2, width)}: the encoding of layers "
                     f"of {width} channels would be 0"
@@ -215,3 +232,14 @@ def projector(
         norm_1d(norm, width),
         activation(width, encoding),
     )
+
+
+def positions(width: int, encoding: Encoding | None) -> list[nn.Module]:
+    """Return the layer that encodes positions, or none without an encoding."""
+    return [] if encoding is None else [named(POSITION)(width, encoding)]
+
+
+def activation(width: int, encoding: Encoding | None) -> nn.Module:
+    """Return a ReLU, with the encoding before it if there is one."""
+    layers = [*positions(width, encoding), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers) if encoding else layers[0]

@@ -9,9 +9,17 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from task.models.base import ModelSettings, Network, Output, ProjectorKind, pooled, projector
+from task.models.base import (
+    Encoding,
+    ModelSettings,
+    Network,
+    Output,
+    ProjectorKind,
+    activation,
+    pooled,
+    projector,
+)
 from task.models.layers.norm import Norm, norm_2d
-from task.models.layers.position import Encoding, activation
 
 # (kernel, stride, output channels) of each convolution; none is padded.
 LAYERS = (

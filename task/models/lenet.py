@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.models.base import ModelSettings, Network, Output
-from task.models.layers.position import Encoding, activation
+from task.models.base import Encoding, ModelSettings, Network, Output, activation
 
 FIRST, MAPS, HIDDEN = 6, 16, 120
 LEVELS = (0, 1)  # both convolutions end a resolution

@@ -1,4 +1,4 @@
-"""The settings of noise that clients add themselves, and the words of the record for it."""
+"""The settings of noise that clients add themselves, and what an allowed delta is."""
 
 from typing import Annotated, Literal
 
@@ -6,16 +6,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from task.errors import ConfigError
 
-FROM_SYSTEM = "secret: drawn from the operating system, and stored nowhere"
-FROM_SEED = (
-    "reproducible: it follows from the seed, so anyone who knows the seed can remove it; the run "
-    "protects nobody and is a study"
-)
-SEED_IS_KNOWN = "the seed, which clients and the record contain: with it the noise can be removed"
-NOT_TOLD = (
-    "with privacy.unit=example or client no client tells how many images it has: 2 stands for any "
-    "number"
-)
 LARGEST = 1e-3
 Delta = Annotated[float, Field(gt=0, le=LARGEST)]
 LEAST_NOISE = 0.01

@@ -1,9 +1,6 @@
 """A training request, and the trained models or their sum."""
 
-import contextlib
-import os
-from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -19,7 +16,6 @@ NO_TENSORS = PackedTensors()
 Share = Annotated[float, Field(ge=0, le=1)]
 Loss = Annotated[float, Field(ge=-MAX_LOSS, le=MAX_LOSS)]
 TermName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-TRAINED_CLIENTS = "UNIVARFL_TRAINED_CLIENTS"  # the environment variable with the file's path
 
 
 class TrainRequest(StatefulRequest):
@@ -98,50 +94,3 @@ class TrainReply(TableReply):
 
 
 TRAIN = Kind("train", TrainRequest, TrainReply, counted=True)
-
-
-class TrainedClient(NamedTuple):
-    """A client that was trained.
-
-    Attributes:
-        server_round: the round.
-        images: the number of its training images; 0 if it failed, or tells no number.
-        seconds: the duration of its training.
-    """
-
-    server_round: int
-    images: int
-    seconds: float
-
-
-def count_client(server_round: int, images: int, seconds: float) -> None:
-    """Append a client to the file, if there is one; a file that cannot be written is ignored."""
-    path = os.environ.get(TRAINED_CLIENTS)
-    if path:
-        with contextlib.suppress(OSError), Path(path).open("a") as file:
-            file.write(f"{server_round} {images} {seconds:.6f}\n")  # one write, so lines stay whole
-
-
-class TrainedClients:
-    """The file, read while it grows.
-
-    Args:
-        path: the file; it need not exist yet.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._position = 0
-
-    def new(self) -> list[TrainedClient]:
-        """Return the clients that were added since the last call."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._position)
-                text = file.read()
-        except OSError:
-            return []
-        complete = text[: text.rfind(b"\n") + 1]
-        self._position += len(complete)
-        rows = (line.split() for line in complete.decode().splitlines())
-        return [TrainedClient(int(at), int(images), float(spent)) for at, images, spent in rows]

@@ -32,8 +32,8 @@ from task.methods.fedvls import (
     suppression,
     vacant_class_distillation,
 )
-from task.models.base import Output
-from task.models.layers.position import Encoding, Position
+from task.models.base import Encoding, Output
+from task.models.layers.position import Position
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd
 from task.training.losses import divergence

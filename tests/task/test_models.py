@@ -11,11 +11,11 @@ from torchvision.models import resnet18
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
-from task.models.base import ModelSettings, Network, checked_network
+from task.models.base import Encoding, ModelSettings, Network, checked_network
 from task.models.cnn import Cnn
 from task.models.layers.narrow import kept, narrow
 from task.models.layers.norm import Norm
-from task.models.layers.position import Encoding, Position, wave
+from task.models.layers.position import Position, wave
 from task.models.layers.residual import ResidualNet
 from task.models.lenet import mean_pooled
 from task.models.linear import LinearSettings

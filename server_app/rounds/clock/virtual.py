@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.config.given_weights import require_unchanged
+from server_app.config.file_hash import require_unchanged
 from server_app.rounds.clock.base import Clock
 from server_app.rounds.devices.devices import Devices
 from server_app.rounds.devices.profiles import Population

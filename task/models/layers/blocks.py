@@ -10,8 +10,9 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+from task.models.base import Encoding, activation, positions
 from task.models.layers.norm import Norm, norm_2d
-from task.models.layers.position import Encoding, Position, activation, positions
+from task.models.layers.position import Position
 
 
 class Droppable(nn.Module):

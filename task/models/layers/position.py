@@ -9,26 +9,11 @@ before its ReLU. All clients have the same encodings, so a channel keeps its pla
 """
 
 import math
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-Pan = Literal["none", "add", "multiply"]
-
-
-class Encoding(NamedTuple):
-    """The position encoding of every layer of a network.
-
-    Attributes:
-        kind: ``add`` or ``multiply``.
-        frequency: T, the periods of the wave over the channels of a layer.
-        amplitude: A.
-    """
-
-    kind: Pan
-    frequency: int
-    amplitude: float
+from task.models.base import Encoding
 
 
 def wave(width: int, frequency: int) -> Tensor:
@@ -65,14 +50,3 @@ class Position(nn.Module):
         vector = self.vector[:, None, None] if x.dim() == 4 else self.vector
         # bfloat16 would round 1 + A e to two digits, so only the result is rounded.
         return (x * vector if self.multiplies else x + vector).to(x.dtype)
-
-
-def positions(width: int, encoding: Encoding | None) -> list[nn.Module]:
-    """Return the layer that encodes positions, or none without an encoding."""
-    return [] if encoding is None else [Position(width, encoding)]
-
-
-def activation(width: int, encoding: Encoding | None) -> nn.Module:
-    """Return a ReLU, with the encoding before it if there is one."""
-    relu = nn.ReLU(inplace=True)
-    return relu if encoding is None else nn.Sequential(Position(width, encoding), relu)

@@ -13,11 +13,19 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from task.models.base import ModelSettings, Network, Output, ProjectorKind, pooled, projector
+from task.models.base import (
+    Encoding,
+    ModelSettings,
+    Network,
+    Output,
+    ProjectorKind,
+    activation,
+    pooled,
+    projector,
+)
 from task.models.layers.blocks import Basic, Bottle, Droppable, initialise, stage
 from task.models.layers.narrow import narrow
 from task.models.layers.norm import Norm, norm_2d
-from task.models.layers.position import Encoding, activation
 
 
 class Shape(NamedTuple):

@@ -10,7 +10,8 @@ import pytest
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
-from server_app.config.resuming import recorded_words, whole_words
+from server_app.config.recorded_words import recorded_words
+from server_app.config.resuming import whole_words
 from server_app.config.rules import read_experiment
 from server_app.config.run_config import (
     Submitted,

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.composition import compose_experiment
-from server_app.config.given_weights import EXPECTED, KEY, GivenWeights, hash_of
+from server_app.config.file_hash import hash_of
+from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from server_app.config.resuming import whole_words
 from server_app.inference.model import trained_model
 from server_app.runs.identity import identity_of

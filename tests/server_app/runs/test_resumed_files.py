@@ -102,7 +102,7 @@ def test_any_file_that_was_changed_is_named(
         else:  # it is after the part that the checkpoint vouches for, which is removed
             checkpoint = load_checkpoint(run)
             assert checkpoint is not None
-            assert place >= checkpoint.files[name][0]
+            assert place >= checkpoint.files.get(name, (0, ""))[0]
     else:
         assert reason.startswith(f"resume={run}: {name}")
         assert reason.endswith("or delete that directory and start a new run")

@@ -11,7 +11,7 @@ from server_app.config.composition import compose_experiment
 from server_app.engines.flower import log_clients
 from server_app.engines.train import train_experiment
 from server_app.tracking.progress import clients, progress_on
-from task.protocol.training import TRAINED_CLIENTS, TrainedClients, count_client
+from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients, count_client
 from tests.conftest import SMALL, faulty
 
 

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 
 from server_app.config.composition import compose_experiment
-from server_app.config.resuming import recorded_words, whole_words
+from server_app.config.recorded_words import recorded_words
+from server_app.config.resuming import whole_words
 from server_app.rounds.after.distillation.student import (
     Distillation,
     batches,

@@ -1,0 +1,100 @@
+"""Hashes of files that settings name: taken as a run is composed, and checked before their use."""
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from server_app.config.given_weights import (
+    EXPECTED,
+    KEY,
+    MODEL,
+    WEIGHTS,
+    WEIGHTS_HASH,
+    GivenWeights,
+)
+from task.errors import ConfigError, system_reason
+from task.machine.files import from_home
+from task.machine.regular import regular
+
+
+def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a network with the absolute path of its weights and their hash.
+
+    Without given weights they have neither key, so that they are those of runs made before.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    settings = {key: value for key, value in model.items() if key != WEIGHTS}
+    typed = model.get(WEIGHTS)
+    if typed is None:
+        return settings
+    path = from_home(str(typed)).absolute()
+    path = path / MODEL if path.is_dir() else path
+    return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: hash_of(KEY, path, EXPECTED)}
+
+
+def start_hash(given: GivenWeights) -> str:
+    """Return the hash of a file's weights, by `task.secure.transcript.weights_hash`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415  (few runs need these, which are slow)
+    from safetensors.torch import load_file  # noqa: PLC0415
+
+    from task.secure.transcript import weights_hash  # noqa: PLC0415
+
+    try:
+        weights = load_file(given.path)
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(KEY, given.path, f"cannot be read ({error}); {EXPECTED}") from None
+    return weights_hash(
+        {n: v.float() if v.is_floating_point() else v.long() for n, v in weights.items()}
+    )
+
+
+def hash_of(key: str, path: Path, expected: str) -> str:
+    """Return the SHA-256 of a file.
+
+    Args:
+        key: the setting that names it.
+        path: the file.
+        expected: what the setting must be, for the error.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        status = regular(path).stat()
+        return _hash(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError as error:
+        reason = f"cannot be read: {system_reason(error)}; {expected}"
+        raise ConfigError(key, path, reason) from None
+
+
+def require_unchanged(key: str, path: Path, sha256: str, expected: str) -> None:
+    """Refuse a file that has changed since the run was composed.
+
+    Args:
+        key: the setting that names it.
+        path: the file.
+        sha256: its hash when the run was composed.
+        expected: what the setting must be, for the error of a file that cannot be read.
+
+    Raises:
+        ConfigError: it has changed, or cannot be read.
+    """
+    if hash_of(key, path, expected) != sha256:
+        allowed = "the file has changed since the run was composed; start a new run"
+        raise ConfigError(key, path, allowed)
+
+
+@functools.lru_cache(maxsize=8)
+def _hash(path: Path, *state: int) -> str:
+    """Return the SHA-256 of a file in a state; a sweep composes many runs with one file."""
+    del state
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,47 @@
+"""The words that a record keeps of its run, and from which the run is composed again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from server_app.config.experiment import Experiment
+from server_app.config.given_weights import KEY, given_weights
+from server_app.config.local_paths import FILES, local_paths
+from server_app.config.override_text import quoted
+
+RESUME = "resume="
+
+
+def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
+    """Return words that compose the experiment again, in whatever directory they are used.
+
+    Of two words with the same key the later one counts, and ``resume`` is left out.
+
+    Args:
+        words: the words that were typed; those of a resumed run begin with its recorded words.
+        experiment: the experiment, with its run directory.
+    """
+    assert experiment.output_dir
+    assert experiment.run_id
+    paths = local_paths(experiment.data).items()
+    place = words_of_place(Path(experiment.output_dir, experiment.run_id))
+    files = [
+        f"{group}.{key}={quoted(path)}"
+        for group, key in FILES.items()
+        if (path := getattr(experiment, group).get(key))
+    ]
+    given = given_weights(experiment.model)
+    weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
+    data = [f"data.{key}={quoted(path)}" for key, path in paths]
+    every = [*words, *place, *data, *files, *weights]
+    by_key = {word.partition("=")[0]: word for word in every if not resumes(word)}
+    return list(by_key.values())
+
+
+def resumes(word: str) -> bool:
+    """Return whether a word sets ``resume``, also with Hydra's ``+`` or ``++`` in front."""
+    return word.lstrip("+").startswith(RESUME)
+
+
+def words_of_place(directory: Path) -> list[str]:
+    """Return the words for a run directory."""
+    return [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
