@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from docs.generator.markdown import code, table
 from server_app.runs.records.by_class import CLASS_METRICS, CLASS_METRICS_COLUMNS
 from server_app.runs.records.client_scores import CLIENT_SCORE_COLUMNS, CLIENT_SCORES
+from server_app.runs.records.metrics import METRICS
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
     CLASSES,
@@ -59,6 +60,14 @@ FILES = {
     "deleted when the run is completed.",
     "checkpoints/": "The last two rounds of an unfinished run; deleted when it is completed.",
 }
+
+
+def listed(at_end: bool) -> str:
+    """Return the names of the metrics, as a list in a sentence."""
+    names = [f"`{name}`" for name, metric in METRICS.items() if metric.at_end == at_end]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ROUNDS: (
         ROUND_COLUMNS,
@@ -70,9 +79,8 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
             "metric": "For `train`: `ce`, the method's terms, `seconds`, and `learning_rate` "
             "if it has a schedule; with `clock=virtual` also `simulated_seconds` since the run "
             "began, and with `strategy=fedbuff` the mean `staleness`. For `test`: "
-            "`accuracy`, `balanced_accuracy`, `macro_f1`, `calibration_error` and `loss`; after "
-            "the last round also `auroc` and `average_precision`, means over the classes for "
-            "which they are defined.",
+            f"{listed(at_end=False)}; after the last round also {listed(at_end=True)}, means over "
+            "the classes for which they are defined.",
             "value": "The value; accuracies are between 0 and 1.",
         },
     ),

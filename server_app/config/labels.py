@@ -1,4 +1,4 @@
-"""The names of components and metrics as people write them: ``FedAvg`` for ``fedavg``."""
+"""The names of components as people write them: ``FedAvg`` for ``fedavg``."""
 
 LABELS = {
     "after": {
@@ -35,13 +35,6 @@ LABELS = {
         "resnet56": "ResNet-56",
     },
 }  # fmt: skip
-PERCENT = ", %"  # ends the label of a metric that is shown in percent
-METRICS = {
-    "accuracy": "accuracy, %", "loss": "loss", "balanced_accuracy": "balanced accuracy, %",
-    "macro_f1": "macro F1, %", "auroc": "AUROC", "average_precision": "average precision",
-    "calibration_error": "calibration error",
-}  # fmt: skip
-ACCURACY = METRICS["accuracy"]
 JOINT = "+"  # between methods that are combined
 
 
@@ -61,13 +54,3 @@ def name_of(group: str, label: str) -> str:
     labels = {text.lower(): text for text in LABELS.get(group, {}).values()}
     parts = (label_of(group, part.lower()) for part in label.split(JOINT))
     return JOINT.join(labels.get(part.lower(), part) for part in parts)
-
-
-def label_of_metric(name: str) -> str:
-    """Return a metric's label with its unit."""
-    return METRICS.get(name, name.replace("_", " "))
-
-
-def shown_value(name: str, value: float) -> float:
-    """Return a recorded value in the unit of its metric's label."""
-    return round(100 * value, 9) if label_of_metric(name).endswith(PERCENT) else value

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from server_app.config.labels import ACCURACY, METRICS, PERCENT, label_of
+from server_app.config.labels import label_of
 from server_app.config.published import published_numbers
 from server_app.report.readings import LAST, READINGS, readings
 from server_app.report.settings import (
@@ -22,11 +22,9 @@ from server_app.report.settings import (
 )
 from server_app.report.statistics import difference, mean_and_sd
 from server_app.runs.records.entries import tables_of
+from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
 from server_app.runs.records.reader import Run
 
-FURTHER = (
-    "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error",
-)  # fmt: skip
 BASELINE = label_of("method", "fedavg")
 MOST_COLUMNS = 6  # of the first table; with more settings they are its rows
 
@@ -140,9 +138,10 @@ class Summary:
             part = self._part(setting, method)
             row = self._head(part)
             for name in names:
-                percent = METRICS[name].endswith(PERCENT)
-                values, form = (100 * part[name], ".1f") if percent else (part[name], ".3f")
-                row[METRICS[name]] = mean_and_sd(values, form)
+                values, form = part[name], ".3f"
+                if METRICS[name].percent:
+                    values, form = 100 * values, ".1f"
+                row[METRICS[name].heading] = mean_and_sd(values, form)
             row["seconds"] = mean_and_sd(part["seconds"])
             rows.append(row)
         return pd.DataFrame(rows)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.differences import deciding, varied_keys
-from server_app.config.labels import ACCURACY, label_of
+from server_app.config.labels import label_of
 from server_app.config.override_text import as_typed
 from server_app.runs.lock import is_held
+from server_app.runs.records.metrics import ACCURACY
 from server_app.runs.records.record import INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError

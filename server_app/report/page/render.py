@@ -14,7 +14,6 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from server_app.config.labels import METRICS, PERCENT
 from server_app.config.override_text import flat
 from server_app.report import after_training
 from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
@@ -25,6 +24,7 @@ from server_app.report.spent import charts as spent_charts
 from server_app.report.spent import participation, targets
 from server_app.report.statistics import CONFIDENCE
 from server_app.report.summary import BASELINE, Summary
+from server_app.runs.records.metrics import METRICS
 from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import LEAST_IMAGES
@@ -166,10 +166,10 @@ def shown_table(table: pd.DataFrame) -> pd.DataFrame:
         if column.dtype != float:
             cells = column.map(lambda value: "" if value is None else str(value))
         else:
-            percent = name in READINGS or METRICS.get(str(name), "").endswith(PERCENT)
+            percent = name in READINGS or (name in METRICS and METRICS[str(name)].percent)
             cells = column.map(lambda value, percent=percent: rounded(value, percent))
-        heading = METRICS.get(str(name), str(name))
-        heading += PERCENT if name in READINGS and column.dtype == float else ""
+        heading = METRICS[str(name)].heading if name in METRICS else str(name)
+        heading += ", %" if name in READINGS and column.dtype == float else ""
         if (cells != "").any():
             shown[heading] = cells
     return pd.DataFrame(shown)

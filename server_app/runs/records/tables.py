@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from server_app.runs.records.csv_files import read_frame, read_rows
+from server_app.runs.records.metrics import MAY_DIVERGE, METRICS, NAME, SHARES
 from task.errors import system_reason
 from task.machine.regular import LARGEST_TABLE, read_end
 
@@ -31,11 +32,6 @@ EVENT_COLUMNS = ("time", "round", "site", "event")
 
 LEAST_IMAGES = 20  # a client with fewer held-out images is not counted in ``client_scores``
 SPLITS = ("train", "validation", "test")
-SHARES = (  # from 0 to 1
-    "accuracy", "balanced_accuracy", "macro_f1", "recall", "auroc", "average_precision",
-)  # fmt: skip
-MAY_DIVERGE = ("loss", "calibration_error")  # not finite if the model's outputs are not
-
 ROUNDING = 1e-9
 SHOWN = 40  # characters of a wrong number
 MOST_DIGITS = 18  # of a count, which then fits into 64 bits
@@ -108,13 +104,15 @@ def read_series(path: Path) -> Series:
     """
     series: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for line, (number, split, metric, text) in read_lines(path, ROUND_COLUMNS):
-        at, value = parse_count(number, line), parse_number(text, metric, line)
+        at = parse_count(number, line)
         if split not in SPLITS:
             raise RecordError(f"{line}: unknown split {split!r}")
-        if split != "train" and metric not in (*SHARES, *MAY_DIVERGE, "clients"):
-            raise RecordError(f"{line}: unknown metric {metric!r} of {split}")
+        if split != "train" and not NAME.fullmatch(metric):
+            raise RecordError(f"{line}: {metric[:SHOWN]!r} is not the name of a metric")
         if at in series[split, metric]:
             raise RecordError(f"{line}: {split} {metric} of round {at} appears twice")
+        known = split == "train" or metric in (*METRICS, "clients")
+        value = parse_number(text, metric, line) if known else parse_float(text, line)
         series[split, metric][at] = value
     return dict(series)
 
@@ -199,13 +197,22 @@ def parse_number(text: str, metric: str, line: Line | str) -> float:
     Raises:
         RecordError: the text is something else.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        raise RecordError(f"{line}: {text[:SHOWN]!r} is not a number") from None
+    value = parse_float(text, line)
     if metric in SHARES and 1 < value <= 1 + ROUNDING:  # as older versions wrote it
         return 1.0
     wrong = not 0 <= value <= 1 if metric in SHARES else metric == "seconds" and value < 0
     if wrong or (not math.isfinite(value) and metric not in MAY_DIVERGE):
         raise RecordError(f"{line}: {metric} cannot be {text[:SHOWN]}")
     return value
+
+
+def parse_float(text: str, line: Line | str) -> float:
+    """Return a number, which need not be finite.
+
+    Raises:
+        RecordError: the text is something else.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise RecordError(f"{line}: {text[:SHOWN]!r} is not a number") from None

@@ -1,6 +1,7 @@
 """Records read back, and those that no run has written."""
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from server_app.config.composition import compose_experiment
+from server_app.report.summary import Summary
 from server_app.runs.recorder import Recorder
 from server_app.runs.records import tables
 from server_app.runs.records.reader import read_runs
@@ -103,7 +105,9 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "other columns": (
         edit(TABLE, lambda t: t.replace("split", "part")), "does not have the columns"
     ),
-    "metric": (edit(TABLE, lambda t: t.replace("macro_f1", "glory")), "unknown metric 'glory'"),
+    "metric": (
+        edit(TABLE, lambda t: t.replace("macro_f1", "<b>")), "'<b>' is not the name of a metric"
+    ),
     "split": (edit(TABLE, lambda t: t.replace("validation", "exam")), "unknown split 'exam'"),
     "no number": (edit(TABLE, lambda t: t.replace(",0.6\n", ",much\n")), "'much' is not a number"),
     "not finite": (edit(TABLE, lambda t: t.replace(",0.6\n", ",nan\n")), "cannot be nan"),
@@ -141,6 +145,15 @@ def test_a_broken_record_is_named_and_the_rest_is_read(tmp_path: Path, damage: s
     (problem,) = found.problems
     assert problem.startswith("bad: ")
     assert message in problem
+
+
+def test_a_metric_of_another_version_is_read_as_a_number(tmp_path: Path) -> None:
+    run = record(tmp_path, "run", *GOOD)
+    edit(TABLE, lambda text: text + "2,test,focal_loss,inf\n2,test,top_5,0.9\n")(run)
+    (found,) = read_runs(tmp_path).runs
+    assert found.series["test", "focal_loss"] == {2: math.inf}
+    assert found.series["test", "top_5"] == {2: 0.9}
+    assert "top_5" not in Summary([found]).further()
 
 
 def test_of_very_long_tables_the_end_is_enough_for_the_last_round(
