@@ -1,4 +1,4 @@
-"""Answers to the messages of the ServerApp."""
+"""Answers to the messages of the ServerApp, in the time that it waits for them."""
 
 import faulthandler
 import sys

@@ -76,5 +76,11 @@ HANDLERS = {  # by Flower's message type
 FURTHER = (
     "client_app.budget:charge_round",
     "task.approval.approvals:Approvals",
+    "task.combination:combine",
+    "task.data.image_store.building:built_dataset",
+    "task.data.site_data:federate_site",
+    "task.data.splits.stored:stored_partition",
+    "task.models.layers.position:Position",
+    "task.optim.update_norm:clip_result",
     "task.secure.vectors.rounded_sum:RoundedSum",
 )

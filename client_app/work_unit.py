@@ -14,12 +14,12 @@ from client_app.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import diverged
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum, new_sum
-from task.methods.base import Tensors
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.protocol.trained_clients import count_client
 from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
 from task.registry import named
+from task.tensors import Tensors
 from task.training.evaluation import Score
 from task.training.loop import LocalResult
 

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from task import registry
 from task.errors import ConfigError
 from task.extensions import PLUS
-from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Tensors, Term
+from task.methods.base import LocalRound, Method, Outcome, ServerUpdate, Term
 from task.methods.families.conflicts import conflict
 from task.models.base import Output
+from task.tensors import Tensors
 
 
 @dataclass

@@ -11,8 +11,8 @@ from task.errors import ConfigError
 from task.extensions import PLUS
 from task.privacy.settings import Privacy
 
-# The components bring PyTorch, which takes seconds to import. The methods below import what they
-# build, so that a wrong number is refused without it.
+# The components bring PyTorch, which takes seconds to import. They are imported by name when they
+# are built, so that a wrong number is refused without it.
 if TYPE_CHECKING:
     from task.data.augmentations.base import Augmentation
     from task.data.partitions.base import Partitioner

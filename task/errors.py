@@ -1,4 +1,4 @@
-"""Errors that users can cause; their messages are shown to users as they are."""
+"""Errors that users and other parties can cause; users see their messages as they are."""
 
 from typing import Any, NoReturn
 

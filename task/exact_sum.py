@@ -9,8 +9,8 @@ from torch import Tensor
 
 from task.config import Secure
 from task.errors import TrainingError, diverged
-from task.methods.base import Tensors
 from task.registry import named
+from task.tensors import Tensors
 
 FRACTION_BITS, GROWTH_BITS = 46, 16
 KEY_BYTES = 32  # of the key that random rounding is drawn from

@@ -1,7 +1,7 @@
 """Random generators, each seeded by a hash of the experiment's seed and its purpose.
 
-Every random draw comes from a generator whose key is (experiment seed, purpose, round, client,
-epoch, ...). So no draw depends on which worker trains a client, or in which order.
+Every draw but secret noise comes from a generator whose key is (experiment seed, purpose, round,
+client, epoch, ...). So no draw depends on which worker trains a client, or in which order.
 """
 
 import hashlib

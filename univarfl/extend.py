@@ -26,17 +26,10 @@ if TYPE_CHECKING:
     from task.data.sources.base import DatasetIndex, Source
     from task.data.sources.families.directory_source import DirectorySource
     from task.errors import ConfigError, DataError, TrainingError, refuse
-    from task.methods.base import (
-        Contribution,
-        LocalRound,
-        Method,
-        Outcome,
-        ServerUpdate,
-        Tensors,
-        Term,
-    )
+    from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Term
     from task.models.base import Output
     from task.optim.parameters import gradients_of, snapshot, teacher, trained_parameters, zeros
+    from task.tensors import Tensors
 
 __all__ = [
     "COMMON_ARGUMENTS",
@@ -71,6 +64,7 @@ _MODULES = {
     "task.data.sources.families.directory_source": ("DirectorySource",),
     "task.errors": ("ConfigError", "DataError", "TrainingError", "refuse"),
     "task.models.base": ("Output",),
+    "task.tensors": ("Tensors",),
     "task.optim.parameters": ("gradients_of", "snapshot", "teacher", "trained_parameters", "zeros"),
 }
 

@@ -9,8 +9,8 @@ import univarfl.application  # noqa: F401
 # isort: split
 
 from server_app.config.differences import differing_settings
-from server_app.runs.directory import runs_parent
 from server_app.runs.lookup import run_directories
+from server_app.runs.output_directory import runs_parent
 from task.errors import ConfigError
 from univarfl.run import Run
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from client_app.client_state import ClientState
 from task.errors import SiteError
 from task.machine.files import create_whole, make_private, require_space
-from task.methods.base import Tensors
 from task.site import Site
+from task.tensors import Tensors
 from task.training.personal.part import PERSONAL
 from task.training.personal.part_file import SUFFIX, part_file
 

@@ -6,10 +6,10 @@ from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import ClientState
 from client_app.session import Session
 from task.errors import ProtocolError, SiteError
-from task.methods.base import Tensors
 from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.moments import MEAN, VARIANCE, MomentsReply, MomentsRequest
 from task.protocol.tensors import PackedTensors
+from task.tensors import Tensors
 from task.training.after.moments import input_moments
 
 MOMENTS_OF = "moments-of"  # the entry with the hash of the parameters that were described

@@ -10,9 +10,9 @@ from client_app.after.sent_tensors import tensors_of_clients
 from client_app.session import Session
 from client_app.work_unit import personal_state
 from task.errors import ProtocolError
-from task.methods.base import Tensors
 from task.protocol.after.personal import PersonalReply, PersonalRequest
 from task.site import Site
+from task.tensors import Tensors
 
 logger = logging.getLogger("univarfl.client")
 

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from client_app.error_redaction import reason_for_server
 from client_app.session import Session
-from task.methods.base import Tensors
 from task.protocol.after.sent_tensors import SentRow
 from task.protocol.envelope import TableRequest
 from task.protocol.tensors import PackedTensors
+from task.tensors import Tensors
 
 Asked = TypeVar("Asked", bound=TableRequest)
 

@@ -9,7 +9,6 @@ from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import ClientState
 from client_app.session import Session
 from task.errors import ProtocolError, SiteError
-from task.methods.base import Tensors
 from task.protocol.after.statistics import (
     CLASSES,
     COUNTS,
@@ -18,6 +17,7 @@ from task.protocol.after.statistics import (
     statistics_bytes,
 )
 from task.site import Site
+from task.tensors import Tensors
 from task.training.after.statistics import feature_statistics
 
 STATISTICS_OF = "statistics-of"  # the entry with the hash of the model that was described

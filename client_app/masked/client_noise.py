@@ -8,13 +8,13 @@ from client_app.masked.party import Party
 from client_app.session import Session
 from client_app.work_unit import train_client
 from task.errors import ProtocolError, UntrainableDataError
-from task.methods.base import Tensors
 from task.optim.update_norm import clip_result
 from task.privacy.participant import protect_update
 from task.protocol.masking.messages import ReportRequest
 from task.secure.vectors.rounding import UNIT
 from task.secure.vectors.update_vector import UpdateVector, has_counters
 from task.seeding import repeatable_bytes, secret_bytes
+from task.tensors import Tensors
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")

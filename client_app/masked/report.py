@@ -15,7 +15,6 @@ from client_app.node import simulated
 from client_app.session import Session
 from client_app.work_unit import trained_row
 from task.errors import ProtocolError, SiteError
-from task.methods.base import Tensors
 from task.protocol.masking.messages import ReportReply, ReportRequest, ScoreReply, ScoreRequest
 from task.protocol.masking.rows import ScoreRow
 from task.secure.transcript import weights_hash
@@ -23,6 +22,7 @@ from task.secure.vectors.rounded_sum import check_numbers
 from task.secure.vectors.score_vector import pack_score
 from task.secure.vectors.update_vector import UpdateVector
 from task.site import site_name
+from task.tensors import Tensors
 from task.training.loop import LocalResult
 
 logger = logging.getLogger("univarfl.client")

@@ -11,8 +11,8 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
 from task.errors import TrainingError
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum
-from task.methods.base import Tensors
 from task.registry import named
+from task.tensors import Tensors
 
 if TYPE_CHECKING:
     from server_app.aggregation.update_filter import FilterDecision, UpdateFilter

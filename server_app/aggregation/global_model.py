@@ -19,10 +19,11 @@ from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.errors import DIVERGED
 from task.exact_sum import new_sum, normalise_weights, relative_weights
-from task.methods.base import Contribution, Tensors
+from task.methods.base import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.registry import named
+from task.tensors import Tensors
 from task.training.worker import Worker
 
 GIVEN = "server_app.aggregation.starting_weights:starting_weights"

@@ -7,9 +7,9 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from task.errors import ProtocolError, TrainingError
-from task.methods.base import Tensors
 from task.protocol.tensors import PackedTensors, check_counters, check_tensors
 from task.protocol.training import SUM, TrainReply, TrainRow
+from task.tensors import Tensors
 
 
 def add_reply(

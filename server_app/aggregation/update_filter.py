@@ -5,8 +5,8 @@ from statistics import median
 from typing import NamedTuple
 
 from server_app.aggregation.guards.base import Guard
-from task.methods.base import Tensors
 from task.optim.update_norm import scale_update, update_norm
+from task.tensors import Tensors
 
 ADDITIONAL = "additional"  # what the method sends
 

@@ -93,6 +93,13 @@ class Experiment(LocalConfig):
 
         return participant_count(self.num_clients, self.rho)
 
+    @property
+    def source_of_noise(self) -> str:
+        """The setting that makes the run differentially private; empty if there is none."""
+        if self.component("strategy").private:
+            return f"strategy={self.strategy['name']}"
+        return f"privacy.unit={self.privacy.unit}" if self.privacy.private else ""
+
     def local(self) -> LocalConfig:
         """Return the settings of local training, which are sent to the clients."""
         return self._local

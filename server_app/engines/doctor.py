@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from server_app.deploy.places import DEFAULT_PORT
 from server_app.engines.cluster import ADDRESS, require_reachable_cluster
 from server_app.engines.superlink import rays_root
-from server_app.runs.directory import runs_parent
+from server_app.runs.output_directory import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
 from task.machine.files import existing_parent

@@ -21,12 +21,12 @@ from server_app.runs.records.client_scores import (
     save_client_scores,
     spread_over_clients,
 )
+from server_app.runs.records.tables import MODELS
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
 from task.machine.files import round_files
 from task.training.evaluation import Score
 
-MODELS = "models"  # the directory of the models of single rounds
 EMPTY_ROUNDS = 3
 DESERTED_ROUNDS = 50
 logger = logging.getLogger("univarfl")

@@ -48,12 +48,11 @@ PACES = {  # by whether the strategy fills a buffer
     False: "server_app.rounds.pace.synchronous:Synchronous",
     True: "server_app.rounds.pace.buffered:Buffered",
 }
+FORGET_SECONDS = 60.0
 
 if TYPE_CHECKING:
     from server_app.rounds.ending.final_stage import FinalStage
 
-logger = logging.getLogger("univarfl")
-FORGET_SECONDS = 60.0
 logger = logging.getLogger("univarfl")
 
 

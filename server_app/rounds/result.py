@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from server_app.aggregation.client_update import ClientUpdate
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from task.training.evaluation import Metrics, Score
 
 

@@ -18,7 +18,7 @@ from server_app.rounds.evaluation import (
 from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import RoundModels, RoundResult
 from task.machine.memory import available_bytes
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from task.training.device import return_freed_memory
 
 RESERVE = 200_000_000

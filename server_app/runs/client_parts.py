@@ -12,7 +12,7 @@ from server_app.aggregation.weights import Weights, from_tensors
 from task.errors import ConfigError
 from task.machine.files import DIGEST, write_whole
 from task.machine.regular import regular
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from task.training.personal.part_file import SUFFIX, part_digest, part_file
 
 DIRECTORY = "clients"

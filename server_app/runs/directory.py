@@ -1,6 +1,5 @@
 """Run directories: where they are, and which command may use them."""
 
-import os
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -10,18 +9,13 @@ from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.runs.lock import COMMAND_LOCK, LOCK, hold
+from server_app.runs.output_directory import runs_parent
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import CLASSES, CLIENTS, EVENTS, ROUNDS
 from task.errors import ConfigError, system_reason
-from task.machine.files import from_home
 
 RUN_LOG, FLOWER_LOG = "run.log", "flower.log"
 BEFORE_RECORD = (RUN_LOG, FLOWER_LOG, ROUNDS, CLASSES, CLIENTS, EVENTS)
-
-
-def runs_parent(given: str | None = None) -> Path:
-    """Return the absolute parent of run directories: `given`, else $UNIVARFL_RUNS, else ./runs."""
-    return from_home(given or os.environ.get("UNIVARFL_RUNS") or "runs").absolute()
 
 
 def runs_directory(experiment: Experiment) -> Path:

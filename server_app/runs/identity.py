@@ -120,16 +120,22 @@ def component_modules(module: str) -> set[str]:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name not in reached and is_component(name):
+        if name not in reached and is_beside_components(name):
             reached.add(name)
-            waiting += imported_modules(name)
-    return reached
+            waiting += imported_modules(name)  # also of a base class, which names options
+    return set(filter(is_component, reached))
+
+
+def is_beside_components(module: str) -> bool:
+    """Return whether there is such a module in a package of components."""
+    inside = any(module.startswith(f"{package}.") for package in PACKAGES.values())
+    return inside and source_of(module) is not None
 
 
 def is_component(module: str) -> bool:
     """Return whether a module belongs to components alone: no package, and not their base."""
-    if not any(module.startswith(f"{package}.") for package in PACKAGES.values()):
-        return False  # without looking for its file, which would import other packages
+    if not is_beside_components(module):
+        return False
     path = source_of(module)
     return path is not None and path.stem not in ("base", "__init__")
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from server_app.runs.directory import runs_parent
+from server_app.runs.output_directory import runs_parent
 from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
 from task.machine.files import from_home

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from server_app.aggregation.weights import Readable, as_bytes, read_array
+from server_app.runs.records.tables import MODELS
 from task.errors import ConfigError, system_reason
 from task.machine.files import round_files, write_whole
 from task.machine.regular import regular
 
-DIRECTORY = "models"
 RECEIVED, AGGREGATED, CLIENT = "received", "aggregated", "client-"
 
 
@@ -62,14 +62,14 @@ def save_models(directory: Path, server_round: int, models: RoundModels) -> None
         for owner, weights in owners.items()
         for name, value in weights.items()
     }
-    place = directory / DIRECTORY
+    place = directory / MODELS
     place.mkdir(exist_ok=True)
     write_whole(place / f"round-{server_round:06}.safetensors", as_bytes(arrays))
 
 
 def kept_rounds(directory: Path) -> dict[int, Path]:
     """Return the files of stored models, by round."""
-    return round_files(directory / DIRECTORY)
+    return round_files(directory / MODELS)
 
 
 def load_models(path: Path) -> RoundModels:

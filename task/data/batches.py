@@ -1,4 +1,4 @@
-"""Images on the training device, and the batches of an epoch."""
+"""Images on the training device, normalised, and the batches of an epoch."""
 
 from collections.abc import Iterator, Sequence
 

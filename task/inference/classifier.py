@@ -5,8 +5,8 @@ from torch import Tensor, nn
 from task.config import LocalConfig
 from task.data.batches import Normalisation
 from task.data.resizing import resized
-from task.methods.base import Tensors
 from task.seeding import torch_generator
+from task.tensors import Tensors
 from task.training.worker import build_model
 
 

@@ -20,7 +20,7 @@ ONLY_READER = 0o600  # the rights of a file that no other user may read
 AT_ONCE = 1 << 20  # bytes that are read at a time
 DIGEST = "sha256"  # the metadata entry of a safetensors file with its digest
 ANY_ROUND = "round-*.safetensors"
-NAMED = re.compile(r"round-(\d{1,9})\.safetensors", re.ASCII)
+ROUND_FILE = re.compile(r"round-(\d{1,9})\.safetensors", re.ASCII)
 MEGABYTE = 1_000_000
 
 Mark = tuple[int, str]  # a number of bytes from the start of a file, and their SHA-256
@@ -236,7 +236,7 @@ def round_files(directory: Path) -> dict[int, Path]:
     found = {
         int(named[1]): path
         for path in directory.glob(ANY_ROUND)
-        if (named := NAMED.fullmatch(path.name))
+        if (named := ROUND_FILE.fullmatch(path.name))
     }
     return dict(sorted(found.items()))
 

@@ -1,4 +1,4 @@
-"""The base class of local methods: hooks around the training loop, neutral by default."""
+"""The base class of local methods, hooks around the training loop, and of their server updates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from task.models.base import ModelSettings, Output
-
-Tensors = Mapping[str, Tensor]
+from task.tensors import Tensors
 
 
 class Contribution(NamedTuple):

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate
 from task.optim.parameters import gradients_of, snapshot, trained_parameters, zeros
+from task.tensors import Tensors
 
 
 @torch.no_grad()

@@ -26,8 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from task.errors import refuse
-from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate
 from task.optim.parameters import snapshot
+from task.tensors import Tensors
 
 NORM = "squared norm of the update"
 

@@ -29,8 +29,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate
 from task.optim.parameters import snapshot, trained_parameters
+from task.tensors import Tensors
 
 LENGTH, FIRST_LENGTH = "length of the local steps", 100.0
 

@@ -23,8 +23,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Tensors
+from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate
 from task.optim.parameters import gradients_of, trained_parameters, zeros
+from task.tensors import Tensors
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The parts that all models share: output, feature levels, settings and projector."""
+"""The parts that all models share: output, feature levels, settings, projector and activation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator

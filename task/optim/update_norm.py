@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from task.training.loop import LocalResult
 
 
@@ -60,8 +60,10 @@ def clip_result(result: LocalResult, start: Tensors, max_norm: float) -> LocalRe
     Args:
         result: a client's training.
         start: the weights that it began with.
-        max_norm: the bound, above 0.
+        max_norm: infinity for no bound.
     """
+    if max_norm == math.inf:
+        return result
     norm = update_norm(result.weights, result.extra, start)
     if norm <= max_norm:
         return result

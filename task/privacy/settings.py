@@ -1,4 +1,10 @@
-"""The settings of noise that clients add themselves, and what an allowed delta is."""
+"""The settings of noise that clients add themselves, and the largest delta.
+
+Delta is the probability with which epsilon need not hold. Releasing one image in full has epsilon 0
+at a delta of 1 / (number of images), because each image is the released one with this probability.
+So delta must be far below it (Dwork and Roth, "The Algorithmic Foundations of Differential
+Privacy", 2014, section 2.3).
+"""
 
 from typing import Annotated, Literal
 

@@ -11,7 +11,7 @@ from task.protocol.masking.rows import Advert
 from task.secure.primitives.hashing import digest
 
 if TYPE_CHECKING:  # it imports PyTorch, and commands of a site need only the roster's hash
-    from task.methods.base import Tensors
+    from task.tensors import Tensors
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The local training loop, the same for every method."""
+"""The local training loop, the same for every method, and its compiled forward pass."""
 
 import gc
 import math
@@ -18,11 +18,12 @@ from task.data.batches import DeviceImages, epoch_batches, largest_batch
 from task.data.image_store.store import store_root
 from task.error_messages import NO_ENGINE, is_gpu_shortage
 from task.errors import TrainingError, UntrainableDataError, diverged, out_of_time
-from task.methods.base import LocalRound, Method, Tensors
+from task.methods.base import LocalRound, Method
 from task.models.base import Output
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
 from task.seeding import torch_generator
+from task.tensors import Tensors
 from task.training.losses import LossMeter, loss_terms, weighted_sum
 from task.training.transfer import copy_to_cpu, to_device
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from task.errors import diverged
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 
 def to_device(values: Tensors, device: torch.device) -> Tensors:

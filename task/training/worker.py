@@ -13,7 +13,6 @@ from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate
 from task.errors import ConfigError, SiteError
-from task.methods.base import Tensors
 from task.models.base import checked_network
 from task.models.layers.norm import measure_statistics
 from task.optim.parameters import trained_parameters
@@ -21,6 +20,7 @@ from task.registry import named
 from task.rules import read_local_config
 from task.seeding import derived_seed, torch_generator
 from task.site import Site
+from task.tensors import Tensors
 from task.training.device import choose_device, prepare_process, set_precision
 from task.training.evaluation import Metrics, Score, compute_metrics, evaluate
 from task.training.loop import LocalResult, LocalTrainer

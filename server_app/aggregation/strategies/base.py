@@ -107,10 +107,3 @@ def strategy_of(experiment: Experiment) -> StrategySettings:
     """Return the aggregation strategy of an experiment."""
     found: StrategySettings = experiment.component("strategy")
     return found
-
-
-def source_of_noise(experiment: Experiment) -> str:
-    """Return the setting that makes a run differentially private; empty if there is none."""
-    if strategy_of(experiment).private:
-        return f"strategy={experiment.strategy['name']}"
-    return f"privacy.unit={experiment.privacy.unit}" if experiment.privacy.private else ""

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from server_app.aggregation.guards.base import guard_of
-from server_app.aggregation.strategies.base import source_of_noise, strategy_of
 from server_app.config.experiment import Experiment
 from task.errors import ConfigError, refuse
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
-if TYPE_CHECKING:  # these import PyTorch or Flower; see `task.config`
+if TYPE_CHECKING:  # commands that read records need neither PyTorch nor Flower
     from torch import nn
 
     from server_app.nodes.registration import NodeInfo
@@ -80,7 +79,7 @@ class AfterTraining(ABC):
             mode = experiment.secure.mode
             allowed = f"reads {self.reads}, which secure={mode} hides; add after=none"
             raise ConfigError("after", name, allowed)
-        if private := source_of_noise(experiment):
+        if private := experiment.source_of_noise:
             allowed = f"reads {self.reads} without noise, and {private} protects them"
             raise ConfigError("after", name, f"{allowed}; add after=none")
         if not self.at_clients:
@@ -97,7 +96,7 @@ class AfterTraining(ABC):
         bypasses = f"reads {self.reads} unguarded, which bypasses"
         if guard_of(experiment).clips or (guard != "none" and not self.needs_models):
             raise ConfigError("after", name, f"{bypasses} guard={guard}; add after=none")
-        if strategy_of(experiment).needs_each_update:
+        if experiment.component("strategy").needs_each_update:
             raise ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
 
     def check_model(  # noqa: B027  (most fit)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from server_app.rounds.after.base import AfterTraining, Outcome
 from task.errors import ConfigError
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 if TYPE_CHECKING:
     from torch import nn

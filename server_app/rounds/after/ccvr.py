@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
 from task.errors import ConfigError, refuse
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 if TYPE_CHECKING:
     from torch import nn

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
 from task.errors import ConfigError, refuse
-from task.methods.base import Tensors
 from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
+from task.tensors import Tensors
 
 if TYPE_CHECKING:
     from server_app.config.experiment import Experiment

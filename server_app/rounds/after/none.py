@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from server_app.rounds.after.base import AfterTraining, Outcome
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 if TYPE_CHECKING:
     from server_app.rounds.context import RoundContext

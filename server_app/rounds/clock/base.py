@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
 from task.data.dataset import Positions
 
@@ -57,4 +56,4 @@ def clock_of(experiment: Experiment) -> Clock:
 
 def is_timed(experiment: Experiment) -> bool:
     """Return whether clients start and end at times of their own, which the record has."""
-    return clock_of(experiment).virtual or strategy_of(experiment).buffered
+    return clock_of(experiment).virtual or bool(experiment.component("strategy").buffered)

@@ -16,7 +16,7 @@ from server_app.runs.checkpoint import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.by_class import save_by_class
 from server_app.runs.records.client_scores import client_scores, spread_over_clients
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from task.training.evaluation import Score
 
 logger = logging.getLogger("univarfl")

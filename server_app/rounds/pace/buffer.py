@@ -9,8 +9,8 @@ from server_app.aggregation.training_replies import add_reply
 from server_app.rounds.context import RoundContext
 from server_app.rounds.pace.arrivals import Arrival, Job
 from server_app.rounds.pace.received_weights import ReceivedWeights
-from task.methods.base import Tensors
 from task.protocol.tensors import PackedTensors
+from task.tensors import Tensors
 
 
 class Buffer:

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from server_app.aggregation.weights import as_bytes, from_file, from_tensors, to_tensors
 from server_app.rounds.errors import RunFailedError
 from task.machine.files import ANY_ROUND, write_whole
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 DIRECTORY = "running_jobs"
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from server_app.aggregation.strategies.base import source_of_noise
 from server_app.config.experiment import Experiment
 from server_app.rounds.clock.base import clock_of
 from server_app.rounds.sampling import draw, drawing
@@ -85,7 +84,7 @@ class Participation(ABC):
         if self.needs_devices and not clock_of(experiment).virtual:
             allowed = "needs simulated devices: add clock=virtual, or participation=uniform"
             raise ConfigError("participation", name, allowed)
-        if (noise := source_of_noise(experiment)) and not self.uniform:
+        if (noise := experiment.source_of_noise) and not self.uniform:
             allowed = f"{noise} counts on clients that are sampled alike; add participation=uniform"
             raise ConfigError("participation", name, allowed)
 

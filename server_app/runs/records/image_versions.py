@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server_app.rounds.after.base import stage_of
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
@@ -35,7 +34,7 @@ class ImageVersions(NamedTuple):
 def versions_of(experiment: "Experiment") -> ImageVersions:
     """Return the versions of an experiment's images as they are now; None if not readable."""
     try:
-        stage = stage_of(experiment).data_version(experiment.source())
+        stage = experiment.component("after").data_version(experiment.source())
     except (ConfigError, DataError):
         stage = None
     return ImageVersions(data_version(experiment.local()), stage)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ROUNDS, CLASSES, CLIENTS, EVENTS = "rounds.csv", "classes.csv", "clients.csv", "events.csv"
 PARQUET = "clients.parquet"  # replaces a clients.csv of more than `MOST_ROWS_AS_CSV` rows
 MOST_ROWS_AS_CSV = 10_000
+MODELS = "models"  # the directory of the models of single rounds
 ANALYSIS = "analysis"  # the directory of the tables of ``univarfl analyse``
 ROUND_COLUMNS = ("round", "split", "metric", "value")
 CLASS_COLUMNS = ("round", "class", "examples", "recall")

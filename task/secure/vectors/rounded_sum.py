@@ -10,7 +10,6 @@ from torch import Tensor
 from task.config import RoundingRule
 from task.errors import ProtocolError, diverged
 from task.exact_sum import IntegerSum
-from task.methods.base import Tensors
 from task.secure.primitives.mask_stream import CHUNK
 from task.secure.vectors.rounding import (
     RULES,
@@ -18,6 +17,7 @@ from task.secure.vectors.rounding import (
     Rounding,
     ulps_of,
 )
+from task.tensors import Tensors
 
 LARGEST = 2.0**20  # of a model's numbers, before and after training
 

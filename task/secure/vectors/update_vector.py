@@ -9,11 +9,11 @@ from torch import Tensor
 
 from task.config import RoundingRule
 from task.errors import diverged
-from task.methods.base import Tensors
 from task.secure.primitives.hashing import digest
 from task.secure.primitives.mask_stream import Vector
 from task.secure.vectors.rounded_sum import RoundedSum
 from task.secure.vectors.rounding import UNIT, rounded_at_random
+from task.tensors import Tensors
 
 MAX_LOSS = 2.0**16  # larger mean losses count as this
 

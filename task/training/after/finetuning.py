@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from task.config import Settings, Sgd, Strict
-from task.methods.base import Tensors
 from task.methods.fedavg import FedAvg
 from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 from task.registry import first_error
+from task.tensors import Tensors
 from task.training.evaluation import Score, evaluate
 from task.training.loop import LocalTrainer
 from task.training.worker import NOTHING, Worker

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from task.training.loop import LocalResult
 from task.training.transfer import to_cpu
 

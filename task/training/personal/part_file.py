@@ -3,7 +3,7 @@
 from safetensors.torch import save
 
 from task.machine.files import DIGEST, digest
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 SUFFIX = ".safetensors"
 

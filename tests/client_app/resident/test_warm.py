@@ -1,11 +1,13 @@
 """A site has the code of all messages in memory before its files can change."""
 
+import re
 import subprocess
 import sys
 
 from client_app.kinds import HANDLERS
 from server_app.runs import identity
 
+NAMED = re.compile(r'"([a-z_]\w*(?:\.\w+)+):\w+"')
 WARM = """
 import sys
 from client_app.resident.fork_server import warm_up
@@ -24,7 +26,12 @@ def test_what_any_message_needs_is_imported_before_children_are_forked() -> None
         if mine and name not in needed:
             needed.add(name)
             waiting += identity.imported_modules(name)
-    needed |= {"task.approval.approvals", "task.privacy.ledger", "task.secure.vectors.rounded_sum"}
+    needed |= {"task.approval.approvals", "task.privacy.ledger"}
+    for name in identity.modules_in("task"):  # what is named there, and imported late
+        found = identity.source_of(name)
+        for text in NAMED.findall(found.read_text() if found else ""):
+            if text.startswith(("client_app.", "task.")) and not text.endswith(".base"):
+                needed.add(text)
     done = subprocess.run(
         [sys.executable, "-c", WARM], stdout=subprocess.PIPE, text=True, check=True
     )

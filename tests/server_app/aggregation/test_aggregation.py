@@ -17,7 +17,7 @@ from server_app.aggregation.strategies.fedavg import FedAvgSettings
 from server_app.aggregation.strategies.fedmedian import FedMedianSettings
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.exact_sum import ExactSum, normalise_weights
-from task.methods.base import Tensors
+from task.tensors import Tensors
 from tests.server_app.aggregation.updates import accumulator_of, model, update
 
 NO_GUARD = NoGuard(most_images=100)

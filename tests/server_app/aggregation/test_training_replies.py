@@ -12,10 +12,11 @@ from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure, last_line
 from task.errors import ProtocolError
 from task.exact_sum import ExactSum
-from task.methods.base import Contribution, Tensors
+from task.methods.base import Contribution
 from task.methods.fednova import FIRST_LENGTH, LENGTH, NormalisedStep
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import SUM, TrainReply
+from task.tensors import Tensors
 from tests.server_app.aggregation.updates import (
     NODE,
     accumulator_of,

@@ -11,9 +11,9 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.guards.none import NoGuard
 from server_app.nodes.registration import NodeInfo
-from task.methods.base import Tensors
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TrainReply
+from task.tensors import Tensors
 
 NODE = NodeInfo(1000, 0, "cpu", "process", "host")
 EXAMPLES = 5

@@ -41,6 +41,7 @@ HARMLESS = {
     "task.methods.families.conflicts": "refuses combinations of methods, and changes none",
     "task.protocol.trained_clients": "counts trained clients for the bars on a terminal",
     "task.rules": "refuses settings that do not fit together, and changes none",
+    "task.tensors": "names a type",
     "task.site": "reads a site's own limits, which the site enforces",
 }  # fmt: skip
 
@@ -103,6 +104,14 @@ def test_code_that_decides_a_result_counts(copy: Path, path: str) -> None:
     words = ("method=fedavg", "model=resnet56", "data=pacs", "strategy=fedadam", "guard=none")
     before = versions(*words)
     change(copy / path)
+    assert versions(*words) != before
+
+
+@pytest.mark.parametrize("model", ["cnn", "lenet", "resnet56"])
+def test_what_a_base_class_imports_by_name_counts(copy: Path, model: str) -> None:
+    words = (f"model={model}", "model.pan=add")
+    before = versions(*words)
+    change(copy / "task" / "models" / "layers" / "position.py")
     assert versions(*words) != before
 
 

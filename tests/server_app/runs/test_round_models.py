@@ -9,7 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.round_models import AGGREGATED, DIRECTORY, RECEIVED, kept_rounds, load_models
+from server_app.runs.records.tables import MODELS
+from server_app.runs.round_models import AGGREGATED, RECEIVED, kept_rounds, load_models
 from task.errors import ConfigError
 from tests.conftest import Train, rows, sha256
 
@@ -40,7 +41,7 @@ def test_they_are_those_of_the_run_and_change_no_bit(train: Train) -> None:
 
 def test_every_second_round_and_none_unless_asked_for(train: Train) -> None:
     assert list(kept_rounds(train("rounds=5", "watch.models_every=2"))) == [2, 4]
-    assert not (train("rounds=1") / DIRECTORY).exists()
+    assert not (train("rounds=1") / MODELS).exists()
 
 
 def test_a_round_that_is_damaged_is_named(tmp_path: Path) -> None:

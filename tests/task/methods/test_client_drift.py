@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from task.methods.base import Contribution, LocalRound, Method, Tensors
+from task.methods.base import Contribution, LocalRound, Method
 from task.methods.fedavg import FedAvg
 from task.methods.feddyn import FedDyn
 from task.methods.scaffold import Scaffold
+from task.tensors import Tensors
 
 CURVATURE, OPTIMA = (1.0, 3.0), (0.0, 4.0)
 RATE, STEPS = 0.1, 10

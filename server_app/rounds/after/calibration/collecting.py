@@ -8,13 +8,13 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients, clients_with_images
 from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
 from task.errors import ProtocolError
-from task.methods.base import Tensors
 from task.protocol.after.statistics import (
     STATISTICS,
     StatisticsReply,
     check_statistics,
     statistics_bytes,
 )
+from task.tensors import Tensors
 
 
 class Collection:

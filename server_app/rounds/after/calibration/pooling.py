@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from task.methods.base import Tensors
 from task.protocol.after.statistics import CLASSES, COUNTS, COVARIANCES, MEANS
+from task.tensors import Tensors
 
 
 class PooledStatistics:

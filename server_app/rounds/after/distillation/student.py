@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
-from task.methods.base import Tensors
 from task.optim.parameters import trained_parameters
 from task.seeding import torch_generator
+from task.tensors import Tensors
 from task.training.evaluation import predict
 from task.training.losses import divergence
 from task.training.worker import Worker

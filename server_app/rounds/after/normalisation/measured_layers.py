@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from server_app.aggregation.weights import Weights, from_tensors
 from server_app.runs.checkpoint import DIRECTORY, read_hashed, write_hashed
 from task.machine.files import digest
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 FILE = "batch_norm.safetensors"
 

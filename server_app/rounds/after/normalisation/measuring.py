@@ -12,10 +12,10 @@ from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients, clients_with_images
 from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
 from task.errors import ProtocolError
-from task.methods.base import Tensors
 from task.models.layers.norm import layers_in_order
 from task.protocol.after.moments import MOMENTS, MomentsReply, check_moments, moments_bytes
 from task.protocol.tensors import PackedTensors
+from task.tensors import Tensors
 from task.training.after.moments import PooledMoments
 
 

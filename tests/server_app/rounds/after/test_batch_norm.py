@@ -21,7 +21,6 @@ from server_app.runs.records.record import read_record
 from task.data.batches import DeviceImages
 from task.errors import ConfigError, ProtocolError, RunError, SiteError
 from task.fingerprint import fingerprint_for
-from task.methods.base import Tensors
 from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.protocol.after.moments import (
     LARGEST_MEAN,
@@ -32,6 +31,7 @@ from task.protocol.after.moments import (
 )
 from task.protocol.tensors import PackedTensors
 from task.site import IN_PROCESS, Site
+from task.tensors import Tensors
 from task.training.after.moments import PooledMoments, input_moments
 from task.training.worker import Worker
 from tests.absent_sites import Run

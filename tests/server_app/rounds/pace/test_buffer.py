@@ -14,7 +14,7 @@ from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.pace.buffer import rebased
 from server_app.rounds.pace.received_weights import ReceivedWeights
-from task.methods.base import Tensors
+from task.tensors import Tensors
 
 
 def stepped(starts: list[list[float]], trained: list[list[float]], behind: list[int]) -> Tensors:
