@@ -19,7 +19,7 @@ from tests.task.data import making
 
 EXPERIMENTS = choices()["experiment"]
 
-QUICK_SWEEPS = ("fedalign_table5", "univarfl_table2")
+QUICK_SWEEPS = ("fedalign_table5",)
 FIGURES = [name for name in names_in(SWEEPS) if "_figure" in name]
 TABLES = [name for name in names_in(SWEEPS) if name not in FIGURES]
 
@@ -95,7 +95,13 @@ def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(s
     assert sorted(found) == sorted(wanted)
 
 
-@pytest.mark.parametrize("sweep", FIGURES)
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "feduv_figure3" else name
+        for name in FIGURES
+    ],
+)
 def test_a_sweep_of_a_figure_makes_runs_that_its_measure_can_use(sweep: str) -> None:
     for line in lines_of([f"{SWEEPS}={sweep}"]):
         for words in expand(line):
@@ -149,7 +155,9 @@ SMOKE: dict[str, tuple[Make, list[str]]] = {
     "niid_bench": (lambda root, _: making.mnist(root), ["method=scaffold", "num_clients=2"]),
     "fedvls_mnist": (lambda root, _: making.mnist(root), ["method=fedvls", "num_clients=2"]),
 }
-SLOW = ("fedalign_imagenet200", "office_home", "tiny_imagenet")  # deep networks on many test images
+SLOW = (  # deep networks, or many test images
+    "cifar100", "fedalign_imagenet200", "ham10000", "office_home", "tiny_imagenet",
+)  # fmt: skip
 
 
 def test_every_experiment_is_tried() -> None:

@@ -40,7 +40,7 @@ CHANGED_NETWORKS = [
     ["model=cnn", "data.image_size=32", "model.norm=group"],
     pytest.param(["model=resnet18", "data.image_size=16", "method=fedalign"], marks=SLOW),
     pytest.param(["model=resnet50", "data.image_size=16"], marks=SLOW),
-    ["model=resnet56", "data.image_size=8", "method=stochdepth"],
+    pytest.param(["model=resnet56", "data.image_size=8", "method=stochdepth"], marks=SLOW),
     pytest.param(["model=resnet56", "data.image_size=8", "method=gradaug"], marks=SLOW),
 ]
 

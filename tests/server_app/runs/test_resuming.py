@@ -192,7 +192,13 @@ class TestRefusals:
             train(*whole_words([f"resume={ended}"]))
 
 
-@pytest.mark.parametrize("words", [["method=moon"], ["method=scaffold", "strategy=fedavgm"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method=moon"],
+        pytest.param(["method=scaffold", "strategy=fedavgm"], marks=pytest.mark.slow),
+    ],
+)
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     train: Train, interrupted: Train, words: list[str]
 ) -> None:

@@ -28,6 +28,7 @@ from tests.conftest import model_for
 
 COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold"]
 METHODS = [*choices()["method"], *COMBINED]
+SLOW = ("fedalign", "gradaug")  # several passes through a deep network
 META = torch.device("meta")
 ROWS = 16
 
@@ -96,7 +97,10 @@ def two_rounds(one: Worker) -> set[str]:
     return watch.mixed
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in METHODS],
+)
 def test_a_step_reads_nothing_from_the_device(method: str) -> None:
     assert two_rounds(worker(method)) == set()
 

@@ -170,7 +170,12 @@ def test_the_steps_of_an_epoch_are_rounded_to_the_nearest() -> None:
     assert [privacy.steps(epochs) for epochs in (1, 2, 3)] == [2, 3, 5]
 
 
-CASES = [(1.0, 0.1, 100), (0.8, 0.02, 1000), (2.0, 0.05, 3000), (4.0, 1.0, 20)]
+CASES = [
+    pytest.param(1.0, 0.1, 100, marks=pytest.mark.slow),
+    pytest.param(0.8, 0.02, 1000, marks=pytest.mark.slow),
+    (2.0, 0.05, 3000),
+    (4.0, 1.0, 20),
+]
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero")

@@ -52,6 +52,15 @@ STAGES = pytest.mark.parametrize(
     "stage", [(*BATCH_NORM, *CNN), CCVR, FEDDF], ids=["batch_norm", "ccvr", "feddf"]
 )
 
+REPEATED = pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param((*BATCH_NORM, *CNN), marks=pytest.mark.slow, id="batch_norm"),
+        pytest.param(CCVR, id="ccvr"),
+        pytest.param(FEDDF, id="feddf"),
+    ],
+)
+
 
 class TestRecord:
     @STAGES
@@ -116,7 +125,7 @@ def test_records_without_the_setting_are_those_of_runs_without_a_stage() -> None
 
 
 class TestBits:
-    @STAGES
+    @REPEATED
     def test_they_depend_neither_on_the_workers_nor_on_the_blocks(
         self, train: Train, stage: tuple[str, ...]
     ) -> None:
@@ -126,7 +135,7 @@ class TestBits:
         assert sha256(one) == sha256(two) == sha256(apart)
         assert read_record(one)["after"]["after"] == read_record(apart)["after"]["after"]
 
-    @STAGES
+    @REPEATED
     @pytest.mark.parametrize("moment", ["not_finite", "stage_line"])
     def test_a_run_that_ends_in_the_stage_repeats_it_on_the_same_model(
         self, train: Train, train_once: Train, stage: tuple[str, ...], moment: str, tmp_path: Path
