@@ -6,7 +6,8 @@ add the two files, here or in another package (`task.extensions`). No setting ca
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -108,6 +109,19 @@ def named(place: str) -> Any:
 def _reader(kind: Any) -> TypeAdapter[Any]:
     """Return what reads the settings of a component; it takes 2 ms to build."""
     return TypeAdapter(kind)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn pydantic's error into that of its first problem.
+
+    Raises:
+        ConfigError: there was one.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        raise first_error(error) from None
 
 
 def first_error(error: ValidationError) -> ConfigError:

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from pydantic import ValidationError
-
 from task.config import LocalConfig
 from task.errors import ConfigError
-from task.registry import first_error
+from task.registry import explained
 
 
 @lru_cache(maxsize=8)
@@ -18,10 +16,8 @@ def read_local_config(text: str) -> LocalConfig:
     Raises:
         ConfigError: a key or value is not allowed, or settings do not fit together.
     """
-    try:
+    with explained():
         config = LocalConfig.model_validate_json(text)
-    except ValidationError as error:
-        raise first_error(error) from None
     check_local_config(config)
     return config
 
@@ -32,10 +28,8 @@ def read_settings(settings: Mapping[str, Any]) -> LocalConfig:
     Raises:
         ConfigError: a key or value is not allowed, or settings do not fit together.
     """
-    try:
+    with explained():
         config = LocalConfig.model_validate(settings)
-    except ValidationError as error:
-        raise first_error(error) from None
     check_local_config(config)
     return config
 

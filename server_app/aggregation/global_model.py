@@ -61,7 +61,8 @@ class GlobalModel:
             experiment.seed if experiment.privacy.reproducible else None,
         )
         self.min_updates = strategy.min_updates()
-        self._weights, self.notes = dict(worker.initial_weights()), list[str]()
+        self._weights = dict(worker.initial_weights())
+        self.notes: list[str] = []
         if given := given_weights(experiment.model):
             self._weights, self.notes = named(GIVEN)(given, self._weights)
         self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()

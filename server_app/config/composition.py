@@ -12,7 +12,6 @@ from omegaconf.errors import (
     InterpolationResolutionError,
     OmegaConfBaseException,
 )
-from pydantic import ValidationError
 
 from server_app.config.choices import choices
 from server_app.config.chosen_files import chosen_files
@@ -26,7 +25,7 @@ from server_app.config.vocabulary.suggestions import improved, unknown_key
 from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
 from task.machine.files import from_home
-from task.registry import first_error
+from task.registry import explained
 
 
 def compose_experiment(words: Sequence[str]) -> Experiment:
@@ -50,13 +49,11 @@ def check_settings(settings: dict[str, Any], typed: Sequence[str]) -> Experiment
         ConfigError: a value is not allowed, or a setting was typed and has no effect.
     """
     try:
-        experiment = Experiment.model_validate(settings)
-    except ValidationError as error:
-        raise improved(first_error(error), settings) from None
-    # It imports PyTorch and Flower, which a value that is refused above does not need.
-    from server_app.config.rules import check_experiment  # noqa: PLC0415
+        with explained():
+            experiment = Experiment.model_validate(settings)
+        # It imports PyTorch and Flower, which a value that is refused above does not need.
+        from server_app.config.rules import check_experiment  # noqa: PLC0415
 
-    try:
         check_experiment(experiment)
     except ConfigError as error:
         raise improved(error, settings) from None

@@ -3,8 +3,6 @@
 The rules of an option are in `server_app.config.compatibility`, and imported if it is chosen.
 """
 
-from pydantic import ValidationError
-
 from server_app.aggregation.guards.base import guard_of
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
@@ -12,7 +10,7 @@ from server_app.rounds.after.base import stage_of
 from server_app.rounds.clock.base import clock_of
 from server_app.rounds.participation.base import policy_of
 from task.errors import ConfigError
-from task.registry import first_error
+from task.registry import explained
 from task.rules import check_local_config
 
 
@@ -22,10 +20,8 @@ def read_experiment(text: str) -> Experiment:
     Raises:
         ConfigError: a key or value is not allowed, or settings do not fit together.
     """
-    try:
+    with explained():
         experiment = Experiment.model_validate_json(text)
-    except ValidationError as error:
-        raise first_error(error) from None
     check_experiment(experiment)
     return experiment
 

@@ -116,25 +116,20 @@ def component_hash(module: str) -> str:
 
 def component_modules(module: str) -> set[str]:
     """Return a component's module and those it imports that belong to components alone."""
+    bases = {f"{package}.base" for package in PACKAGES.values() if module.startswith(f"{package}.")}
     reached: set[str] = set()
-    waiting = [module]
+    waiting = [module, *bases]  # a base class names options of its components
     while waiting:
         name = waiting.pop()
-        if name not in reached and is_beside_components(name):
+        if name not in reached and (name in bases or is_component(name)):
             reached.add(name)
-            waiting += imported_modules(name)  # also of a base class, which names options
-    return set(filter(is_component, reached))
-
-
-def is_beside_components(module: str) -> bool:
-    """Return whether there is such a module in a package of components."""
-    inside = any(module.startswith(f"{package}.") for package in PACKAGES.values())
-    return inside and source_of(module) is not None
+            waiting += imported_modules(name)
+    return reached - bases
 
 
 def is_component(module: str) -> bool:
     """Return whether a module belongs to components alone: no package, and not their base."""
-    if not is_beside_components(module):
+    if not any(module.startswith(f"{package}.") for package in PACKAGES.values()):
         return False
     path = source_of(module)
     return path is not None and path.stem not in ("base", "__init__")

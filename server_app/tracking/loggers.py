@@ -20,7 +20,6 @@ Scores = Mapping[str, Mapping[str, float]]
 QUEUE_ROUNDS = 1000  # rounds that a slow logger may be behind before it is given up
 FLUSH_SECONDS = 20.0  # how long the end of a run waits for its loggers, all together
 
-logger = logging.getLogger("univarfl")
 OFF = (None, False)
 METRIC_LOGGERS = {  # by the setting that asks for it
     "tensorboard": "server_app.tracking.tensorboard:TensorBoard",
@@ -193,3 +192,6 @@ def metric_loggers(
         status = "completed"
     finally:
         loggers.end(status)
+
+
+logger = logging.getLogger("univarfl")
