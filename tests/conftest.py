@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,11 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Undo the exemption, so that the modules are freed and Triton reports no leaks."""
     gc.unfreeze()
+
+
+def with_slow(names: Iterable[str], slow: Container[str]) -> list[Any]:
+    """Return names as parameters of a test, some of them marked as slow."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
 
 
 def model_for(method: str) -> list[str]:

@@ -15,6 +15,7 @@ from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from server_app.sweep.combinations import expand, lines_of
 from server_app.sweep.paper_tables import published_tables, sweep_of
+from tests.conftest import with_slow
 from tests.task.data import making
 
 EXPERIMENTS = choices()["experiment"]
@@ -67,13 +68,7 @@ def test_every_table_has_its_sweep() -> None:
     assert sorted(map(sweep_of, tables)) == TABLES
 
 
-@pytest.mark.parametrize(
-    "sweep",
-    [
-        name if name in QUICK_SWEEPS else pytest.param(name, marks=pytest.mark.slow)
-        for name in TABLES
-    ],
-)
+@pytest.mark.parametrize("sweep", with_slow(TABLES, {*TABLES} - {*QUICK_SWEEPS}))
 def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(sweep: str) -> None:
     title = title_of(sweep)
     wanted = [
@@ -95,13 +90,7 @@ def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(s
     assert sorted(found) == sorted(wanted)
 
 
-@pytest.mark.parametrize(
-    "sweep",
-    [
-        pytest.param(name, marks=pytest.mark.slow) if name == "feduv_figure3" else name
-        for name in FIGURES
-    ],
-)
+@pytest.mark.parametrize("sweep", with_slow(FIGURES, ["feduv_figure3"]))
 def test_a_sweep_of_a_figure_makes_runs_that_its_measure_can_use(sweep: str) -> None:
     for line in lines_of([f"{SWEEPS}={sweep}"]):
         for words in expand(line):
@@ -164,10 +153,7 @@ def test_every_experiment_is_tried() -> None:
     assert sorted(SMOKE) == EXPERIMENTS
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in SMOKE],
-)
+@pytest.mark.parametrize("name", with_slow(SMOKE, SLOW))
 def test_an_experiment_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, smaller = SMOKE[name]
     make(tmp_path / "images", monkeypatch)

@@ -20,7 +20,7 @@ from task.registry import component_class
 from task.rules import read_local_config
 from task.training.loop import LocalResult
 from task.training.worker import Worker, build_model_for
-from tests.conftest import model_for
+from tests.conftest import model_for, with_slow
 
 COMBINED = [
     "univarfl+fedprox",
@@ -33,10 +33,10 @@ COMBINED = [
     "univarfl+fedbn",
     "fedbn+fedrep+moon",
     "univarfl+moon+fedrcl",
-    # Takes ten times as long as the others; each member is tried by itself.
-    pytest.param("stochdepth+gradaug+fedalign+fedrcl", marks=pytest.mark.slow),
+    "stochdepth+gradaug+fedalign+fedrcl",
 ]
 METHODS = [*choices()["method"], *COMBINED]
+LONGEST = COMBINED[-1]  # takes ten times as long as the others; each member is tried by itself
 CLIENT = 1  # 36 images, the fewest
 ANOTHER_CLIENT = 6  # 58 images
 
@@ -92,7 +92,7 @@ def first_round(method: str) -> FirstRound:
     return FirstRound(worker, weights, before, worker.train(weights, 1, CLIENT))
 
 
-@pytest.mark.parametrize("method", METHODS, scope="class")
+@pytest.mark.parametrize("method", with_slow(METHODS, [LONGEST]), scope="class")
 class TestEveryMethod:
     def test_trains_and_leaves_the_global_weights_alone(self, first_round: FirstRound) -> None:
         before, result = first_round.before, first_round.result

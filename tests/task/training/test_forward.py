@@ -15,7 +15,7 @@ from task.methods.fednova import FIRST_LENGTH
 from task.training.device import set_precision
 from task.training.loop import LocalResult
 from task.training.worker import Worker
-from tests.conftest import Train, model_for, sha256
+from tests.conftest import Train, model_for, sha256, with_slow
 from tests.task.methods.test_contract import METHODS
 
 QUICK = ("fedavg", "fedlesam", "fednova", "moon", "scaffold", "univarfl+fedprox")  # one of a kind
@@ -62,10 +62,7 @@ def test_tf32_is_used_on_a_gpu_only_if_it_is_asked_for() -> None:
     assert tf32_allowed() == (False, False)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS],
-)
+@pytest.mark.parametrize("method", with_slow(METHODS, {*METHODS} - {*QUICK}))
 def test_every_method_trains_in_bfloat16(method: str) -> None:
     words = [f"method={method}", *model_for(method)]
     exact, narrow = trained(*words), trained(*words, "runtime.precision=bfloat16")

@@ -24,7 +24,7 @@ from task.seeding import torch_generator
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter
 from task.training.worker import Worker
-from tests.conftest import model_for
+from tests.conftest import model_for, with_slow
 
 COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold"]
 METHODS = [*choices()["method"], *COMBINED]
@@ -97,10 +97,7 @@ def two_rounds(one: Worker) -> set[str]:
     return watch.mixed
 
 
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in METHODS],
-)
+@pytest.mark.parametrize("method", with_slow(METHODS, SLOW))
 def test_a_step_reads_nothing_from_the_device(method: str) -> None:
     assert two_rounds(worker(method)) == set()
 
