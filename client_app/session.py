@@ -48,7 +48,10 @@ class Session(Generic[Asked]):
     request: Asked
     node_config: NodeConfig
     state: RecordDict = field(default_factory=RecordDict)
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = time.monotonic()
 
     @cached_property
     def config(self) -> LocalConfig:

@@ -8,6 +8,8 @@ import logging
 import os
 import shutil
 import signal
+import threading
+import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from task.data.image_store.store import open_dataset
 from task.data.sources.base import DatasetIndex
 from task.data.sources.digits import Digits
 from task.registry import component_class
+from task.training.device import return_freed_memory
 from tests.absent_sites import Run, make_images
 from tests.chaos.trial import NEEDED
 from tests.extension_package import hospital_package, installed  # noqa: F401  (fixtures)
@@ -40,12 +43,13 @@ FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
 DIGITS_SIZES = (8, 16, 32)  # pixels; the sizes that tests train on
 index_of_all_digits = Digits.dataset_index
 PARTS = Path(__file__).parent / "parts"
+LENET = ("model=lenet", "data.image_size=16")
 SMALL_RESNET = ("model=resnet56", "data.image_size=8")
 LEARNS = "optim.lr=0.1"  # within two rounds; a run that another one is compared with needs it, too
 # A run of these words takes 0.3 s of CPU beside its composition; one of CNN's takes 1 s.
 SMALL = (
     "engine=inprocess", "rounds=2", "local_epochs=1", "num_clients=4", "partition=iid",
-    "model=lenet", "data.image_size=16", LEARNS, "watch.tensorboard=false",
+    *LENET, LEARNS, "watch.tensorboard=false",
 )  # fmt: skip
 CNN = ("model=cnn", "data.image_size=32")  # has batch norm
 SMALL_CNN = (*SMALL, *CNN)
@@ -76,9 +80,9 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-def with_slow(names: Iterable[str], slow: Container[str]) -> list[Any]:
-    """Return names as parameters of a test, some of them marked as slow."""
-    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
+def with_slow(values: Iterable[object], slow: Container[object]) -> list[Any]:
+    """Return values as parameters of a test, some of them marked as slow."""
+    return [pytest.param(one, marks=pytest.mark.slow) if one in slow else one for one in values]
 
 
 def model_for(method: str) -> list[str]:
@@ -191,6 +195,13 @@ def all_digits(cache_of_all_digits: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("UNIVARFL_CACHE", str(cache_of_all_digits))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def free_memory() -> Iterator[None]:
+    """Return the memory that a module's tests have freed: with 8 GB, two workers must fit."""
+    yield
+    return_freed_memory()
+
+
 @pytest.fixture(autouse=True)
 def client_logger() -> Iterator[None]:
     """Restore the clients' logger, which a site in this process gives a log of its own."""
@@ -236,7 +247,24 @@ def images_of_sites(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_at_sites(images_of_sites: Path, tmp_path: Path) -> Run:
+def jumping_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the test's thread wait in no time: its sleep moves the clock ahead."""
+    read, pause, thread = time.monotonic, time.sleep, threading.get_ident()
+    ahead = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal ahead
+        if threading.get_ident() == thread:
+            ahead += seconds
+        else:
+            pause(seconds)
+
+    monkeypatch.setattr(time, "monotonic", lambda: read() + ahead)
+    monkeypatch.setattr(time, "sleep", sleep)
+
+
+@pytest.fixture
+def run_at_sites(images_of_sites: Path, tmp_path: Path, jumping_clock: None) -> Run:
     """Return a function that trains at sites in this process, some of them away or slow."""
     (tmp_path / "runs").mkdir()
     return Run(images_of_sites, tmp_path / "runs")

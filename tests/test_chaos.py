@@ -9,9 +9,10 @@ import pytest
 
 from tests.chaos.schedule import draw
 from tests.chaos.trial import images_in, small_disks_allowed, tried
+from tests.conftest import with_slow
 
 SEEDS = 10
-QUICK_SEEDS = {1, 5, 7}  # of the shortest schedules
+QUICK_SEEDS = {5, 7}  # of the shortest schedules
 TIMED_SEEDS = 4
 
 
@@ -25,11 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(seed, marks=[] if seed in QUICK_SEEDS else pytest.mark.slow)
-     for seed in range(SEEDS)],
-)  # fmt: skip
+@pytest.mark.parametrize("seed", with_slow(range(SEEDS), {*range(SEEDS)} - QUICK_SEEDS))
 def test_a_run_completes_or_stops_with_a_clear_reason_and_no_bad_reply_counts(
     place: Path, seed: int
 ) -> None:

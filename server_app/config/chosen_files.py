@@ -20,7 +20,7 @@ from server_app.config.vocabulary.overrides import Override
 from server_app.config.vocabulary.suggestions import unknown_choice
 from task.extensions import PLUS
 
-KEPT = 64  # compositions of files
+KEPT = 256  # compositions of files; each takes 0.1 MB
 
 
 def chosen_files(overrides: Sequence[Override]) -> tuple[DictConfig, dict[str, list[str]]]:

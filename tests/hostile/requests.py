@@ -6,6 +6,7 @@ part of the reason in the site's reply.
 
 import gzip
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,19 +34,23 @@ def experiment(**changes: Any) -> Change:
     return change
 
 
-def clients(*numbers: Any) -> Change:
+def clients(numbers: Sequence[Any]) -> Change:
     """Name these clients."""
-    return fields(clients=list(numbers), accepted=[0] * len(numbers))
+
+    def change(draft: Draft) -> None:
+        draft.fields |= {"clients": list(numbers), "accepted": [0] * len(numbers)}
+
+    return change
 
 
 TRAINING = (
-    Case("10^6 clients", clients(*range(10**6)), "its header is larger than"),
-    Case("1,000 clients", clients(*range(1000)), "it names 1000 clients, and a site has one"),
-    Case("its client 1,000 times", clients(*[0] * 1000), "clients must name each client once"),
-    Case("another site's client", clients(1), "client 1 is not trained here"),
-    Case("client -1", clients(-1), "clients.0: Input should be greater"),
-    Case("a client that is a path", clients("0/../../secret"), "clients.0: Input should be a vali"),
-    Case("client 10^4000", clients(HUGE), "clients.0: Input should be less"),
+    Case("10^6 clients", clients(range(10**6)), "its header is larger than"),
+    Case("1,000 clients", clients(range(1000)), "it names 1000 clients, and a site has one"),
+    Case("its client 1,000 times", clients([0] * 1000), "clients must name each client once"),
+    Case("another site's client", clients([1]), "client 1 is not trained here"),
+    Case("client -1", clients([-1]), "clients.0: Input should be greater"),
+    Case("a client that is a path", clients(["0/../../secret"]), "clients.0: Input should be a va"),
+    Case("client 10^4000", clients([HUGE]), "clients.0: Input should be less"),
     Case("accepted in round -1", fields(accepted=[-1]), "accepted.0: Input should be greater"),
     Case("round -3", fields(round=-3), "round: Input should be greater"),
     Case("round 10^4000", fields(round=HUGE), "round: Input should be less"),

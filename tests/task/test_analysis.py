@@ -30,6 +30,7 @@ from task.methods.base import LocalRound
 from task.models.base import Output
 from task.training.evaluation import evaluate
 from task.training.worker import Worker
+from tests.conftest import with_slow
 
 CLIENTS = 3
 
@@ -163,7 +164,7 @@ class TestCurvature:
         torch.testing.assert_close(found, true, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet56"])
+@pytest.mark.parametrize("name", with_slow(["cnn", "resnet56"], ["resnet56"]))
 def test_a_real_networks_diagonal_is_that_of_its_hessian(name: str) -> None:
     """Checks entries from the first layer to the last, with shortcuts in between."""
     words = [f"model={name}", "method=fedavg", *(["data.image_size=8"] if name != "cnn" else [])]

@@ -92,19 +92,25 @@ def test_a_field_out_of_bounds_is_refused(changes: dict[str, Any], reason: str) 
 
 
 @pytest.mark.parametrize(
-    ("packed", "reason"),
+    ("header", "more", "reason"),
     [
-        (Packed(b"x" * (MAX_HEADER_BYTES + 1), {}), "its header is larger than"),
-        (Packed(b"[" * 200_000, {}), "its header is not JSON"),
-        (Packed(b"\xff\xfe", {}), "its header is not JSON"),
-        (Packed(b"[]", {}), "its header is not a JSON object"),
-        (Packed(b"{}", {"more": b""}), "unknown array 'more'"),
-        (Packed(b"{}", {"weights/3": b""}), "unknown array 'weights/3'"),
+        (b"[" * 200_000, {}, "its header is not JSON"),
+        (b"\xff\xfe", {}, "its header is not JSON"),
+        (b"[]", {}, "its header is not a JSON object"),
+        (b"{}", {"more": b""}, "unknown array 'more'"),
+        (b"{}", {"weights/3": b""}, "unknown array 'weights/3'"),
     ],
 )
-def test_bytes_of_another_form_are_refused(packed: Packed, reason: str) -> None:
+def test_bytes_of_another_form_are_refused(
+    header: bytes, more: dict[str, bytes], reason: str
+) -> None:
     with pytest.raises(ProtocolError, match=reason):
-        TrainRequest.unpack(packed)
+        TrainRequest.unpack(Packed(header, more))
+
+
+def test_a_header_that_is_too_large_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="its header is larger than"):
+        TrainRequest.unpack(Packed(b"x" * (MAX_HEADER_BYTES + 1), {}))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from server_app.tracking.streams import output_to
-from tests.conftest import SMALL
+from tests.conftest import SMALL, with_slow
 from tests.processes import UNIVARFL
 from tests.server_app.cli.test_cli import run
 from tests.server_app.runs.recorded import record
 
 NO_UTF_8 = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+FURTHER = ("runs $R/none", "--help")  # commands
 
 
 def shell(line: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -35,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("words", ["runs", "runs $R/none", "--help", "train method=none"])
+@pytest.mark.parametrize("words", ["runs", "train method=none", *with_slow(FURTHER, FURTHER)])
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_changes_no_exit_code(runs: Path, words: str, closed: str) -> None:
     words = words if words != "runs" else "runs $R"

@@ -9,12 +9,14 @@ import pytest
 from server_app.config.choices import CONF, choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
-from tests.conftest import model_for, needs_of
+from tests.conftest import model_for, needs_of, with_slow
 
 METHODS = ", ".join(choices()["method"])
 MODELS = ", ".join(choices()["model"])
 DATA = ", ".join(choices()["data"])
 STRATEGIES = ", ".join(choices()["strategy"])
+CHOICES = [f"{group}={name}" for group, names in choices().items() for name in names]
+COMPOSED_ELSEWHERE = ("method=", "strategy=", "experiment=")  # each choice by a quick test
 SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
 NEEDS = {
     "data=hub": ["data.repo=OWNER/NAME"],
@@ -85,7 +87,7 @@ def test_ccvr_limits_the_replies_of_sites_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", [f"{group}={name}" for group, names in choices().items() for name in names]
+    "word", with_slow(CHOICES, {word for word in CHOICES if word.startswith(COMPOSED_ELSEWHERE)})
 )
 def test_every_choice_composes(word: str) -> None:
     assert compose_experiment([word, *needs(word)])

@@ -20,7 +20,7 @@ from tests.task.data import making
 
 EXPERIMENTS = choices()["experiment"]
 
-QUICK_SWEEPS = ("fedalign_table5",)
+QUICK_SWEEPS = ("fedalign_table1",)
 FIGURES = [name for name in names_in(SWEEPS) if "_figure" in name]
 TABLES = [name for name in names_in(SWEEPS) if name not in FIGURES]
 

@@ -138,6 +138,7 @@ def test_liars_are_refused_and_the_record_is_that_of_the_honest_sites(
     assert rows(honest, "events.csv") == []
 
 
+@pytest.mark.usefixtures("jumping_clock")
 def test_liars_alone_end_the_run_after_the_timeout_with_every_reason(
     images: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from server_app.report.charts.base import Bar, Bars, Cells, Plot, Series
 from server_app.report.charts.base import Figure as Numbers
 from server_app.report.charts.draw import SIZE, STYLE, drawn
 from server_app.report.charts.names import clipped, wrapped
+from tests.conftest import with_slow
 
 SWEPT = [
     f"UniVarFL (energy_weight={energy}, variance_weight={variance})"
@@ -97,8 +98,8 @@ def overlapping(texts: Sequence[Text]) -> list[tuple[str, str]]:
     return [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)]
 
 
-@pytest.mark.parametrize("length", [10, 40, 120])
-@pytest.mark.parametrize("count", [3, 12, 26])
+@pytest.mark.parametrize("length", with_slow([10, 40, 120], [40]))
+@pytest.mark.parametrize("count", with_slow([3, 12, 26], [12]))
 def test_names_of_any_length_are_whole(count: int, length: int) -> None:
     names = long_names(count, length)
     for chart in (plot(names), bars(names), recall(names, DIGITS), recall(names, DIGITS * 10)):

@@ -177,6 +177,7 @@ def test_a_baseline_that_was_not_run_is_refused(tmp_path: Path) -> None:
         report(tmp_path, tmp_path / "report", baseline="fedavg")
 
 
+@pytest.mark.slow
 def test_many_classes_long_names_and_a_swept_rho(tmp_path: Path) -> None:
     """What CIFAR-100 in a sweep over rho gives: no room for a number in every square."""
     name = "a very long name of a class, as nobody would give one"

@@ -28,7 +28,10 @@ COMBINATIONS = [  # moon and fedavgm are resumed in the quick tests of damaged c
     pytest.param(["method=feddyn"], marks=pytest.mark.slow),
     pytest.param(["strategy=fedavgm", "strategy.server_momentum=0.5"], marks=pytest.mark.slow),
     ["strategy=fedadam"],
-    ["privacy=example", "method=fedavg", "model=linear", "privacy.reproducible=true"],
+    pytest.param(
+        ["privacy=example", "method=fedavg", "model=linear", "privacy.reproducible=true"],
+        marks=pytest.mark.slow,
+    ),
     ["strategy=dp_adaptive", *norm_for("dp_adaptive"), "privacy.reproducible=true"],
 ]
 

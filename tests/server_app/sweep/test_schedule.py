@@ -124,6 +124,7 @@ class TestProcesses:
             for run in runs_in(place)
         )
 
+    @pytest.mark.slow
     def test_a_run_that_is_killed_fails_alone(self, tmp_path: Path) -> None:
         with self.start(tmp_path, "rounds=1000", "--jobs", "1") as process:
             until(lambda: self.under_way(tmp_path))

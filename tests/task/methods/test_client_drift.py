@@ -96,6 +96,7 @@ def test_they_reach_it_when_a_client_is_absent_now_and_then() -> None:
     assert final(FedDyn(dynamic_weight=1.0), 300, absent=7) == pytest.approx(3.0, abs=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Scaffold(), FedDyn(dynamic_weight=1.0)])
 def test_they_reach_it_when_a_client_comes_late(method: Method) -> None:
     assert final(method, 300, late=3) == pytest.approx(3.0, abs=1e-2)

@@ -24,11 +24,11 @@ from task.seeding import torch_generator
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter
 from task.training.worker import Worker
-from tests.conftest import model_for, with_slow
+from tests.conftest import LENET, model_for, with_slow
 
 COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold"]
 METHODS = [*choices()["method"], *COMBINED]
-SLOW = ("fedalign", "gradaug")  # several passes through a deep network
+SLOW = ("fedalign", "gradaug", "stochdepth")  # a deep network
 META = torch.device("meta")
 ROWS = 16
 
@@ -65,7 +65,7 @@ def _autocast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @lru_cache(maxsize=1)  # workers of all methods would take 300 MB
 def worker(method: str) -> Worker:
-    words = [f"method={method}", *model_for(method), f"batch_size={ROWS}"]
+    words = [f"method={method}", *LENET, *model_for(method), f"batch_size={ROWS}"]
     return Worker(compose_experiment(words).local())
 
 

@@ -37,7 +37,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-@pytest.mark.parametrize(("first", "second"), [(FIRST, SECOND), (PLAIN, SECOND), (FIRST, PLAIN)])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (FIRST, SECOND),
+        pytest.param(PLAIN, SECOND, marks=pytest.mark.slow),
+        pytest.param(FIRST, PLAIN, marks=pytest.mark.slow),
+    ],
+)
 def test_all_three_are_told_of_a_second_machine(
     scene: Scene, first: dict[str, str], second: dict[str, str]
 ) -> None:

@@ -25,7 +25,7 @@ from task.errors import RunError, TrainingError
 from task.secure.coordinator import Coordinator
 from task.secure.rules.site_files import SIGNED
 from task.training.worker import Worker
-from tests.conftest import rows, sha256
+from tests.conftest import rows, sha256, with_slow
 from tests.server_app.nodes.test_lies import trained
 from tests.site_grid import SiteGrid
 from tests.task.data import making
@@ -34,6 +34,8 @@ NAMES = ("east", "north", "south", "west")
 WORDS = [f"partition.names=[{','.join(NAMES)}]", "evaluate_every=2"]
 NEAREST = ("secure.rounding=nearest", "strategy.weighting=uniform")
 MASKED, ROUNDED = "secure=masked", ("secure=rounded", *NEAREST)
+
+pytestmark = pytest.mark.usefixtures("jumping_clock")
 
 
 class Interrupted(BaseException):
@@ -132,7 +134,7 @@ def test_the_model_is_that_of_the_run_without_masks(images: Path, tmp_path: Path
     assert [name.partition("-")[0] for name in kept] == ["train", "train", "validate"]
 
 
-@pytest.mark.parametrize("kind", ["train.report", "query.agree"])
+@pytest.mark.parametrize("kind", with_slow(["train.report", "query.agree"], ["query.agree"]))
 def test_a_resume_repeats_the_set_that_sites_have_signed(
     images: Path, tmp_path: Path, kind: str
 ) -> None:

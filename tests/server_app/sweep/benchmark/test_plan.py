@@ -53,6 +53,7 @@ def test_the_hash_of_an_entry_is_that_of_its_settings(plan: Plan) -> None:
         assert settings_hash(moved) == settings_hash(config)
 
 
+@pytest.mark.slow
 def test_our_plan_tries_three_values_of_each_method_with_a_global_model() -> None:
     """Those that need a residual network are left out, too."""
     ours = read_plan(PLAN)
