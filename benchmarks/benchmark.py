@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 
 from benchmarks.results import archive, replace_part, save
-from server_app.report.page.render import GLANCE
+from server_app.report.summary import GLANCE
 from server_app.report.write import markdown
 from server_app.runs.records.reader import Run, read_run
 from server_app.sweep.benchmark.outcome import diverged_runs
@@ -55,14 +55,14 @@ def runs_to_save(place: Path) -> list[Run]:
 def write(benchmark: Benchmark) -> None:
     """Replace the tables of the pages."""
     tables = Tables(benchmark.outcome())
-    notes = tables.notes()
     standings: list[str] = []
     details: list[str] = []
-    for title, table in tables.all().items():
+    for section in tables.sections():
+        title = section.title
         heading = "Standing" if title == GLANCE else title
-        note = textwrap.fill(notes[title], 120, break_long_words=False, break_on_hyphens=False)
-        part = f"## {heading}\n\n{note}\n\n{markdown(table)}"
-        if title not in NOT_SHOWN:
+        note = textwrap.fill(section.note, 120, break_long_words=False, break_on_hyphens=False)
+        part = f"## {heading}\n\n{note}\n\n{markdown(section.table)}"
+        if len(section.table) and title not in NOT_SHOWN:
             (standings if title in STANDINGS else details).append(part)
     missing = len(benchmark.missing())
     count = f"{len(records_in(benchmark.place).runs)} runs are saved, and {missing} are missing."

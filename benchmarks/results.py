@@ -38,6 +38,7 @@ from server_app.report.breakdown.by_client import ByClient
 from server_app.report.charts.base import Figure
 from server_app.report.charts.draw import STYLE, drawn
 from server_app.report.charts.of_runs import charts
+from server_app.report.section import Section
 from server_app.report.summary import Summary
 from server_app.report.write import markdown
 from server_app.runs.identity import settings_hash, without_root
@@ -177,13 +178,9 @@ def write(name: str) -> None:
         methods = {run.config["method"]["name"] for run in runs}
         beside = [run for run in others if run.config["method"]["name"] in methods]
         summary = Summary([*runs, *beside])
-        analyses = Analyses(Summary(runs))
-        draw(name, summary, analyses)
-        tables = [
-            *STUDIES[name].tables(summary),
-            *analyses.tables().values(),
-            *analyses.differences().values(),
-        ]
+        analysed = Analyses(Summary(runs)).sections(None)
+        draw(name, summary, analysed)
+        tables = [*STUDIES[name].tables(summary), *(each.table for each in analysed)]
     text = "\n\n".join(markdown(table) for table in tables if len(table))
     codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
     command = f"`python -m benchmarks.results run {name}`"
@@ -207,10 +204,11 @@ def page_of(name: str) -> Path:
     raise SystemExit(f"no page in {PAGES} has <!-- {name} -->")
 
 
-def draw(name: str, summary: Summary, analyses: Analyses) -> None:
+def draw(name: str, summary: Summary, analysed: Iterable[Section]) -> None:
     """Save the pictures of a study."""
     PICTURES.mkdir(exist_ok=True)
-    found = chain(charts(summary), ByClient(summary).charts(), analyses.charts())
+    further = chain.from_iterable(each.charts for each in analysed)
+    found = chain(charts(summary), ByClient(summary).charts(), further)
     for chart in found if STUDIES[name].pictures else ():
         for begin in STUDIES[name].pictures:
             if chart.name.startswith(begin):

@@ -1,5 +1,6 @@
 """``univarfl train``: one run."""
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -70,8 +71,11 @@ def train(
 
     from server_app.engines.early import started_early  # noqa: PLC0415
     from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
+    from server_app.tracking.streams import on_terminal  # noqa: PLC0415
+    from task.progress import progress_file  # noqa: PLC0415
 
-    with started_early(settings) as superlink:
+    named = progress_file() if on_terminal() else nullcontext()
+    with named, started_early(settings) as superlink:
         experiment = check_settings(settings, typed)
 
         from server_app.engines.train import train_experiment  # noqa: PLC0415

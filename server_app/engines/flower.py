@@ -7,7 +7,6 @@ status last.
 import logging
 import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
@@ -16,8 +15,6 @@ from server_app.engines.layout import Layout
 from server_app.engines.superlink import RunningSuperLink
 from server_app.flower.run_command import run_command
 from server_app.flower.run_log import first_exception, follow, log_length, unfinished
-from server_app.tracking.progress import TRAINED, clients
-from task.protocol.trained_clients import TrainedClients
 
 logger = logging.getLogger("univarfl")
 
@@ -54,8 +51,7 @@ def run_flower(
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
         superlink.wait_for_ray()
-        look = partial(log_clients, superlink.trained_clients)
-        for line in follow(directory, lambda: client.poll() is None, position, look):
+        for line in follow(directory, lambda: client.poll() is None, position):
             logger.info("%s", line)
         finished = not unfinished(directory)
         if not finished:
@@ -64,12 +60,6 @@ def run_flower(
             raise EngineError(f"Flower ended the run: {first_exception(log)} (see {log})")
     finally:
         superlink.end(at_once=finished)
-
-
-def log_clients(trained: TrainedClients) -> None:
-    """Log the clients that workers have trained since the last call, as one process would."""
-    for client in trained.new():
-        clients.info(TRAINED, *client)
 
 
 def federation_config(experiment: Experiment, found: Machines, ray_runs: bool = False) -> str:

@@ -31,9 +31,7 @@ from server_app.flower.programs import (
 )
 from server_app.flower.supervisor import POLITE_SECONDS
 from task.errors import ConfigError, system_reason
-from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients
 
-CLIENTS = "trained_clients.txt"
 SIMULATION = "flwr-simulation"  # the program of a run
 LOOPBACK = "127.0.0.1"
 # Where Ray keeps its sessions. The path of a socket may have 107 bytes; Ray needs these 78:
@@ -54,8 +52,6 @@ class RunningSuperLink:
     def __init__(self, home: Path, pid: int, ray_cpus: int) -> None:
         self.home, self.pid, self.ray_cpus = home, pid, ray_cpus
         self.empty = home / "empty"
-        self.trained_clients = TrainedClients(home / CLIENTS)
-        self.trained_clients.new()  # those of earlier runs do not count
         self._variables: dict[str, str] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -102,7 +98,6 @@ class SuperLink(RunningSuperLink):
         self._scratch = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
         super().__init__(Path(self._scratch.name), 0, ray_cpus)
         self.log, self.ray_log = self.home / "superlink.log", self.home / "ray.log"
-        self._variables = {TRAINED_CLIENTS: str(self.home / CLIENTS)}
         self._ray: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:

@@ -18,25 +18,18 @@ def log_length(directory: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def follow(
-    directory: Path,
-    alive: Callable[[], bool],
-    position: int,
-    at_each_look: Callable[[], None] = lambda: None,
-) -> Iterator[str]:
+def follow(directory: Path, alive: Callable[[], bool], position: int) -> Iterator[str]:
     """Yield the lines of a run's log for the console until the run ends.
 
     Args:
         directory: the run directory.
         alive: whether a process still works on the run.
         position: the number of bytes of the log to skip, as a resumed run wrote them before.
-        at_each_look: called before the lines of each look at the log.
     """
     log = directory / "run.log"
     running = True
     while running:
         running = alive() and unfinished(directory)
-        at_each_look()
         if log.exists():
             with log.open("rb") as file:
                 file.seek(position)

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from server_app.config.labels import label_of
+from server_app.report.section import Section
 from server_app.report.statistics import CONFIDENCE, difference, mean_and_sd
 from server_app.report.summary import Summary
 from server_app.runs.records.reader import Run
@@ -16,6 +17,11 @@ NOTE = (
     "confusion matrix and accuracy at the clients show the model after the stage. All other tables "
     "and charts show the model before it."
 )
+
+
+def after_training(summary: Summary) -> Section:
+    """Return what the stages changed."""
+    return Section(TITLE, NOTE, table=after_training_table(summary))
 
 
 def after_training_table(summary: Summary) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from server_app.analysis.base import Measure
 from server_app.config.published import published_numbers
 from server_app.config.tables import LABELS
 from server_app.report.charts.base import Chart, Plot
+from server_app.report.section import Section
 from server_app.report.settings import ALL
 from server_app.report.statistics import CONFIDENCE, difference
 from server_app.report.summary import Summary
@@ -33,14 +34,13 @@ class Analyses:
 
     Attributes:
         problems: one line for each table that cannot be used.
-        notes: explanations by title.
     """
 
     def __init__(self, summary: Summary) -> None:
         runs = summary.counted
         self._summary = summary
         self.problems: list[str] = []
-        self.notes: dict[str, str] = {}
+        self._notes: dict[Measure, str] = {}
         self._found: dict[Measure, dict[Label, pd.DataFrame]] = {}
         for measure in MEASURES:
             read = {label: self._read(measure, of) for label, of in runs.items()}
@@ -55,7 +55,7 @@ class Analyses:
                 self._found[measure] = found
                 most = f" Uses at most {sizes[0]} images of each client and of the test set."
                 first = " Each chart shows one run: the first seed of a method."
-                self.notes[measure.title] = (
+                self._notes[measure] = (
                     measure.note
                     + (most if measure.uses_images else "")
                     + ("" if measure.compares_runs else first)
@@ -72,8 +72,26 @@ class Analyses:
                 tables += [table] if table is not None else []
         return tables
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the tables of the measures that have one, by title."""
+    def sections(self, baseline: str | None) -> list[Section]:
+        """Return each measure's charts and table, and each method's numbers minus the baseline's.
+
+        Differences are those of two seeds or more.
+        """
+        tables, charts = self._tables(), self._charts()
+        measured = [
+            Section(
+                measure.title, note, charts[measure], tables.get(measure, pd.DataFrame())
+            )
+            for measure, note in self._notes.items()
+        ]  # fmt: skip
+        compared = [
+            Section(title, DIFFERENCES, table=table)
+            for title, table in self._differences(baseline).items()
+        ]
+        return [*measured, *compared]
+
+    def _tables(self) -> dict[Measure, pd.DataFrame]:
+        """Return the tables of the measures that have one."""
         found = {}
         for measure, tables in self._found.items():
             settings = by_setting(tables)
@@ -83,11 +101,11 @@ class Analyses:
                 labels = zip(table["setting"], table["method"], strict=True)
                 beside = [published(measure, self._summary.counted[of][-1]) for of in labels]
                 table = table.assign(published=beside) if any(beside) else table
-                found[measure.title] = table if len(parts) > 1 else table.drop(columns="setting")
+                found[measure] = table if len(parts) > 1 else table.drop(columns="setting")
         return found
 
-    def differences(self, baseline: str | None = None) -> dict[str, pd.DataFrame]:
-        """Return each method's numbers minus the baseline's, of two seeds or more, by title."""
+    def _differences(self, baseline: str | None) -> dict[str, pd.DataFrame]:
+        """Return each method's numbers minus the baseline's, by title."""
         found = {}
         for measure, tables in self._found.items():
             table = pd.DataFrame(self._compared(measure, tables, baseline))
@@ -95,7 +113,6 @@ class Analyses:
                 one = table["setting"].nunique() == 1
                 title = f"Paired differences in {measure.title[0].lower()}{measure.title[1:]}"
                 found[title] = table.drop(columns="setting") if one else table
-                self.notes[title] = DIFFERENCES
         return found
 
     def _compared(
@@ -115,16 +132,19 @@ class Analyses:
                     values = pairs.apply(difference, form=f"+{measure.number_format}")
                     yield {**head, "pairs": len(pairs), **values}
 
-    def charts(self) -> Iterator[Chart]:
-        """Yield every measure's charts: methods of one setting, and settings of one method."""
+    def _charts(self) -> dict[Measure, list[Chart]]:
+        """Return every measure's charts: methods of one setting, and settings of one method."""
         methods = list(dict.fromkeys(method for _, method in self._summary.counted))
+        found: dict[Measure, list[Chart]] = {}
         for measure, tables in self._found.items():
+            drawn = found[measure] = []
             for setting, of in by_setting(tables).items():
-                for chart in charts_of(measure, "" if setting == ALL else setting, of):
-                    yield restyled(chart, methods)
+                title = "" if setting == ALL else setting
+                drawn += [restyled(chart, methods) for chart in charts_of(measure, title, of)]
             for method, of in by_method(tables).items():
                 if measure.compares_runs and len(of) > 1:
-                    yield from charts_of(measure, f"{method}, by setting", of)
+                    drawn += charts_of(measure, f"{method}, by setting", of)
+        return found
 
 
 def published(measure: Measure, run: Run) -> str:

@@ -4,10 +4,20 @@ from operator import itemgetter
 
 import pandas as pd
 
+from server_app.report.section import Section
 from server_app.report.summary import Summary
 from task.privacy.description import FROM_SEED
 
+NOTE = (
+    "Epsilon bounds how much one person's data can change what is published; smaller is better, "
+    "and above 10 it promises little. Each run.json says what epsilon does not cover."
+)
 UNKNOWN = "made from the seed, by an older version: it protects nobody"
+
+
+def privacy(summary: Summary) -> Section:
+    """Return what the runs spent."""
+    return Section("Privacy", NOTE, table=privacy_table(summary))
 
 
 def privacy_table(summary: Summary) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import pandas as pd
 from server_app.config.labels import label_of
 from server_app.config.published import published_numbers
 from server_app.report.readings import LAST, READINGS, readings
+from server_app.report.section import Section
 from server_app.report.settings import (
     ALL,
     IMAGES,
@@ -20,12 +21,33 @@ from server_app.report.settings import (
     tuned_values,
     varied_settings,
 )
-from server_app.report.statistics import difference, mean_and_sd
+from server_app.report.statistics import CONFIDENCE, difference, mean_and_sd
 from server_app.runs.records.entries import tables_of
 from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
 from server_app.runs.records.reader import Run
 
 BASELINE = label_of("method", "fedavg")
+GLANCE, RUNS = "Last round", "Runs"
+ACCURACIES = (
+    '%, mean ± standard deviation over seeds. "Last round" is before a stage that follows. "Best '
+    'by validation" is the accuracy after the round with the best validation accuracy, which is '
+    "not the best accuracy. Validation uses the participants' images; with few participants the "
+    'choice is noisy. "Published" is the number of a paper for the same settings.'
+)
+OTHERS = (
+    "Last round, test set. Balanced accuracy is the mean recall of the classes. AUROC and average "
+    "precision are means over the classes, each class against the rest. Calibration error is the "
+    "expected calibration error with 15 bins."
+)
+DIFFERENCES = (
+    "Accuracy minus that of the baseline with the same seeds, in percentage points: mean and "
+    f"Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the split, the first "
+    "weights and the batches. A difference is not significant if its interval includes 0."
+)
+TARGETS = (
+    "First round at or above the target: mean over the seeds that reached it. The default target "
+    f"is the last accuracy of {BASELINE}, or else of the first method."
+)
 MOST_COLUMNS = 6  # of the first table; with more settings they are its rows
 
 
@@ -101,6 +123,35 @@ class Summary:
     def set_aside(self) -> int:
         """How many runs are left out because a later one has the same settings and seed."""
         return len(self.runs) - len(self.frame)
+
+    def accuracy_sections(self) -> list[Section]:
+        """Return the tables that come first."""
+        last = "Accuracy after the last round in %: mean ± standard deviation over seeds."
+        return [
+            Section(GLANCE, last, table=self.glance()),
+            Section("Accuracy", ACCURACIES, table=self.accuracies()),
+            Section("Tuned settings", table=self.tuned_settings()),
+        ]
+
+    def further_sections(self, targets: Sequence[float], baseline: str | None) -> list[Section]:
+        """Return other metrics, paired differences and rounds to a target.
+
+        Args:
+            targets: see `targets`. Without any, the table needs two methods.
+            baseline: see `differences`.
+        """
+        compared = len(self.counted) > len({setting for setting, _ in self.counted})
+        rounds = self.targets(targets) if compared or targets else pd.DataFrame()
+        return [
+            Section("Other metrics", OTHERS, table=self.further()),
+            Section("Paired differences", DIFFERENCES, table=self.differences(baseline)),
+            Section("Rounds to a target", TARGETS, table=rounds),
+        ]
+
+    def runs_section(self) -> Section:
+        """Return every run."""
+        note = "One row for each run, with a link to its record. Seconds are those of the rounds."
+        return Section(RUNS, note, table=self.runs_as_shown())
 
     def glance(self) -> pd.DataFrame:
         """Return the last accuracy in %: one row per method, one column per setting.

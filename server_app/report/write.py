@@ -3,30 +3,26 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 from rich.progress import track
 
 from server_app.config.labels import name_of
-from server_app.report.after_training import TITLE as AFTER_TRAINING
-from server_app.report.after_training import after_training_table
+from server_app.report.after_training import after_training
 from server_app.report.breakdown.by_class import ByClass
-from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
 from server_app.report.breakdown.by_client import ByClient
 from server_app.report.charts.base import Chart
-from server_app.report.charts.of_runs import charts
+from server_app.report.charts.of_runs import NOTES, charts
 from server_app.report.comparability import comparability
 from server_app.report.page.headline import headlines
-from server_app.report.page.render import GLANCE, Content, page
-from server_app.report.privacy import privacy_table, studies_without_protection
+from server_app.report.page.render import Content, page
+from server_app.report.privacy import privacy, studies_without_protection
+from server_app.report.section import Section, sections_of
 from server_app.report.settings import checked_tuned
-from server_app.report.spent.charts import spent_charts
-from server_app.report.spent.participation import TITLE as WHO_TAKES_PART
-from server_app.report.spent.participation import participation_table
-from server_app.report.spent.targets import TITLE as TO_A_TARGET
-from server_app.report.spent.targets import targets_table
-from server_app.report.summary import Summary
+from server_app.report.spent.charts import spent
+from server_app.report.spent.participation import participation
+from server_app.report.spent.targets import simulated_targets
+from server_app.report.summary import GLANCE, Summary
 from server_app.runs.checkpoint import onward
 from server_app.runs.lookup import latest_run
 from server_app.runs.output_directory import make_output_directory
@@ -42,16 +38,6 @@ from task.machine.files import write_whole
 TITLE = "<title>univarfl report</title>"
 MOST_PRINTED = 30  # rows
 SUFFIXES = (".csv", ".md", ".tex", ".png", ".svg")
-
-
-class Analysed(NamedTuple):
-    """What the report shows of ``univarfl analyse``: tables and notes by title, and charts."""
-
-    tables: dict[str, pd.DataFrame]
-    charts: Sequence[Chart]
-    notes: Mapping[str, str]
-    problems: Sequence[str]
-
 
 logger = logging.getLogger("univarfl")
 
@@ -126,21 +112,29 @@ def content_of(
         targets: see `report`.
         baseline: the label of the method to subtract; see `report`.
     """
-    analysed = analyses_of(summary, baseline)
     by_class, by_client = ByClass(summary), ByClient(summary)
-    every = [*charts(summary), *spent_charts(summary), *by_client.charts(), *analysed.charts]
-    taking_part, damaged = participation_table(summary)
-    left_out = [*analysed.problems, *by_class.problems, *by_client.problems, *damaged]
+    taking_part, damaged = participation(summary)
+    analysed, unusable = analyses_of(summary, baseline)
+    sections = [
+        *summary.accuracy_sections(),
+        *sections_of(charts(summary), NOTES),
+        *spent(summary),
+        after_training(summary),
+        *summary.further_sections(targets, baseline),
+        simulated_targets(summary, targets),
+        taking_part,
+        privacy(summary),
+        summary.runs_section(),
+        by_client.section(baseline),
+        *by_class.sections(),
+        *analysed,
+    ]
+    left_out = [*unusable, *by_class.problems, *by_client.problems, *damaged]
     for problem in left_out:
         logger.warning("left out: %s", problem)
     warnings = [*comparability(summary), *studies_without_protection(summary)]
-    tables = tables_of(summary, targets, baseline, taking_part)
-    if len(at_clients := by_client.table(baseline)):
-        tables[AT_CLIENTS] = at_clients
-    tables |= by_class.tables() | analysed.tables
-    every_problem = [*problems, *left_out]
     said = headlines(summary, baseline)
-    return Content(summary, tables, every, every_problem, warnings, analysed.notes, said)
+    return Content(summary, sections, [*problems, *left_out], warnings, said)
 
 
 def write_files(content: Content, to: Path, pictures: bool) -> None:
@@ -154,7 +148,7 @@ def write_files(content: Content, to: Path, pictures: bool) -> None:
     write_tables(to / "tables", content.tables)
     write_whole(to / "tables" / "tidy.csv", frame_as_csv(content.summary.tidy()))
     if pictures:
-        draw(content.charts, to / "pictures")
+        draw([chart for each in content.shown for chart in each.charts], to / "pictures")
     write_whole(to / "index.html", page(content, to).encode())
 
 
@@ -165,37 +159,15 @@ def show(table: pd.DataFrame) -> None:
         print(f"\nand {len(table) - MOST_PRINTED} more rows on the page")
 
 
-def analyses_of(summary: Summary, baseline: str | None) -> Analysed:
-    """Return what the report shows of ``univarfl analyse``; empty if no run was analysed."""
+def analyses_of(summary: Summary, baseline: str | None) -> tuple[list[Section], list[str]]:
+    """Return the sections and problems of ``univarfl analyse``; none if no run was analysed."""
     runs = [run for group in summary.counted.values() for run in group]
     if not any((run.directory / ANALYSIS).is_dir() for run in runs):
-        return Analysed({}, [], {}, [])
+        return [], []
     from server_app.report.analyses import Analyses  # noqa: PLC0415  (imports PyTorch)
 
     analyses = Analyses(summary)
-    tables = analyses.tables() | analyses.differences(baseline)
-    return Analysed(tables, list(analyses.charts()), analyses.notes, analyses.problems)
-
-
-def tables_of(
-    summary: Summary, targets: Sequence[float], baseline: str | None, taking_part: pd.DataFrame
-) -> dict[str, pd.DataFrame]:
-    """Return every table that is not empty, by title."""
-    compared = len(summary.counted) > len({setting for setting, _ in summary.counted})
-    tables = {
-        GLANCE: summary.glance(),
-        "Accuracy": summary.accuracies(),
-        "Tuned settings": summary.tuned_settings(),
-        AFTER_TRAINING: after_training_table(summary),
-        "Other metrics": summary.further(),
-        "Paired differences": summary.differences(baseline),
-        "Rounds to a target": summary.targets(targets) if compared or targets else pd.DataFrame(),
-        TO_A_TARGET: targets_table(summary, targets),
-        WHO_TAKES_PART: taking_part,
-        "Privacy": privacy_table(summary),
-        "Runs": summary.runs_as_shown(),
-    }
-    return {title: table for title, table in tables.items() if len(table)}
+    return analyses.sections(baseline), analyses.problems
 
 
 def draw(every: Sequence[Chart], place: Path) -> None:

@@ -1,29 +1,26 @@
 """Bars for a run on a terminal: the clients of the round, and the rounds of the run."""
 
-import logging
-import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from server_app.config.experiment import Experiment
-from server_app.tracking.console import Shown, shown_by
+from server_app.tracking.console import shown_by
+from server_app.tracking.steps import LinesAbove
 from server_app.tracking.streams import on_terminal
+from task import progress
 
 DAY = 24 * 3600.0
-ROUND_LINE = re.compile(r"round +(\d+)/\d+ ")  # as `round_line` begins
-# What a client in this process logs (`client_app.work_unit`): its round comes first or last.
-TRAINED, CLIENT_FAILED = "round %d: trained on %d images in %.1f s", "client %d failed in round %d"
-TRAINED_PRIVATELY = "round %d: trained in %.1f s"
-
-clients = logging.getLogger("univarfl.client")
+LOOK_SECONDS = 0.1
 
 
-class RunProgress(Shown):
-    """A handler that prints the lines of a run above two bars, and moves the bars.
+class RunProgress(Progress):
+    """Two bars that follow the progress of a run, however many processes it has.
+
+    Workers on other machines of a Ray cluster move them once a round.
 
     Args:
         experiment: what is run.
@@ -31,10 +28,10 @@ class RunProgress(Shown):
     """
 
     def __init__(self, experiment: Experiment, console: Console) -> None:
-        super().__init__()
+        self._events = progress.Progress()
         self.rounds, self.participants = experiment.rounds, experiment.participants
         self.epochs = experiment.local_epochs
-        self.bars = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[state]}"),
@@ -43,78 +40,42 @@ class RunProgress(Shown):
             speed_estimate_period=DAY,
             transient=True,
         )
-        self._run = self.bars.add_task(
+        self._run = self.add_task(
             "run", total=self.rounds * self.participants, state=f"round 0/{self.rounds}"
         )
-        self._clients = self.bars.add_task(
-            "round", total=self.participants, state="", visible=False
-        )
+        self._clients = self.add_task("round", total=self.participants, state="", visible=False)
         self._round = self._done = self._rounds_done = 0
         self._images = self._seconds = 0.0
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a line; if it ends a round, move the run's bar."""
-        text = self.format(record)
-        try:
-            self.bars.console.print(escape(text), highlight=False, soft_wrap=True)
-        except OSError:
-            self.handleError(record)
-        if found := ROUND_LINE.match(text):
-            self._move_run(int(found[1]), 0)
+    def look(self) -> None:
+        """Move the bars by what has happened since the last look."""
+        for event in self._events.new():
+            if isinstance(event, progress.RoundEnded):
+                self._move_run(event.server_round, 0)
+            else:
+                self._count(event)
 
-    def client_trained(self, server_round: int, images: int, seconds: float) -> None:
-        """Count a client of a round.
-
-        Args:
-            server_round: the round.
-            images: the number of its training images; 0 if it failed, or tells no number.
-            seconds: the duration of its training.
-        """
-        if server_round != self._round:
-            self._round, self._done, self._images, self._seconds = server_round, 0, 0.0, 0.0
-            self.bars.reset(self._clients, visible=True, state="")
+    def _count(self, client: progress.ClientTrained) -> None:
+        """Count a client of a round."""
+        if client.server_round != self._round:
+            self._round, self._done = client.server_round, 0
+            self._images, self._seconds = 0.0, 0.0
+            self.reset(self._clients, visible=True, state="")
         self._done = min(self._done + 1, self.participants)  # an attempt can repeat a client
-        self._images += images * self.epochs
-        self._seconds += seconds
+        self._images += client.images * self.epochs
+        self._seconds += client.seconds
         rate = f", {self._images / self._seconds:.0f} images/s" if self._seconds else ""
         state = f"clients {self._done}/{self.participants}{rate}"
-        self.bars.update(self._clients, completed=self._done, state=state)
-        self._move_run(server_round - 1, self._done)
+        self.update(self._clients, completed=self._done, state=state)
+        self._move_run(client.server_round - 1, self._done)
 
     def _move_run(self, rounds: int, clients_done: int) -> None:
-        done = max(int(self.bars.tasks[0].completed), rounds * self.participants + clients_done)
-        self._rounds_done = max(self._rounds_done, rounds)  # clients may be read after their round
+        done = max(int(self.tasks[0].completed), rounds * self.participants + clients_done)
+        self._rounds_done = max(self._rounds_done, rounds)
         state = f"round {self._rounds_done}/{self.rounds}"
-        if not self.bars.tasks[0].completed and rounds > 1:  # resumed: the time left starts here
-            self.bars.reset(self._run, completed=done, state=state)
-        self.bars.update(self._run, completed=done, state=state)
-
-
-class ClientCounter(logging.Handler):
-    """A handler of the clients' log that counts them.
-
-    With ``engine=flower``, `log_clients` logs what the workers of this machine have trained.
-    Workers on other machines of a Ray cluster, and real sites, move the bars once a round.
-
-    Args:
-        progress: is moved.
-    """
-
-    def __init__(self, progress: RunProgress) -> None:
-        super().__init__()
-        self._progress = progress
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Count a client that was trained, or failed."""
-        values = record.args
-        if not isinstance(values, tuple):
-            return
-        if record.msg == TRAINED:
-            self._progress.client_trained(*values)  # type: ignore[arg-type]
-        elif record.msg == TRAINED_PRIVATELY:
-            self._progress.client_trained(int(str(values[0])), 0, 0.0)
-        elif record.msg == CLIENT_FAILED:
-            self._progress.client_trained(int(str(values[1])), 0, 0.0)
+        if not self.tasks[0].completed and rounds > 1:  # resumed: the time left starts here
+            self.reset(self._run, completed=done, state=state)
+        self.update(self._run, completed=done, state=state)
 
 
 @contextmanager
@@ -129,12 +90,19 @@ def progress_on_terminal(experiment: Experiment) -> Iterator[None]:
 
 @contextmanager
 def progress_on(experiment: Experiment, console: Console) -> Iterator[RunProgress]:
-    """Show bars for a run on a console."""
-    progress = RunProgress(experiment, console)
-    counter = ClientCounter(progress)
-    clients.addHandler(counter)
-    try:
-        with progress.bars, shown_by(progress):
-            yield progress
-    finally:
-        clients.removeHandler(counter)
+    """Show bars for a run on a console, and print its lines above them."""
+    over = threading.Event()
+
+    def look_now_and_then() -> None:
+        while not over.wait(LOOK_SECONDS):
+            bars.look()
+
+    with RunProgress(experiment, console) as bars, shown_by(LinesAbove(console)):
+        thread = threading.Thread(target=look_now_and_then, daemon=True)
+        thread.start()
+        try:
+            yield bars
+        finally:
+            over.set()
+            thread.join()
+            bars.look()

@@ -8,7 +8,7 @@ import pkgutil
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from uuid import uuid4
@@ -20,6 +20,7 @@ from server_app.engines.local.processes import CONTEXT, without_callers_script
 from server_app.engines.local.supernode import RUN_ID, SuperNode, node_context
 from server_app.flower.internals import set_message_id, set_task_identity
 from server_app.rounds.errors import WorkerLostError
+from task.progress import PROGRESS
 
 LONGEST_WAIT = 0.5  # seconds of a pull without a reply
 GRACE_SECONDS = 5.0
@@ -101,8 +102,10 @@ class Worker:
         self._current = ""  # the id of the message that the process works on
         level = clients.getEffectiveLevel()
         with without_callers_script():
+            variables = {name: os.environ[name] for name in (PROGRESS,) if name in os.environ}
+            variables |= {} if gpu is None else {VISIBLE_GPUS: gpu}
             self._process = CONTEXT.Process(
-                target=serve, args=(theirs, client_app, context, gpu, level)
+                target=serve, args=(theirs, client_app, context, variables, level)
             )
             self._process.start()
         theirs.close()
@@ -179,7 +182,11 @@ def next_reply(connection: Connection) -> Message | None:
 
 
 def serve(
-    connection: Connection, client_app: str, context: Context, gpu: str | None, level: int
+    connection: Connection,
+    client_app: str,
+    context: Context,
+    variables: Mapping[str, str],
+    level: int,
 ) -> None:
     """Answer messages until the connection is closed; a SuperNode's process runs this.
 
@@ -187,13 +194,12 @@ def serve(
         connection: to the server.
         client_app: the name of the ClientApp, MODULE:NAME.
         context: the node's.
-        gpu: the only GPU that this process may see; None for every one.
+        variables: environment variables of this process alone.
         level: from which level on the clients' log is sent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server gets Ctrl-C too, and ends this
     threading.Thread(target=end_with_the_server, daemon=True).start()
-    if gpu is not None:
-        os.environ[VISIBLE_GPUS] = gpu
+    os.environ.update(variables)
     set_task_identity(RUN_ID)
     logging.getLogger("flwr").setLevel(logging.WARNING)
     clients.handlers = [LogSender(connection)]

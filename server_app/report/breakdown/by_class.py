@@ -6,6 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
+from server_app.report.section import Section
 from server_app.report.statistics import mean_and_sd, span
 from server_app.report.summary import Summary
 from server_app.runs.records.by_class import TRUE_CLASS, read_by_class
@@ -15,6 +16,13 @@ from task.training.one_vs_rest import OneVsRest
 
 MOST_CLASSES = 20  # with more, nobody reads the tables; the records have them
 MOST_ROWS = 400
+NOTES = {
+    "Metrics by class": "Final model, test set, each class against the rest: mean ± standard "
+    "deviation over seeds. Sensitivity is the recall of the class. An empty cell is undefined: "
+    "there are no images of the class, or none of others.",
+    "Confusion matrix": "Final model, test set: images of each true class (row) by the class that "
+    "the model gave (column), summed over the seeds.",
+}
 METRICS = {
     "sensitivity": "sensitivity",
     "specificity": "specificity",
@@ -38,13 +46,14 @@ class ByClass:
         self.problems: list[str] = []
         self._found = {key: self._read(runs) for key, runs in summary.counted.items()}
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the tables by title; none if they would be too long to read."""
-        tables = {
-            "Metrics by class": pd.DataFrame(self._metrics()),
-            "Confusion matrix": pd.DataFrame(self._confusion()).fillna(""),
-        }
-        return {title: table for title, table in tables.items() if 0 < len(table) <= MOST_ROWS}
+    def sections(self) -> list[Section]:
+        """Return the tables; none that would be too long to read."""
+        tables = pd.DataFrame(self._metrics()), pd.DataFrame(self._confusion()).fillna("")
+        return [
+            Section(title, note, table=table)
+            for (title, note), table in zip(NOTES.items(), tables, strict=True)
+            if len(table) <= MOST_ROWS
+        ]
 
     def _metrics(self) -> Iterator[dict[str, object]]:
         for key, found in self._found.items():

@@ -6,14 +6,22 @@ import numpy as np
 import pandas as pd
 
 from server_app.report.charts.base import Chart, Plot, mean_series, slug
+from server_app.report.section import Section
 from server_app.report.settings import ALL, JUDGED_BY
-from server_app.report.statistics import difference, mean_and_sd, span
+from server_app.report.statistics import CONFIDENCE, difference, mean_and_sd, span
 from server_app.report.summary import BASELINE, Summary
 from server_app.runs.records.client_scores import accuracies_that_count, read_client_scores
 from server_app.runs.records.reader import Run
-from server_app.runs.records.tables import RecordError
+from server_app.runs.records.tables import LEAST_IMAGES, RecordError
 
 TITLE = "Accuracy at the clients"
+NOTE = (
+    "The final model at each client, on images that the client held out and on which nobody "
+    f"trained. Clients with fewer than {LEAST_IMAGES} of them do not count. Every client counts "
+    "the same. Of more than 1,000 clients, a sample is scored. The worst tenth is the mean of the "
+    "worst 10 % of the clients, at least one. In the table: mean ± standard deviation over seeds, "
+    f"and paired differences in percentage points with Student's {CONFIDENCE:.0%} interval."
+)
 MOST_PLACES = 101  # of a curve; with more clients it shows so many quantiles
 NAMES = {"mean": "mean", "worst_tenth": "worst tenth", "deviation": "standard deviation"}
 COMPARED = ("mean", "worst_tenth")
@@ -40,6 +48,10 @@ class ByClient:
         for key, head in summary.heads.items():
             words = [f"{name} {head[name]}" for name in summary.keys if name != JUDGED_BY]
             self._settings.setdefault(", ".join(words) or ALL, {})[key[1]] = key
+
+    def section(self, baseline: str | None) -> Section:
+        """Return the table and the charts."""
+        return Section(TITLE, NOTE, list(self.charts()), self.table(baseline))
 
     def table(self, baseline: str | None = None) -> pd.DataFrame:
         """Return a row for each setting and method: accuracy in %, mean ± deviation over seeds.

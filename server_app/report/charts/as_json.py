@@ -1,28 +1,31 @@
 """Charts as JSON, which the scripts of a page draw."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from server_app.report.charts.base import Bars, Cells, Chart, Plot, Series
+from server_app.report.charts.base import Bars, Cells, Plot, Series
+from server_app.report.section import Section
 
 DIGITS = 5
 # A curve has at most so many points; with many curves fewer, so that a page stays below 15 MB.
 MOST_POINTS, LEAST_POINTS, POINTS_OF_ALL = 500, 50, 200_000
 
 
-def sections_of(charts: Iterable[Chart]) -> dict[str, list[dict[str, Any]]]:
-    """Return charts by section, as values that JSON has."""
-    every = list(charts)
-    curves = sum(len(chart.figure.series) for chart in every if isinstance(chart.figure, Plot))
+def charts_as_json(sections: Sequence[Section]) -> dict[str, list[dict[str, Any]]]:
+    """Return the charts of sections by title, as values that JSON has."""
+    figures = [chart.figure for section in sections for chart in section.charts]
+    curves = sum(len(figure.series) for figure in figures if isinstance(figure, Plot))
     most = min(MOST_POINTS, max(LEAST_POINTS, POINTS_OF_ALL // max(curves, 1)))
-    sections: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for chart in every:
-        sections[chart.section].append({"title": chart.title, **figure_as_json(chart.figure, most)})
-    return dict(sections)
+    return {
+        section.title: [
+            {"title": chart.title, **figure_as_json(chart.figure, most)} for chart in section.charts
+        ]
+        for section in sections
+        if section.charts
+    }
 
 
 @singledispatch

@@ -24,6 +24,18 @@ from server_app.runs.records.reader import Run
 
 BARS = "Accuracy by method"
 SWEPT = {"alpha": "alpha (smaller is more skewed)", "rho": "rho (share of clients in a round)"}
+BAND = "mean over seeds, with a band of one standard deviation"
+SPREAD = "After the last round: mean and standard deviation over seeds."
+NOTES = {
+    BARS: "After the last round: mean, standard deviation, and a dot for each seed.",
+    "Accuracy over the rounds": f"Accuracy of the global model: {BAND}.",
+    "Loss over the rounds": f"Training cross-entropy of the participants: {BAND}.",
+    "Accuracy over time": "Seconds are those of the rounds as recorded. Runs that shared a machine "
+    "took longer.",
+    "Recall by class": "After the last round, mean over seeds, in %.",
+    "Accuracy against alpha": SPREAD,
+    "Accuracy against rho": SPREAD,
+}
 Group = Mapping[str, Sequence[Run]]  # the runs of one setting by method
 
 

@@ -4,9 +4,10 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,74 +16,21 @@ import numpy as np
 import pandas as pd
 
 from server_app.config.override_text import flat
-from server_app.report import after_training
-from server_app.report.breakdown.by_client import TITLE as AT_CLIENTS
-from server_app.report.charts.as_json import sections_of
-from server_app.report.charts.base import Chart
+from server_app.report.charts.as_json import charts_as_json
 from server_app.report.readings import READINGS
-from server_app.report.spent import charts as spent_charts
-from server_app.report.spent import participation, targets
-from server_app.report.statistics import CONFIDENCE
-from server_app.report.summary import BASELINE, Summary
+from server_app.report.section import Section, filled_tables
+from server_app.report.summary import GLANCE, RUNS, Summary
 from server_app.runs.records.metrics import METRICS
 from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
-from server_app.runs.records.tables import LEAST_IMAGES
 
 WEB = Path(__file__).parent.parent / "web"
 STYLES = ("uplot.css", "pages.css")
 SCRIPTS = (
     "theme.js", "uplot.js", "tables.js", "markers.js", "curves.js", "bars.js", "report.js"
 )  # fmt: skip
-GLANCE = "Last round"
 SETTINGS = "Settings"
 UNSHOWN = ("published", "watch.mlflow")  # the address may contain a password
-BAND = "mean over seeds, with a band of one standard deviation"
-SPREAD = "After the last round: mean and standard deviation over seeds."
-NOTES = {
-    GLANCE: "Accuracy after the last round in %: mean ± standard deviation over seeds.",
-    "Accuracy by method": "After the last round: mean, standard deviation, and a dot for each "
-    "seed.",
-    "Accuracy over the rounds": f"Accuracy of the global model: {BAND}.",
-    "Loss over the rounds": f"Training cross-entropy of the participants: {BAND}.",
-    "Accuracy over time": "Seconds are those of the rounds as recorded. Runs that shared a machine "
-    "took longer.",
-    "Recall by class": "After the last round, mean over seeds, in %.",
-    "Accuracy against alpha": SPREAD,
-    "Accuracy against rho": SPREAD,
-    "Accuracy": '%, mean ± standard deviation over seeds. "Last round" is before a stage that '
-    'follows. "Best by validation" is the accuracy after the round with the best validation '
-    "accuracy, which is not the best accuracy. Validation uses the participants' images; with few "
-    'participants the choice is noisy. "Published" is the number of a paper for the same settings.',
-    "Other metrics": "Last round, test set. Balanced accuracy is the mean recall of the classes. "
-    "AUROC and average precision are means over the classes, each class against the rest. "
-    "Calibration error is the expected calibration error with 15 bins.",
-    "Metrics by class": "Final model, test set, each class against the rest: mean ± standard "
-    "deviation over seeds. Sensitivity is the recall of the class. An empty cell is undefined: "
-    "there are no images of the class, or none of others.",
-    "Confusion matrix": "Final model, test set: images of each true class (row) by the class that "
-    "the model gave (column), summed over the seeds.",
-    AT_CLIENTS: "The final model at each client, on images that the client held out and on which "
-    f"nobody trained. Clients with fewer than {LEAST_IMAGES} of them do not count. Every client "
-    "counts the same. Of more than 1,000 clients, a sample is scored. The worst tenth is the mean "
-    "of the worst 10 % of the clients, at least one. "
-    "In the table: mean ± standard deviation over seeds, and paired differences in percentage "
-    f"points with Student's {CONFIDENCE:.0%} interval.",
-    "Paired differences": "Accuracy minus that of the baseline with the same seeds, in percentage "
-    f"points: mean and Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the "
-    "split, the first weights and the batches. A difference is not significant if its interval "
-    "includes 0.",
-    "Rounds to a target": "First round at or above the target: mean over the seeds that reached "
-    f"it. The default target is the last accuracy of {BASELINE}, or else of the first method.",
-    targets.TITLE: targets.NOTE,
-    participation.TITLE: participation.NOTE,
-    **spent_charts.NOTES,
-    after_training.TITLE: after_training.NOTE,
-    "Privacy": "Epsilon bounds how much one person's data can change what is published; smaller is "
-    "better, and above 10 it promises little. Each run.json says what epsilon does not cover.",
-    "Runs": "One row for each run, with a link to its record. Seconds are those of the rounds.",
-}
-RUNS = "Runs"
 RUN = "run"  # the column with the name of a run's directory
 
 
@@ -92,21 +40,28 @@ class Content:
 
     Attributes:
         summary: the runs.
-        tables: by title.
-        charts: what the page draws.
+        sections: what it shows of them. `GLANCE` comes first, and charts before tables.
         problems: what was left out.
         warnings: what makes the runs hard to compare.
-        notes: explanations by title, besides `NOTES`.
         headlines: the result in words.
     """
 
     summary: Summary
-    tables: Mapping[str, pd.DataFrame]
-    charts: Sequence[Chart]
+    sections: Sequence[Section]
     problems: Sequence[str]
     warnings: Sequence[str]
-    notes: Mapping[str, str]
-    headlines: Sequence[str]
+    headlines: Sequence[str] = ()
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table that is not empty, by title."""
+        return filled_tables(self.sections)
+
+    @property
+    def shown(self) -> list[Section]:
+        """The sections that are not empty, in the order of the page."""
+        found = [each for each in self.sections if each.charts or len(each.table)]
+        return sorted(found, key=lambda each: (each.title != GLANCE, not each.charts))
 
 
 def page(content: Content, to: Path) -> str:
@@ -122,13 +77,11 @@ def page(content: Content, to: Path) -> str:
     )  # fmt: skip
     summary = content.summary
     counted = [run for runs in summary.counted.values() for run in runs]
-    charts = sections_of(content.charts)
-    tables = {title: shown_table(table) for title, table in content.tables.items()}
     styles, scripts = ([(WEB / name).read_text() for name in names] for names in (STYLES, SCRIPTS))
     return environment.get_template("page.html.j2").render(
-        tables=tables, charts=charts, problems=content.problems, runs=counted,
-        notes={**NOTES, **content.notes}, headlines=content.headlines,
-        order=list(dict.fromkeys([GLANCE, *charts, *tables, SETTINGS])),
+        sections=[*content.shown, Section(SETTINGS)], charts=charts_as_json(content.shown),
+        tables={title: shown_table(table) for title, table in content.tables.items()},
+        problems=content.problems, runs=counted, headlines=content.headlines,
         links={run.directory.name: link_to(run, to) for run in counted},
         run_column=RUN, runs_title=RUNS,
         commons=in_common(counted), config=config_of,

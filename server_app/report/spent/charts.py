@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from server_app.report.charts.base import Chart, Plot, Series, slug
+from server_app.report.section import Section, sections_of
 from server_app.report.settings import ALL
 from server_app.report.spent.amounts import (
     MEGABYTES,
@@ -33,6 +34,11 @@ NOTES = {
     f"the size of a reply. {BAND}",
 }
 Key = tuple[str, str]  # the setting and the method of runs that differ in their seeds alone
+
+
+def spent(summary: Summary) -> list[Section]:
+    """Return the sections with `spent_charts`."""
+    return sections_of(spent_charts(summary), NOTES)
 
 
 def spent_charts(summary: Summary) -> Iterator[Chart]:

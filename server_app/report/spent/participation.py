@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from server_app.report.section import Section
 from server_app.report.spent.charts import timed_groups
 from server_app.report.statistics import mean_and_sd
 from server_app.report.summary import Summary
@@ -36,7 +37,7 @@ LABELS = {
 FORMS = {"correlation": "+.2f", "slow_images": ".0f"}
 
 
-def participation_table(summary: Summary) -> tuple[pd.DataFrame, list[str]]:
+def participation(summary: Summary) -> tuple[Section, list[str]]:
     """Return a row for each setting and method whose runs have a virtual clock, and problems.
 
     A problem is a line about a record that is damaged.
@@ -51,7 +52,7 @@ def participation_table(summary: Summary) -> tuple[pd.DataFrame, list[str]]:
                 problems.append(f"{run.directory.name}: {error}")
         if found:
             rows.append({**summary.heads[key], **in_words(found)})
-    return pd.DataFrame(rows), problems
+    return Section(TITLE, NOTE, table=pd.DataFrame(rows)), problems
 
 
 def in_words(found: Iterable[dict[str, float]]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from server_app.report.readings import LAST, readings
+from server_app.report.section import Section
 from server_app.report.spent.amounts import MEGABYTES, SECONDS, Amount, all_spent_until
 from server_app.report.spent.charts import timed_groups
 from server_app.report.statistics import CONFIDENCE, difference
@@ -19,6 +20,11 @@ NOTE = (
     "is the lowest mean accuracy after the last round in this table."
 )
 NEVER = "never"
+
+
+def simulated_targets(summary: Summary, targets: Sequence[float]) -> Section:
+    """Return what was spent until a target accuracy; see `targets_table`."""
+    return Section(TITLE, NOTE, table=targets_table(summary, targets))
 
 
 def targets_table(summary: Summary, targets: Sequence[float]) -> pd.DataFrame:

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from server_app.report.charts.of_runs import NOTES
 from server_app.report.comparability import comparability
-from server_app.report.page.render import GLANCE, Content, page
-from server_app.report.summary import Summary
+from server_app.report.page.render import Content, page
+from server_app.report.section import sections_of
+from server_app.report.summary import GLANCE, Summary
 from server_app.report.write import clear, markdown, write_tables
 from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.reader import Collection, Run, has_record, read_runs
@@ -123,20 +125,19 @@ class Benchmark:
             logger.info("no row with a tuned value has a run yet, so there is no page")
             return
         summary = Summary(sorted(set_of(runs), key=lambda run: run.directory.name))
-        found, to = tables.all(), self.place / REPORT
-        drawn = list(charts_of(tables.frame, list(self.plan.cells)))
+        drawn = sections_of(charts_of(tables.frame, list(self.plan.cells)), NOTES)
         problems = [*self._problems, *self._set_aside, *outcome.left_out(), *self._gaps(outcome)]
-        content = Content(
-            summary, found, drawn, problems, comparability(summary), tables.notes(), []
-        )
+        sections = [*tables.sections(), *drawn]
+        content = Content(summary, sections, problems, comparability(summary))
+        to = self.place / REPORT
         try:
             make_output_directory(to)
             clear(to)
-            write_tables(to / "tables", found)
+            write_tables(to / "tables", content.tables)
             write_whole(to / "index.html", page(content, to).encode())
         except OSError as error:
             raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
-        print_plain(markdown(found[GLANCE]))
+        print_plain(markdown(content.tables[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
 
     def _gaps(self, outcome: Outcome) -> list[str]:

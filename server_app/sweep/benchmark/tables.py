@@ -8,10 +8,10 @@ import pandas as pd
 
 from server_app.config.labels import label_of
 from server_app.report.breakdown.by_client import spreads
-from server_app.report.page.render import GLANCE
 from server_app.report.readings import LAST, LAST_FIVE, readings
+from server_app.report.section import Section
 from server_app.report.statistics import difference, mean_and_sd
-from server_app.report.summary import first_at
+from server_app.report.summary import GLANCE, first_at
 from server_app.runs.records.reader import Run
 from server_app.runs.records.tables import LEAST_IMAGES
 from server_app.sweep.benchmark.commands import OWN, TUNED, commands
@@ -76,8 +76,8 @@ class Tables:
         """Return the completed runs of one kind of row."""
         return list(self.frame[self.frame["kind"] == kind]["run"].dropna())
 
-    def all(self) -> dict[str, pd.DataFrame]:
-        """Return every table that is not empty, by title."""
+    def sections(self) -> list[Section]:
+        """Return every table with its explanation."""
         tables = {
             GLANCE: self.standing(TUNED),
             OWN_VALUES: self.standing(OWN),
@@ -89,10 +89,11 @@ class Tables:
             TRIALS: self.trials(),
             COMMANDS: commands(self.outcome),
         }
-        return {title: table for title, table in tables.items() if len(table)}
+        notes = {GLANCE: self._how_ranked(), **NOTES}
+        return [Section(title, notes[title], table=table) for title, table in tables.items()]
 
-    def notes(self) -> dict[str, str]:
-        """Return the explanations of the tables, by title."""
+    def _how_ranked(self) -> str:
+        """Return the explanation of the first table."""
         ranked = self._ranked(TUNED, LAST)
         blocks, methods = ranked.shape
         text = (
@@ -110,7 +111,7 @@ class Tables:
                 "independent; seeds of one cell are not, so the test is too lenient). "
                 + significant(average_ranks(ranked), least)
             )
-        return {GLANCE: text, **NOTES}
+        return text
 
     def standing(self, kind: str) -> pd.DataFrame:
         """Return one row per method: its average ranks, and its accuracy in each cell."""

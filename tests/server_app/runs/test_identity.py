@@ -39,7 +39,7 @@ HARMLESS = {
     "task.fingerprint": "compares the code of server and clients",
     "task.machine": "measures memory, and names directories",
     "task.methods.families.conflicts": "refuses combinations of methods, and changes none",
-    "task.protocol.trained_clients": "counts trained clients for the bars on a terminal",
+    "task.progress": "tells the bars on a terminal what has been done",
     "task.rules": "refuses settings that do not fit together, and changes none",
     "task.tensors": "names a type",
     "task.site": "reads a site's own limits, which the site enforces",

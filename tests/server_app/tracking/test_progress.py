@@ -1,18 +1,28 @@
 """The bars of a run, as a terminal shows them."""
 
 import io
-import logging
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from server_app.config.composition import compose_experiment
-from server_app.engines.flower import log_clients
 from server_app.engines.train import train_experiment
-from server_app.tracking.progress import clients, progress_on
-from task.protocol.trained_clients import TRAINED_CLIENTS, TrainedClients, count_client
+from server_app.tracking.progress import RunProgress, progress_on
+from task.progress import PROGRESS, ClientTrained, RoundEnded, progress_file, tell
 from tests.conftest import SMALL, faulty
+
+
+@pytest.fixture(autouse=True)
+def _named_file() -> Iterator[None]:
+    with progress_file():
+        yield
+
+
+def states(bars: RunProgress) -> list[str]:
+    return [task.fields["state"].split(",")[0] for task in bars.tasks]
 
 
 def test_the_bars_count_the_clients_of_other_processes(
@@ -22,69 +32,82 @@ def test_the_bars_count_the_clients_of_other_processes(
     words = [*SMALL, "federation.workers=2"]
     experiment = compose_experiment(words)
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with progress_on(experiment, console) as progress:
+    with progress_on(experiment, console) as bars:
         train_experiment(experiment, words)
-        ended = [(task.completed, task.total) for task in progress.bars.tasks]
-    assert ended == [(8, 8), (4, 4)]
+    assert [(task.completed, task.total) for task in bars.tasks] == [(8, 8), (4, 4)]
 
 
 @pytest.mark.usefixtures("parts")
-def test_the_bars_count_clients_and_rounds_in_this_process(
+def test_the_bars_count_those_that_fail_too_and_lines_are_above_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
     words = [*SMALL, *faulty([3], [1], "raise")]
     experiment = compose_experiment(words)
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100)
-    states = []
-    with progress_on(experiment, console) as progress:
-        move = progress.client_trained
-
-        def noted(server_round: int, images: int, seconds: float) -> None:
-            move(server_round, images, seconds)
-            states.append([task.fields["state"] for task in progress.bars.tasks])
-
-        monkeypatch.setattr(progress, "client_trained", noted)
+    with progress_on(experiment, Console(file=screen, force_terminal=True, width=100)) as bars:
         train_experiment(experiment, words)
-        ended = [(task.completed, task.total) for task in progress.bars.tasks]
-    assert ended == [(8, 8), (4, 4)]
-    assert [state[0] for state in states] == ["round 0/2"] * 4 + ["round 1/2"] * 4
-    counts = [state[1].split(",")[0] for state in states]
-    assert counts == 2 * [f"clients {done}/4" for done in (1, 2, 3, 4)]
-    assert all(state[1].endswith("images/s") for state in states[1:])
+    assert [(task.completed, task.total) for task in bars.tasks] == [(8, 8), (4, 4)]
+    assert states(bars) == ["round 2/2", "clients 4/4"]
+    assert bars.tasks[1].fields["state"].endswith("images/s")
     assert "round 2/2  test 0." in screen.getvalue()
-    assert not [handler for handler in clients.handlers if handler.level == logging.NOTSET]
 
 
-def test_the_bars_count_what_the_workers_of_flower_have_trained(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_bars_follow_clients_and_rounds() -> None:
     experiment = compose_experiment(["num_clients=4", "rounds=3"])
-    file = tmp_path / "trained"
-    monkeypatch.setenv(TRAINED_CLIENTS, str(file))
-    trained = TrainedClients(file)
-    with progress_on(experiment, Console(file=io.StringIO())) as progress:
-        run, of_round = progress.bars.tasks
-        log_clients(trained)  # there is no file yet
-        count_client(1, 40, 0.5)
-        count_client(1, 60, 0.5)
-        log_clients(trained)
-        assert (run.completed, of_round.completed) == (2, 2)
-        assert of_round.fields["state"] == "clients 2/4, 500 images/s"
-        logging.getLogger("univarfl").info("round 1/3  test 0.5")
-        count_client(1, 40, 0.5)  # it was read after the line of its round
-        with file.open("a") as half:
-            half.write("2 4")
-        log_clients(trained)
-        assert (run.completed, run.fields["state"]) == (4, "round 1/3")
+    bars = RunProgress(experiment, Console(file=io.StringIO()))
+    seen = []
+    for event in (
+        ClientTrained(1, 40, 0.5),
+        ClientTrained(1, 60, 0.5),
+        RoundEnded(1),
+        ClientTrained(1, 40, 0.5),  # a worker tells it after the server has told of the round
+        ClientTrained(2, 0, 0.0),
+    ):
+        tell(event)
+        bars.look()
+        seen.append((bars.tasks[0].completed, bars.tasks[1].completed, *states(bars)))
+    assert seen == [
+        (1, 1, "round 0/3", "clients 1/4"),
+        (2, 2, "round 0/3", "clients 2/4"),
+        (4, 2, "round 1/3", "clients 2/4"),
+        (4, 3, "round 1/3", "clients 3/4"),
+        (5, 1, "round 1/3", "clients 1/4"),
+    ]
 
 
-@pytest.mark.parametrize("line", ["round  3/12  test 0.5", "round 3/12 test 0.5"])
-def test_the_line_of_a_round_moves_the_bar_of_the_run(line: str) -> None:
-    """As with ``engine=flower``, whose workers are in other processes."""
-    experiment = compose_experiment(["num_clients=4"])
-    with progress_on(experiment, Console(file=io.StringIO())) as progress:
-        logging.getLogger("univarfl").info("%s", line)
-        assert progress.bars.tasks[0].completed == 12
-        assert progress.bars.tasks[0].fields["state"] == "round 3/12"
+def test_the_speed_is_in_images_a_second() -> None:
+    bars = RunProgress(compose_experiment(["num_clients=4", "local_epochs=5"]), Console())
+    for images in (40, 60):
+        tell(ClientTrained(1, images, 0.5))
+    bars.look()
+    assert bars.tasks[1].fields["state"] == "clients 2/4, 500 images/s"
+
+
+def test_half_a_line_is_read_when_it_is_whole() -> None:
+    bars = RunProgress(compose_experiment(["num_clients=4", "rounds=3"]), Console())
+    with Path(os.environ[PROGRESS]).open("a") as file:
+        file.write("3")
+        file.flush()
+        bars.look()
+        assert bars.tasks[0].completed == 0
+        file.write("\n")
+    bars.look()
+    assert (bars.tasks[0].completed, *states(bars)[:1]) == (12, "round 3/3")
+
+
+def test_without_a_file_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PROGRESS)
+    bars = RunProgress(compose_experiment([]), Console())
+    tell(RoundEnded(1))
+    bars.look()
+    assert bars.tasks[0].completed == 0
+    monkeypatch.setenv(PROGRESS, "/proc/none/progress")
+    tell(RoundEnded(1))
+
+
+def test_a_file_that_cannot_be_made_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PROGRESS)
+    monkeypatch.setattr("tempfile.tempdir", "/proc/none")
+    with progress_file():
+        assert PROGRESS not in os.environ

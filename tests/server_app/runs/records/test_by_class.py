@@ -3,10 +3,10 @@
 import csv
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from server_app.report.breakdown.by_class import ByClass
+from server_app.report.section import filled_tables
 from server_app.report.summary import Summary
 from server_app.runs.records.by_class import (
     CLASS_METRICS,
@@ -74,7 +74,7 @@ def test_a_report_has_them_of_the_runs_that_do(tmp_path: Path) -> None:
         record(tmp_path, name, [*words, *extra], [0.1, 0.5], classes=NAMES)
     for name in "ab":
         save_by_class(tmp_path / name, NAMES, FOUND)
-    tables = ByClass(Summary(read_runs(tmp_path).runs)).tables()
+    tables = filled_tables(ByClass(Summary(read_runs(tmp_path).runs)).sections())
     metrics = tables["Metrics by class"]
     assert metrics["class"].tolist() == NAMES
     assert metrics["sensitivity"].tolist() == ["0.500 ± 0.000", "", "0.333 ± 0.000"]
@@ -84,11 +84,14 @@ def test_a_report_has_them_of_the_runs_that_do(tmp_path: Path) -> None:
     (tmp_path / "b" / CONFUSION).write_text("")
     by_class = ByClass(Summary(read_runs(tmp_path).runs))
     assert by_class.problems == ["b: confusion.csv has other columns, or is cut short"]
-    assert by_class.tables()["Confusion matrix"]["as =cat"].tolist() == ["1", "0", "2"]
+    assert filled_tables(by_class.sections())["Confusion matrix"]["as =cat"].tolist() == [
+        "1",
+        "0",
+        "2",
+    ]
 
 
 def test_a_run_from_before_has_none(tmp_path: Path) -> None:
     record(tmp_path, "old", [], [0.1, 0.5])
     by_class = ByClass(Summary(read_runs(tmp_path).runs))
-    assert all(isinstance(table, pd.DataFrame) for table in by_class.tables().values())
-    assert by_class.tables() == {}
+    assert filled_tables(by_class.sections()) == {}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from server_app.report.section import filled_tables
 from server_app.sweep.benchmark.commands import TUNED
 from server_app.sweep.benchmark.outcome import Outcome, diverged_settings
 from server_app.sweep.benchmark.plan import Entry, Plan, Tuning, rows, trials
@@ -62,7 +63,7 @@ def directory_of(place: Path, method: str, seed: int) -> Path:
 
 def row_of(place: Path, title: str, method: str) -> dict[str, str]:
     """Return a method's row of one table."""
-    table = Tables(Benchmark(PLAN, place).outcome()).all()[title]
+    table = filled_tables(Tables(Benchmark(PLAN, place).outcome()).sections())[title]
     (row,) = (row for row in table.to_dict("records") if row["method"] == method)
     return {str(key): str(value) for key, value in row.items()}
 
@@ -93,7 +94,10 @@ def test_a_run_that_diverged_is_the_worst_a_loss_and_not_run_again(place: Path) 
     row = row_of(place, "Minus FedAvg", "FedLC")
     assert (row["wins"], row["losses"], row["ties"]) == ("1", "1", "1")
     assert row["a"].endswith("(1 diverged)")
-    assert tables.all()["Rounds and seconds to FedAvg's accuracy"]["a"].iloc[1] != "never"
+    assert (
+        filled_tables(tables.sections())["Rounds and seconds to FedAvg's accuracy"]["a"].iloc[1]
+        != "never"
+    )
 
 
 def test_of_two_that_diverged_none_is_ahead(place: Path) -> None:

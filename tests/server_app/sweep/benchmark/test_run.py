@@ -11,8 +11,9 @@ import yaml
 
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
-from server_app.report.page.render import GLANCE
 from server_app.report.readings import LAST
+from server_app.report.section import filled_tables
+from server_app.report.summary import GLANCE
 from server_app.sweep.benchmark.commands import TUNED
 from server_app.sweep.benchmark.outcome import Outcome, hash_of
 from server_app.sweep.benchmark.plan import Plan, Tuning, trials
@@ -78,7 +79,7 @@ def check_choice(place: Path) -> None:
 def check_tables(place: Path) -> None:
     """The tables have what the records have, and the page has the tables."""
     found = Tables(Benchmark(PLAN, place).outcome())
-    tables = found.all()
+    tables = filled_tables(found.sections())
     assert {GLANCE, OWN_VALUES, MINUS, COSTS, TRIALS, COMMANDS} <= tables.keys()
     assert set(found.standing(TUNED)["method"]) == {"FedAvg", "FedLC"}
     for _, row in found.frame.iterrows():
