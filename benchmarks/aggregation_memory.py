@@ -26,6 +26,7 @@ from tabulate import tabulate
 
 from client_app.messages import read_request, write_reply
 from server_app.aggregation.global_model import GlobalModel
+from server_app.aggregation.population import Population
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
@@ -114,8 +115,9 @@ def context_of(experiment: Experiment) -> tuple[RoundContext, Arrived]:
     def ignore(site: str, what: str) -> None:
         pass
 
+    population = Population(experiment, sizes.train)
     return RoundContext(
-        grid, run, experiment, worker, GlobalModel(experiment, worker, sizes.train),
+        grid, run, experiment, worker, GlobalModel(experiment, worker, population),
         NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore),
         Account(), ignore, Path(),
     ), grid  # fmt: skip

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -27,6 +27,29 @@ def no_problem(_extra: Tensors) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class Demands:
+    """What the sums of all rounds of a run have in common.
+
+    Attributes:
+        guard: filters the updates.
+        trained: the names of the parameters that training changes; the others are statistics.
+        terms: the names of the loss terms that clients may report.
+        each: whether the strategy needs each update.
+        mean: whether the mean is needed.
+        problem_with: see `ServerUpdate.problem_with`.
+        new_sum: returns an empty sum of models that were trained from given weights.
+    """
+
+    guard: Guard
+    trained: Collection[str]
+    terms: Collection[str]
+    each: bool = False
+    mean: bool = True
+    problem_with: Callable[[Tensors], str] = no_problem
+    new_sum: Callable[[Tensors], IntegerSum] = ExactSum
+
+
 class UpdateAccumulator:
     """One round's updates: the outcome of each, and the sum of those that count.
 
@@ -35,16 +58,10 @@ class UpdateAccumulator:
         broadcast: what the method's server update sent.
         shares: each participant's weight in the round's mean; at most 1.
         examples: the number of images that each participant trains on.
-        guard: filters the updates.
-        trained: the names of the parameters that training changes; the others are statistics.
-        terms: the names of the loss terms that clients may report.
-        each: whether the strategy needs each update.
-        mean: whether the mean is needed.
+        demands: what the sums of all rounds have in common.
         keep: whether each accepted model is kept.
         rebase: takes a client and its model, which may have started from older weights than
             `before`, and returns the model that counts.
-        problem_with: see `ServerUpdate.problem_with`.
-        new_sum: returns an empty sum of models that were trained from given weights.
 
     Attributes:
         before: the global weights that the clients started from.
@@ -67,19 +84,14 @@ class UpdateAccumulator:
         broadcast: Tensors,
         shares: dict[int, float],
         examples: dict[int, int],
-        guard: Guard,
-        trained: Collection[str],
-        terms: Collection[str],
-        each: bool,
-        mean: bool,
+        demands: Demands,
         keep: bool = False,
         rebase: Rebase | None = None,
-        problem_with: Callable[[Tensors], str] = no_problem,
-        new_sum: Callable[[Tensors], IntegerSum] = ExactSum,
     ) -> None:
-        self.problem_with = problem_with
+        guard, each = demands.guard, demands.each
+        self.problem_with, self.terms = demands.problem_with, frozenset(demands.terms)
         self.before, self.broadcast = before, broadcast
-        self.shares, self.examples, self.terms = shares, examples, frozenset(terms)
+        self.shares, self.examples = shares, examples
         self.updates: dict[int, ClientUpdate] = {}
         self.moved: dict[int, Tensors] = {}
         self.models: dict[int, Tensors] = {}
@@ -87,12 +99,12 @@ class UpdateAccumulator:
         self._each, self._keep, self._rebase = each, keep, rebase
         self._filter: UpdateFilter | None = None
         if guard.needs_each_update:
-            self._filter = named(FILTER)(guard, before, trained)
+            self._filter = named(FILTER)(guard, before, demands.trained)
         # Without a mean, numbers may be of any size; the sum bounds how far they grow.
         self._summed = [
-            name for name, value in before.items() if mean or not value.is_floating_point()
+            name for name, value in before.items() if demands.mean or not value.is_floating_point()
         ]
-        self._weights = new_sum({name: before[name] for name in self._summed})
+        self._weights = demands.new_sum({name: before[name] for name in self._summed})
         self._extra = ExactSum(broadcast)
 
     @property

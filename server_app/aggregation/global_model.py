@@ -2,15 +2,16 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from server_app.aggregation.accumulator import Rebase, UpdateAccumulator, no_problem
+from server_app.aggregation.accumulator import Demands, Rebase, UpdateAccumulator, no_problem
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.guards.base import guard_of
+from server_app.aggregation.population import Population
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.experiment import Experiment
@@ -18,7 +19,7 @@ from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.errors import DIVERGED
-from task.exact_sum import new_sum, normalise_weights, relative_weights
+from task.exact_sum import new_sum
 from task.methods.base import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
@@ -40,10 +41,10 @@ class GlobalModel:
     Args:
         experiment: the experiment.
         worker: the server's.
-        sizes: by client, its training images. They are read each round, because sites may come
-            late, and `restore` fills in those of sites that are not back yet.
+        population: the clients.
 
     Attributes:
+        population: the clients.
         last_accepted: by client, the round of its last accepted update; 0 for none. It stores
             only the clients that have one.
         notes: what was left out of the file that the run starts from.
@@ -51,7 +52,7 @@ class GlobalModel:
         min_updates: the number of accepted updates that a round needs to change the weights.
     """
 
-    def __init__(self, experiment: Experiment, worker: Worker, sizes: MutableSequence[int]) -> None:
+    def __init__(self, experiment: Experiment, worker: Worker, population: Population) -> None:
         strategy = strategy_of(experiment)
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
@@ -65,19 +66,20 @@ class GlobalModel:
         self.notes: list[str] = []
         if given := given_weights(experiment.model):
             self._weights, self.notes = named(GIVEN)(given, self._weights)
-        self._trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
-        self._secure = experiment.secure
-        self._terms = worker.method.reported_terms()
-        trained = {name: value for name, value in self._weights.items() if name in self._trained}
-        self._server_update = worker.method.server(trained)
+        trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
+        server = worker.method.server({n: v for n, v in self._weights.items() if n in trained})
+        self._server_update = server
         self.last_accepted: Counter[int] = Counter()
-        self._guard = guard_of(experiment)
-        self.buffered = strategy.buffered
-        self._needs_each_update = strategy.needs_each_update
-        self._sizes, self._weight = sizes, strategy.weight
-        self._sites = len(experiment.partitioner().sites)  # whose sizes are known once they come
-        self._site_sizes: dict[int, int] = {}
-        self._known = experiment.num_clients * strategy.weight(0)
+        self.buffered, self.population = strategy.buffered, population
+        self._demands = Demands(
+            guard_of(experiment),
+            trained,
+            worker.method.reported_terms(),
+            each=strategy.needs_each_update,
+            mean=not strategy.needs_each_update or server is not None,
+            problem_with=server.problem_with if server else no_problem,
+            new_sum=partial(new_sum, experiment.secure),
+        )
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -109,32 +111,11 @@ class GlobalModel:
             keep: whether it keeps each client's model.
             rebase: see `UpdateAccumulator`.
         """
-        weights = {client: self._weight(self._sizes[client]) for client in sampled}
+        shares = self.population.shares(sampled)
+        examples = {client: self.population.sizes[client] for client in sampled}
         return UpdateAccumulator(
-            self.weights,
-            self.broadcast,
-            relative_weights(weights) if self._secure.rounded else normalise_weights(weights),
-            {client: self._sizes[client] for client in sampled},
-            self._guard,
-            self._trained,
-            self._terms,
-            each=self._needs_each_update,
-            mean=not self._needs_each_update or self._server_update is not None,
-            keep=keep,
-            rebase=rebase,
-            problem_with=self._server_update.problem_with if self._server_update else no_problem,
-            new_sum=partial(new_sum, self._secure),
+            self.weights, self.broadcast, shares, examples, self._demands, keep, rebase
         )
-
-    def shares_of_any(self, updates: int) -> Callable[[int], float]:
-        """Return a function for each client's share in a mean of any `updates` clients.
-
-        The largest client has the share 1 / `updates`, and smaller ones less in proportion. So the
-        shares of any `updates` clients sum to at most 1. A larger site that joins later has
-        1 / `updates`, too.
-        """
-        most = max(map(self._weight, set(self._sizes))) or 1.0
-        return lambda client: min(self._weight(self._sizes[client]), most) / (most * updates)
 
     @property
     def request_bytes(self) -> int:
@@ -145,13 +126,14 @@ class GlobalModel:
     def state(self) -> ModelState:
         """Return all that the next round needs, for a checkpoint."""
         own = from_tensors(self._server_update.state) if self._server_update else {}
+        population = self.population
         kinds = {
             WEIGHTS: from_tensors(self.weights),
             STRATEGY: self._aggregator.state(),
             SERVER_UPDATE: own,
         }
         arrays = {f"{kind}/{name}": v for kind, found in kinds.items() for name, v in found.items()}
-        return ModelState(arrays, dict(self.last_accepted), self._site_sizes, self._known)
+        return ModelState(arrays, dict(self.last_accepted), population.site_sizes, population.known)
 
     def restore(self, state: ModelState) -> None:
         """Continue from what `state` returned."""
@@ -166,13 +148,7 @@ class GlobalModel:
             for name, tensor in to_tensors(kinds[SERVER_UPDATE]).items():
                 self._server_update.state[name].copy_(tensor)
         self.last_accepted = Counter(state.last_accepted)
-        self._site_sizes, self._known = dict(state.site_sizes), state.known
-        for client, before in self._site_sizes.items():
-            self._sizes[client] = self._sizes[client] or before
-
-    def _total_weight(self) -> float:
-        """Return the sum of all clients' weights."""
-        return sum(self._weight(size) * count for size, count in Counter(self._sizes).items())
+        self.population.restore(state.site_sizes, state.known)
 
     def update(self, server_round: int, accumulator: UpdateAccumulator, grid: Grid) -> None:
         """Change the weights by a round's accepted updates, if there are enough of them.
@@ -192,11 +168,8 @@ class GlobalModel:
         before = self.weights
         after = self._aggregator.aggregate(server_round, accumulator, grid)
         if self._server_update:
-            total = self._total_weight()
-            share = sum(self._weight(self._sizes[client]) for client in sorted(accepted)) / total
-            known = self._known / total
+            share, known = self.population.of_server_update(accepted)
             clients = Contribution(share, accumulator.mean(), accumulator.mean_extra(), known)
-            self._known = total
             after = self._server_update.update(before, after, clients)
         for name, value in after.items():
             if not value.isfinite().all():
@@ -205,8 +178,7 @@ class GlobalModel:
                     "infinite or NaN; the checkpoint holds the model of the round before"
                 )
         self.weights = dict(after)
-        sites = range(self._sites)
-        self._site_sizes = {client: size for client in sites if (size := self._sizes[client])}
+        self.population.remember_sites()
         for client in accepted:  # a client keeps its state under the round of its request
             behind = accumulator.updates[client].staleness or 0
             self.last_accepted[client] = server_round - behind

@@ -8,6 +8,7 @@ import torch
 from flwr.serverapp import Grid
 
 from server_app.aggregation.global_model import GlobalModel
+from server_app.aggregation.population import Population
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
 from server_app.flower.internals import GRID_ERRORS
@@ -103,7 +104,9 @@ class Federation:
         started = time.perf_counter()
         self._register_nodes()
         self._describe_data()
-        model = GlobalModel(self.experiment, self._worker, self._sizes.train)
+        model = GlobalModel(
+            self.experiment, self._worker, Population(self.experiment, self._sizes.train)
+        )
         if kept := self._worker.personal.names:
             self.recorder.update(personal=kept)
         connect_seconds = time.perf_counter() - started

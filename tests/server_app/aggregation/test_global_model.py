@@ -6,6 +6,7 @@ import torch
 
 import client_app.app
 from server_app.aggregation.global_model import GlobalModel
+from server_app.aggregation.population import Population
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.training.worker import Worker
@@ -22,7 +23,8 @@ def scaffold(sizes: list[int], weighting: str) -> GlobalModel:
     """A global model of four sites; the network is that of the small experiment."""
     words = ["method=scaffold", f"strategy.weighting={weighting}"]
     worker = Worker(compose_experiment([*SMALL, *words]).local())
-    return GlobalModel(compose_experiment([*words, *SITES]), worker, sizes)
+    experiment = compose_experiment([*words, *SITES])
+    return GlobalModel(experiment, worker, Population(experiment, sizes))
 
 
 def round_of(model: GlobalModel, server_round: int, changes: Sequence[float]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from server_app.aggregation.accumulator import UpdateAccumulator
+from server_app.aggregation.accumulator import Demands, UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.guards.none import NoGuard
@@ -30,7 +30,8 @@ def accumulator_of(
     before: Tensors | None = None,
     extra: Tensors = NOBODY,
     guard: Guard | None = None,
-    **options: Any,
+    keep: bool = False,
+    **demands: Any,
 ) -> UpdateAccumulator:
     """An empty accumulator for clients of five images each."""
     return UpdateAccumulator(
@@ -38,10 +39,8 @@ def accumulator_of(
         extra,
         dict.fromkeys(clients, 1 / len(clients)),
         dict.fromkeys(clients, EXAMPLES),
-        guard or NoGuard(most_images=1000),
-        {"w"},
-        ["ce"],
-        **{"each": False, "mean": True, **options},
+        Demands(guard or NoGuard(most_images=1000), {"w"}, ["ce"], **demands),
+        keep,
     )
 
 
