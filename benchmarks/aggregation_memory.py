@@ -25,8 +25,8 @@ from flwr.clientapp import ClientApp
 from tabulate import tabulate
 
 from client_app.messages import read_request, write_reply
+from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.global_model import GlobalModel
-from server_app.aggregation.population import Population
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
@@ -115,9 +115,9 @@ def context_of(experiment: Experiment) -> tuple[RoundContext, Arrived]:
     def ignore(site: str, what: str) -> None:
         pass
 
-    population = Population(experiment, sizes.train)
+    clients = ClientWeights(experiment, sizes.train)
     return RoundContext(
-        grid, run, experiment, worker, GlobalModel(experiment, worker, population),
+        grid, run, experiment, worker, GlobalModel(experiment, worker, clients),
         NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore),
         Account(), ignore, Path(),
     ), grid  # fmt: skip

@@ -82,5 +82,8 @@ FURTHER = (
     "task.data.splits.stored:stored_partition",
     "task.models.layers.position:Position",
     "task.optim.update_norm:clip_result",
+    "task.privacy.separable:problems",
+    "task.privacy.whole_clients:problems",
+    "task.secure.rules.masked_experiment:problems",
     "task.secure.vectors.rounded_sum:RoundedSum",
 )

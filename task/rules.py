@@ -1,12 +1,22 @@
-"""Which settings of local training fit together; the server and every site check them."""
+"""Which settings of local training fit together; the server and every site check them.
 
-from collections.abc import Mapping
+A rule is a function that yields an error for each problem; the first one is raised.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from task.config import LocalConfig
 from task.errors import ConfigError
-from task.registry import explained
+from task.registry import explained, named
+
+# The rules of options, each with what tells whether the option is chosen.
+OPTIONS: tuple[tuple[Callable[[LocalConfig], bool], str], ...] = (
+    (lambda of: of.secure.rounded, "task.secure.rules.masked_experiment:problems"),
+    (lambda of: of.privacy.per_example, "task.privacy.separable:problems"),
+    (lambda of: of.privacy.per_client, "task.privacy.whole_clients:problems"),
+)
 
 
 @lru_cache(maxsize=8)
@@ -40,53 +50,42 @@ def check_local_config(config: LocalConfig) -> None:
     Raises:
         ConfigError: a setting of a component is not allowed, or two settings do not fit.
     """
-    check_sites(config)
+    for problem in problems(config):
+        raise problem
+
+
+def problems(config: LocalConfig) -> Iterator[ConfigError]:
+    """Yield each problem by the rules of local training and of the options that are chosen."""
+    yield from of_sites(config)
     config.augmenter()
-    check_methods(config)
-    if config.secure.rounded:
-        from task.secure.rules.masked_experiment import check_masked_experiment  # noqa: PLC0415
-
-        check_masked_experiment(config)
-    if config.privacy.per_example:
-        from task.privacy.separable import check_separable  # noqa: PLC0415
-
-        check_separable(config)
-    if config.privacy.per_client:
-        from task.privacy.whole_clients import check_whole_clients  # noqa: PLC0415
-
-        check_whole_clients(config)
+    yield from of_methods(config)
+    for chosen, rules in OPTIONS:
+        if chosen(config):
+            yield from named(rules)(config)
 
 
-def check_sites(config: LocalConfig) -> None:
-    """Refuse a data set that no site can have, or another number of clients than of sites.
-
-    Raises:
-        ConfigError: it is so.
-    """
+def of_sites(config: LocalConfig) -> Iterator[ConfigError]:
+    """A data set that no site can have, or another number of clients than of sites."""
     source = config.source()
     if sites := config.partitioner().sites:
         source.at_site("a site's own directory")
         if config.num_clients != len(sites):
             allowed = f"must be {len(sites)}, the number of sites in partition.names"
-            raise ConfigError("num_clients", config.num_clients, f"{allowed}; leave it out")
+            yield ConfigError("num_clients", config.num_clients, f"{allowed}; leave it out")
 
 
-def check_methods(config: LocalConfig) -> None:
-    """Refuse a method that does not fit the network, the data or how a step is computed.
-
-    Raises:
-        ConfigError: there is one; the text names what to choose instead.
-    """
+def of_methods(config: LocalConfig) -> Iterator[ConfigError]:
+    """A method that does not fit the network, the data or how a step is computed."""
     network, members = config.network(), config.local_method().members()
     for name, member in zip(config.methods(), members, strict=True):
         if problem := member.problem_with(network, config.model["name"], config.local_epochs):
-            raise ConfigError("method", config.method["name"], problem)
+            yield ConfigError("method", config.method["name"], problem)
         if config.runtime.compiled and member.varies_network:
             allowed = (
                 f"method={name} changes the network while it trains, and every variant would "
                 "be compiled again; leave it out"
             )
-            raise ConfigError("runtime.compiled", True, allowed)
+            yield ConfigError("runtime.compiled", True, allowed)
         if member.personalises and not config.source().validation_share:
             allowed = "needs validation images at the clients; add data.validation_share=0.1"
-            raise ConfigError("method", config.method["name"], allowed)
+            yield ConfigError("method", config.method["name"], allowed)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from server_app.aggregation.accumulator import Demands, Rebase, UpdateAccumulator, no_problem
 from server_app.aggregation.aggregator import Aggregator
+from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.guards.base import guard_of
-from server_app.aggregation.population import Population
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.experiment import Experiment
@@ -41,10 +41,10 @@ class GlobalModel:
     Args:
         experiment: the experiment.
         worker: the server's.
-        population: the clients.
+        clients: their sizes and weights.
 
     Attributes:
-        population: the clients.
+        clients: their sizes and weights.
         last_accepted: by client, the round of its last accepted update; 0 for none. It stores
             only the clients that have one.
         notes: what was left out of the file that the run starts from.
@@ -52,7 +52,7 @@ class GlobalModel:
         min_updates: the number of accepted updates that a round needs to change the weights.
     """
 
-    def __init__(self, experiment: Experiment, worker: Worker, population: Population) -> None:
+    def __init__(self, experiment: Experiment, worker: Worker, clients: ClientWeights) -> None:
         strategy = strategy_of(experiment)
         self._strategy_name = experiment.strategy["name"]
         self._aggregator = Aggregator(
@@ -70,7 +70,7 @@ class GlobalModel:
         server = worker.method.server({n: v for n, v in self._weights.items() if n in trained})
         self._server_update = server
         self.last_accepted: Counter[int] = Counter()
-        self.buffered, self.population = strategy.buffered, population
+        self.buffered, self.clients = strategy.buffered, clients
         self._demands = Demands(
             guard_of(experiment),
             trained,
@@ -111,8 +111,8 @@ class GlobalModel:
             keep: whether it keeps each client's model.
             rebase: see `UpdateAccumulator`.
         """
-        shares = self.population.shares(sampled)
-        examples = {client: self.population.sizes[client] for client in sampled}
+        shares = self.clients.shares(sampled)
+        examples = {client: self.clients.sizes[client] for client in sampled}
         return UpdateAccumulator(
             self.weights, self.broadcast, shares, examples, self._demands, keep, rebase
         )
@@ -126,14 +126,14 @@ class GlobalModel:
     def state(self) -> ModelState:
         """Return all that the next round needs, for a checkpoint."""
         own = from_tensors(self._server_update.state) if self._server_update else {}
-        population = self.population
+        clients = self.clients
         kinds = {
             WEIGHTS: from_tensors(self.weights),
             STRATEGY: self._aggregator.state(),
             SERVER_UPDATE: own,
         }
         arrays = {f"{kind}/{name}": v for kind, found in kinds.items() for name, v in found.items()}
-        return ModelState(arrays, dict(self.last_accepted), population.site_sizes, population.known)
+        return ModelState(arrays, dict(self.last_accepted), clients.site_sizes, clients.known)
 
     def restore(self, state: ModelState) -> None:
         """Continue from what `state` returned."""
@@ -148,7 +148,7 @@ class GlobalModel:
             for name, tensor in to_tensors(kinds[SERVER_UPDATE]).items():
                 self._server_update.state[name].copy_(tensor)
         self.last_accepted = Counter(state.last_accepted)
-        self.population.restore(state.site_sizes, state.known)
+        self.clients.restore(state.site_sizes, state.known)
 
     def update(self, server_round: int, accumulator: UpdateAccumulator, grid: Grid) -> None:
         """Change the weights by a round's accepted updates, if there are enough of them.
@@ -168,7 +168,7 @@ class GlobalModel:
         before = self.weights
         after = self._aggregator.aggregate(server_round, accumulator, grid)
         if self._server_update:
-            share, known = self.population.of_server_update(accepted)
+            share, known = self.clients.of_server_update(accepted)
             clients = Contribution(share, accumulator.mean(), accumulator.mean_extra(), known)
             after = self._server_update.update(before, after, clients)
         for name, value in after.items():
@@ -178,7 +178,7 @@ class GlobalModel:
                     "infinite or NaN; the checkpoint holds the model of the round before"
                 )
         self.weights = dict(after)
-        self.population.remember_sites()
+        self.clients.remember_sites()
         for client in accepted:  # a client keeps its state under the round of its request
             behind = accumulator.updates[client].staleness or 0
             self.last_accepted[client] = server_round - behind

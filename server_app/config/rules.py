@@ -1,7 +1,9 @@
 """Which settings fit together, beyond those of local training (`task.rules`)?
 
-The rules of an option are in `server_app.config.compatibility`, and imported if it is chosen.
+A rule is a function that yields an error for each problem; the first one is raised.
 """
+
+from collections.abc import Callable, Iterator
 
 from server_app.aggregation.guards.base import guard_of
 from server_app.aggregation.strategies.base import strategy_of
@@ -10,8 +12,18 @@ from server_app.rounds.after.base import stage_of
 from server_app.rounds.clock.base import clock_of
 from server_app.rounds.participation.base import policy_of
 from task.errors import ConfigError
-from task.registry import explained
+from task.registry import explained, named
 from task.rules import check_local_config
+
+# The rules of options, each with what tells whether the option is chosen.
+OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
+    (
+        lambda of: strategy_of(of).private,
+        "server_app.config.compatibility.central_privacy:problems",
+    ),
+    (lambda of: of.secure.rounded, "server_app.config.compatibility.masking:problems"),
+    (lambda of: strategy_of(of).buffered, "server_app.config.compatibility.buffered:problems"),
+)
 
 
 def read_experiment(text: str) -> Experiment:
@@ -33,48 +45,34 @@ def check_experiment(experiment: Experiment) -> None:
         ConfigError: a setting of a component is not allowed, or two settings do not fit.
     """
     check_local_config(experiment)
-    check_client_models(experiment)
+    for problem in problems(experiment):
+        raise problem
+
+
+def problems(experiment: Experiment) -> Iterator[ConfigError]:
+    """Yield each problem by the rules of the server, and of the options that are chosen."""
+    yield from of_client_models(experiment)
     strategy = strategy_of(experiment)
     try:
         strategy.check_participants(experiment.participants, experiment.num_clients)
     except ConfigError as error:
-        raise error.under("strategy") from None
-    check_server_steps(experiment)
-    if strategy.private:
-        from server_app.config.compatibility.central_privacy import (  # noqa: PLC0415
-            check_central_privacy,
-        )
-
-        check_central_privacy(experiment)
-    elif experiment.privacy.reproducible and not experiment.privacy.private:
-        allowed = (
-            "there is no noise to reproduce; choose privacy=example or client, or "
-            "strategy=dp_fixed, or leave it out"
-        )
-        raise ConfigError("privacy.reproducible", True, allowed)
-    if experiment.secure.rounded:
-        from server_app.config.compatibility.masking import check_rounded  # noqa: PLC0415
-
-        check_rounded(experiment)
-    if strategy.buffered:
-        from server_app.config.compatibility.buffered import check_buffered  # noqa: PLC0415
-
-        check_buffered(experiment)
-    clock_of(experiment).check(experiment)
-    policy_of(experiment).check(experiment)
-    stage_of(experiment).check(experiment)
+        yield error.under("strategy")
+    yield from of_server_steps(experiment)
+    yield from of_repeated_noise(experiment)
+    for chosen, rules in OPTIONS:
+        if chosen(experiment):
+            yield from named(rules)(experiment)
+    yield from clock_of(experiment).problems(experiment)
+    yield from policy_of(experiment).problems(experiment)
+    yield from stage_of(experiment).problems(experiment)
 
 
-def check_client_models(experiment: Experiment) -> None:
-    """Refuse to keep or to use the clients' models if that would keep none, or what is no model.
-
-    Raises:
-        ConfigError: it is so.
-    """
+def of_client_models(experiment: Experiment) -> Iterator[ConfigError]:
+    """Clients' models that are kept or used, and of which there are none, or no models."""
     every, rounds = experiment.watch.models_every, experiment.rounds
     if every is not None and every > rounds:
         allowed = f"is more than the {rounds} rounds, so no model would be kept"
-        raise ConfigError("watch.models_every", every, allowed)
+        yield ConfigError("watch.models_every", every, allowed)
     if not any(member.scales_update for member in experiment.local_method().members()):
         return
     allowed = (
@@ -82,20 +80,16 @@ def check_client_models(experiment: Experiment) -> None:
         "updates instead; leave it out, or choose another method"
     )
     if every is not None:
-        raise ConfigError("watch.models_every", every, allowed)
+        yield ConfigError("watch.models_every", every, allowed)
     if stage_of(experiment).needs_models:
-        raise ConfigError("after", experiment.after["name"], allowed)
+        yield ConfigError("after", experiment.after["name"], allowed)
 
 
-def check_server_steps(experiment: Experiment) -> None:
-    """Refuse a strategy or guard that a method's server update does not fit.
-
-    Raises:
-        ConfigError: there is one; the text names what to choose instead.
-    """
+def of_server_steps(experiment: Experiment) -> Iterator[ConfigError]:
+    """A strategy or guard that a method's server update does not fit."""
     guard, strategy = guard_of(experiment), strategy_of(experiment)
     name = experiment.strategy["name"]
-    check_guard(experiment, guard.least_updates)
+    yield from of_guard(experiment, guard.least_updates)
     for member, method in zip(
         experiment.local_method().members(), experiment.methods(), strict=True
     ):
@@ -104,36 +98,33 @@ def check_server_steps(experiment: Experiment) -> None:
                 f"method={method} needs the exact mean of the clients' models, which this strategy "
                 "does not compute; choose strategy=fedavg"
             )
-            raise ConfigError("strategy", name, allowed)
+            yield ConfigError("strategy", name, allowed)
         if member.scales_step and strategy.state_attributes:
             allowed = (
                 f"method={method} changes the length of the server's step, and this strategy "
                 "keeps momentum or moments of earlier steps; choose strategy=fedavg"
             )
-            raise ConfigError("strategy", name, allowed)
+            yield ConfigError("strategy", name, allowed)
         if member.scales_step and guard.least_updates:
             allowed = (
                 f"method={method} sends more than an update, by which the norms of updates cannot "
                 "be compared; choose guard=none"
             )
-            raise ConfigError("guard", experiment.guard["name"], allowed)
+            yield ConfigError("guard", experiment.guard["name"], allowed)
         if member.server_update and guard.clips:
             allowed = (
                 f"method={method} needs the whole update of each client, and this guard would "
                 "use a part of it; choose guard=drop"
             )
-            raise ConfigError("guard", experiment.guard["name"], allowed)
+            yield ConfigError("guard", experiment.guard["name"], allowed)
 
 
-def check_guard(experiment: Experiment, least: int) -> None:
-    """Refuse a guard that would keep every update, because it compares too few.
+def of_guard(experiment: Experiment, least: int) -> Iterator[ConfigError]:
+    """A guard that would keep every update, because it compares too few.
 
     Args:
         experiment: the experiment.
         least: the number of updates that the guard compares at least.
-
-    Raises:
-        ConfigError: fewer count together.
     """
     strategy = strategy_of(experiment)
     together = strategy.updates_together(experiment.participants)
@@ -145,4 +136,15 @@ def check_guard(experiment: Experiment, least: int) -> None:
             f"needs at least {least} updates together, but there are {together}; "
             f"raise {larger}, or choose guard=none"
         )
-        raise ConfigError("guard", experiment.guard["name"], allowed)
+        yield ConfigError("guard", experiment.guard["name"], allowed)
+
+
+def of_repeated_noise(experiment: Experiment) -> Iterator[ConfigError]:
+    """Noise that is to be repeated, and that nobody adds."""
+    privacy = experiment.privacy
+    if privacy.reproducible and not privacy.private and not strategy_of(experiment).private:
+        allowed = (
+            "there is no noise to reproduce; choose privacy=example or client, or "
+            "strategy=dp_fixed, or leave it out"
+        )
+        yield ConfigError("privacy.reproducible", True, allowed)

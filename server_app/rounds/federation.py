@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from flwr.serverapp import Grid
 
+from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.global_model import GlobalModel
-from server_app.aggregation.population import Population
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
 from server_app.flower.internals import GRID_ERRORS
@@ -105,7 +105,7 @@ class Federation:
         self._register_nodes()
         self._describe_data()
         model = GlobalModel(
-            self.experiment, self._worker, Population(self.experiment, self._sizes.train)
+            self.experiment, self._worker, ClientWeights(self.experiment, self._sizes.train)
         )
         if kept := self._worker.personal.names:
             self.recorder.update(personal=kept)

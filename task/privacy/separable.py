@@ -1,16 +1,14 @@
 """Which experiments DP-SGD can train: those where each image has a gradient of its own."""
 
+from collections.abc import Iterator
+
 from task import registry
 from task.config import LocalConfig
 from task.errors import ConfigError
 
 
-def check_separable(config: LocalConfig) -> None:
-    """Refuse an experiment in which the images of a batch depend on each other.
-
-    Raises:
-        ConfigError: the method, the network's normalisation or the runtime does not allow it.
-    """
+def problems(config: LocalConfig) -> Iterator[ConfigError]:
+    """Yield what makes the images of a batch depend on each other."""
     members = config.local_method().members()
     for name, member in zip(config.methods(), members, strict=True):
         if not member.separable:
@@ -26,19 +24,19 @@ def check_separable(config: LocalConfig) -> None:
                 "in its batch or through the client's class counts; choose method="
                 f"{', '.join(fitting)}{whole}"
             )
-            raise ConfigError("method", name, allowed)
+            yield ConfigError("method", name, allowed)
     if config.last_batch != "merge":
         allowed = "batches are drawn at random with privacy.unit=example; leave it out"
-        raise ConfigError("last_batch", config.last_batch, allowed)
+        yield ConfigError("last_batch", config.last_batch, allowed)
     if config.network().norm == "batch":
         allowed = (
             "batch norm mixes the images of a batch, and its statistics reveal them; with "
             "privacy.unit=example add model.norm=group"
         )
-        raise ConfigError("model.norm", "batch", allowed)
+        yield ConfigError("model.norm", "batch", allowed)
     if config.runtime.compiled:
         allowed = "the gradients of single images are computed uncompiled; add runtime=eager"
-        raise ConfigError("runtime.compiled", True, allowed)
+        yield ConfigError("runtime.compiled", True, allowed)
     if config.runtime.precision != "float32":
         allowed = "the gradients of single images are clipped in float32; choose float32"
-        raise ConfigError("runtime.precision", config.runtime.precision, allowed)
+        yield ConfigError("runtime.precision", config.runtime.precision, allowed)

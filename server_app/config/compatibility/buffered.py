@@ -9,43 +9,33 @@ from server_app.rounds.participation.base import policy_of
 from task.errors import ConfigError
 
 
-def check_buffered(experiment: Experiment) -> None:
-    """Refuse what needs the updates of one round together, or an order that nothing repeats.
-
-    Raises:
-        ConfigError: there is such a setting; the text names what to choose instead.
-    """
-    for key, value, allowed in problems(experiment):
-        raise ConfigError(key, value, allowed)
-
-
-def problems(experiment: Experiment) -> Iterator[tuple[str, object, str]]:
-    """Yield each setting that does not fit: its key, its value, and what is allowed."""
+def problems(experiment: Experiment) -> Iterator[ConfigError]:
+    """Yield what needs the updates of one round together, or an order that nothing repeats."""
     name = experiment.strategy["name"]
     mixes = f"strategy={name} mixes updates of several rounds"
     if policy_of(experiment).waits:
         allowed = f"strategy={name} waits for no client; add participation=available"
-        yield "participation", experiment.participation["name"], allowed
+        yield ConfigError("participation", experiment.participation["name"], allowed)
     if experiment.secure.rounded:
         allowed = f"{mixes}, but masks need all clients of one; add secure=none"
-        yield "secure", experiment.secure.mode, allowed
+        yield ConfigError("secure", experiment.secure.mode, allowed)
     if experiment.privacy.per_client:
         allowed = f"{mixes}, but the noise needs all clients of one; add privacy=none"
-        yield "privacy.unit", "client", allowed
+        yield ConfigError("privacy.unit", "client", allowed)
     members = experiment.local_method().members()
     for method, member in zip(experiment.methods(), members, strict=True):
         if member.server_update or member.scales_step:
             allowed = f"method={method} needs all updates of one; add strategy=fedavg"
-            yield "strategy", name, f"mixes updates of several rounds, but {allowed}"
+            yield ConfigError("strategy", name, f"mixes updates of several rounds, but {allowed}")
     if stage_of(experiment).needs_models:
         allowed = f"needs models of one round, but {mixes}; add after=none"
-        yield "after", experiment.after["name"], allowed
+        yield ConfigError("after", experiment.after["name"], allowed)
     if (every := experiment.watch.models_every) is not None:
         allowed = f"keeps models of one round, but {mixes}; use null"
-        yield "watch.models_every", every, allowed
+        yield ConfigError("watch.models_every", every, allowed)
     if not (clock_of(experiment).virtual or experiment.partitioner().sites):
         allowed = (
             "takes updates in the order in which they arrive, which a simulation repeats only "
             "with simulated devices; add clock=virtual"
         )
-        yield "strategy", name, allowed
+        yield ConfigError("strategy", name, allowed)

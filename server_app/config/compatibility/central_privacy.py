@@ -1,32 +1,30 @@
 """Which settings do not fit a strategy that is differentially private."""
 
+from collections.abc import Iterator
+
 from server_app.aggregation.guards.base import guard_of
 from server_app.config.experiment import Experiment
 from task.errors import ConfigError
 
 
-def check_central_privacy(experiment: Experiment) -> None:
-    """Refuse what reveals the data although the strategy is differentially private.
-
-    Raises:
-        ConfigError: there is such a setting; the text names what to choose instead.
-    """
+def problems(experiment: Experiment) -> Iterator[ConfigError]:
+    """Yield what reveals the data although the strategy is differentially private."""
     name = experiment.strategy["name"]
     if experiment.privacy.private:
         allowed = (
             f"strategy={name} adds noise at the server, and privacy.unit at the clients; "
             "choose one: strategy=fedavg, or privacy=none"
         )
-        raise ConfigError("privacy.unit", experiment.privacy.unit, allowed)
+        yield ConfigError("privacy.unit", experiment.privacy.unit, allowed)
     if experiment.network().norm == "batch":
         allowed = (
             "the statistics of batch norm reveal the data; add model.norm=group (method=fedbn, "
             "which needs batch norm, cannot be private)"
         )
-        raise ConfigError("strategy", name, allowed)
+        yield ConfigError("strategy", name, allowed)
     if guard_of(experiment).needs_each_update:
         allowed = "the choice of the dropped client depends on its data; add guard=none"
-        raise ConfigError("guard", experiment.guard["name"], allowed)
+        yield ConfigError("guard", experiment.guard["name"], allowed)
     if experiment.watch.models_every:
         allowed = f"saves models of clients, which have no noise of strategy={name}; leave it out"
-        raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
+        yield ConfigError("watch.models_every", experiment.watch.models_every, allowed)

@@ -1,6 +1,7 @@
 """Which settings do not fit masked or rounded sums, and how many participants masks need."""
 
 import math
+from collections.abc import Iterator
 
 from server_app.aggregation.guards.base import guard_of
 from server_app.aggregation.strategies.base import strategy_of
@@ -13,48 +14,51 @@ from task.secure.rules.threshold import colluding_of, threshold_of
 ONLY_THE_SUM = "reads each client's update, and with secure={} the server knows their sum only"
 
 
-def check_rounded(experiment: Experiment) -> None:
-    """Refuse settings of the server that do not fit sums of rounded updates.
-
-    Raises:
-        ConfigError: there is one; the text names what to choose instead.
-    """
+def problems(experiment: Experiment) -> Iterator[ConfigError]:
+    """Yield settings of the server that do not fit sums of rounded updates."""
     secure, only_the_sum = experiment.secure, ONLY_THE_SUM.format(experiment.secure.mode)
     if strategy_of(experiment).needs_each_update:
         instead = "choose strategy=fedavg, fedavgm, fedadam, fedyogi or fedadagrad"
-        raise ConfigError("strategy", experiment.strategy["name"], f"{only_the_sum}; {instead}")
+        yield ConfigError("strategy", experiment.strategy["name"], f"{only_the_sum}; {instead}")
     if guard_of(experiment).needs_each_update:
-        raise ConfigError("guard", experiment.guard["name"], f"{only_the_sum}; add guard=none")
+        yield ConfigError("guard", experiment.guard["name"], f"{only_the_sum}; add guard=none")
     if experiment.watch.models_every:
         allowed = f"keeps each client's model, which secure={secure.mode} hides; leave it out"
-        raise ConfigError("watch.models_every", experiment.watch.models_every, allowed)
+        yield ConfigError("watch.models_every", experiment.watch.models_every, allowed)
     given = given_weights(experiment.model) if secure.masked else None
     if secure.start is not None and given is None:
         allowed = "follows from the file of model.weights; leave it out"
-        raise ConfigError("secure.start", secure.start, allowed)
+        yield ConfigError("secure.start", secure.start, allowed)
     alike = strategy_of(experiment).weighs_alike() or experiment.privacy.per_client
     if secure.rounding == "nearest" and not alike:
         allowed = (
             "hides updates only if all weigh the same; add strategy.weighting=uniform, or choose "
             "stochastic"
         )
-        raise ConfigError("secure.rounding", "nearest", allowed)
+        yield ConfigError("secure.rounding", "nearest", allowed)
     if secure.masked:
-        check_masked(experiment)
+        yield from of_numbers(experiment)
     elif experiment.partitioner().sites and secure.rounding == "stochastic":
         allowed = (
             "is for simulations, and at sites for secure.rounding=nearest; choose secure=masked"
         )
-        raise ConfigError("secure", "rounded", allowed)
+        yield ConfigError("secure", "rounded", allowed)
 
 
-def check_masked(experiment: Experiment) -> None:
-    """Refuse numbers of participants that do not fit masked rounds.
-
-    Raises:
-        ConfigError: there are too few or too many.
-    """
-    check_count(experiment)
+def of_numbers(experiment: Experiment) -> Iterator[ConfigError]:
+    """Yield too few or too many participants, or a largest weight that is too small for them."""
+    if experiment.num_clients > MAX_PARTICIPANTS:
+        allowed = (
+            f"is for at most {MAX_PARTICIPANTS} clients, and there are {experiment.num_clients}; "
+            "lower num_clients"
+        )
+        yield ConfigError("secure", "masked", allowed)
+    try:
+        for count in (experiment.participants, experiment.num_clients):
+            secure_threshold(experiment, count)
+    except ValueError as error:
+        allowed = f"{error}; raise num_clients or rho, or lower secure.colluding"
+        yield ConfigError("secure", "masked", allowed)
     least = 1 / experiment.participants
     if experiment.secure.max_share < least:
         rounded_up = math.ceil(least * 1e6) / 1e6
@@ -62,27 +66,7 @@ def check_masked(experiment: Experiment) -> None:
             f"must be at least 1 / participants = {rounded_up:g}, the largest weight if all are "
             "equal"
         )
-        raise ConfigError("secure.max_share", experiment.secure.max_share, allowed)
-
-
-def check_count(experiment: Experiment) -> None:
-    """Refuse too few participants in a round, or too many clients.
-
-    Raises:
-        ConfigError: it is so.
-    """
-    if experiment.num_clients > MAX_PARTICIPANTS:
-        allowed = (
-            f"is for at most {MAX_PARTICIPANTS} clients, and there are {experiment.num_clients}; "
-            "lower num_clients"
-        )
-        raise ConfigError("secure", "masked", allowed)
-    try:
-        for count in (experiment.participants, experiment.num_clients):
-            secure_threshold(experiment, count)
-    except ValueError as error:
-        allowed = f"{error}; raise num_clients or rho, or lower secure.colluding"
-        raise ConfigError("secure", "masked", allowed) from None
+        yield ConfigError("secure.max_share", experiment.secure.max_share, allowed)
 
 
 def most_colluding(experiment: Experiment, clients: int) -> int:

@@ -1,7 +1,7 @@
 """The base class of stages after training, and what all of them refuse."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -60,12 +60,8 @@ class AfterTraining(ABC):
     told: ClassVar[tuple[str, ...]] = ()
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
-    def check(self, experiment: Experiment) -> None:
-        """Refuse settings that do not fit this stage.
-
-        Raises:
-            ConfigError: there is one; the text names what to choose instead.
-        """
+    def problems(self, experiment: Experiment) -> Iterator[ConfigError]:
+        """Yield settings that do not fit this stage."""
         if not self.changes_model:
             return
         name = experiment.after["name"]
@@ -74,30 +70,26 @@ class AfterTraining(ABC):
                 f"changes one model of all clients, and each client of method="
                 f"{experiment.method['name']} has its own; add after=none"
             )
-            raise ConfigError("after", name, allowed)
+            yield ConfigError("after", name, allowed)
         if experiment.secure.rounded:
             mode = experiment.secure.mode
             allowed = f"reads {self.reads}, which secure={mode} hides; add after=none"
-            raise ConfigError("after", name, allowed)
+            yield ConfigError("after", name, allowed)
         if private := experiment.source_of_noise:
             allowed = f"reads {self.reads} without noise, and {private} protects them"
-            raise ConfigError("after", name, f"{allowed}; add after=none")
+            yield ConfigError("after", name, f"{allowed}; add after=none")
         if not self.at_clients:
-            self.check_trust(experiment)
+            yield from self._bypassed(experiment)
 
-    def check_trust(self, experiment: Experiment) -> None:
-        """Refuse a guard or strategy against hostile clients that this stage would bypass.
-
-        Raises:
-            ConfigError: there is one.
-        """
+    def _bypassed(self, experiment: Experiment) -> Iterator[ConfigError]:
+        """Yield a guard or strategy against hostile clients that this stage would bypass."""
         guard, strategy = experiment.guard["name"], experiment.strategy["name"]
         name = experiment.after["name"]
         bypasses = f"reads {self.reads} unguarded, which bypasses"
         if guard_of(experiment).clips or (guard != "none" and not self.needs_models):
-            raise ConfigError("after", name, f"{bypasses} guard={guard}; add after=none")
+            yield ConfigError("after", name, f"{bypasses} guard={guard}; add after=none")
         if experiment.component("strategy").needs_each_update:
-            raise ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
+            yield ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
 
     def check_model(  # noqa: B027  (most fit)
         self, experiment: Experiment, network: "nn.Module", dataset: "ImageDataset"

@@ -24,7 +24,7 @@ Our choices:
 * A client that fails, or whose site does not tell statistics, is left out; events.csv names it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -74,15 +74,15 @@ class Ccvr(AfterTraining):
                 refuse(self, name, "must be at least 1")
         check_sgd(self, self.lr, self.momentum)
 
-    def check(self, experiment: "Experiment") -> None:
-        super().check(experiment)
+    def problems(self, experiment: "Experiment") -> Iterator[ConfigError]:
+        yield from super().problems(experiment)
         name = experiment.model["name"]
         if not experiment.network().trained_features:
             allowed = (
                 f"calibrates a classifier of features, and model={name} has no layers before its "
                 "classifier; add model=cnn, or after=none"
             )
-            raise ConfigError("after", "ccvr", allowed)
+            yield ConfigError("after", "ccvr", allowed)
         members = experiment.local_method().members()
         for member, method in zip(members, experiment.methods(), strict=True):
             if member.sets_classifier:
@@ -90,7 +90,7 @@ class Ccvr(AfterTraining):
                     f"retrains the classifier, and method={method} sets it; choose another "
                     "method, or after=none"
                 )
-                raise ConfigError("after", "ccvr", allowed)
+                yield ConfigError("after", "ccvr", allowed)
 
     def check_model(
         self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"

@@ -20,7 +20,7 @@ Our choices:
 * A client that fails is left out; events.csv names it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -60,11 +60,11 @@ class Finetune(AfterTraining):
                 refuse(self, name, f"must be from {least} to {most:,}")
         check_sgd(self, self.lr, self.momentum)
 
-    def check(self, experiment: "Experiment") -> None:
-        super().check(experiment)
+    def problems(self, experiment: "Experiment") -> Iterator[ConfigError]:
+        yield from super().problems(experiment)
         if not experiment.validation_share:
             allowed = "scores clients on images that they hold out; add data.validation_share=0.1"
-            raise ConfigError("after", "finetune", allowed)
+            yield ConfigError("after", "finetune", allowed)
 
     def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
         from server_app.rounds.after.personal.asking import finetuned_scores  # noqa: PLC0415

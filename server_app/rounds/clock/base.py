@@ -1,11 +1,13 @@
 """The base class of clocks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from server_app.config.experiment import Experiment
 from task.data.dataset import Positions
+from task.errors import ConfigError
 
 if TYPE_CHECKING:
     from server_app.rounds.devices.devices import Devices
@@ -24,13 +26,10 @@ class Clock(ABC):
     virtual: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
-    @abstractmethod
-    def check(self, experiment: Experiment) -> None:
-        """Refuse settings that do not fit this clock.
-
-        Raises:
-            ConfigError: there is one; the text names what to choose instead.
-        """
+    def problems(self, experiment: Experiment) -> Iterator[ConfigError]:
+        """Yield settings that do not fit this clock; all fit that of real seconds."""
+        del experiment
+        yield from ()
 
     @abstractmethod
     def devices(

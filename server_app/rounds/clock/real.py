@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 class RealClock(Clock):
     """Real seconds; no device is simulated."""
 
-    def check(self, experiment: "Experiment") -> None:
-        """Accept all settings; those that need simulated devices refuse this clock."""
-
     def devices(
         self, experiment: "Experiment", images: Positions, reply_bytes: int
     ) -> "Devices | None":

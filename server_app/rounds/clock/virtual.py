@@ -9,6 +9,7 @@ report: Bonawitz et al., "Towards Federated Learning at Scale", MLSys 2019, repo
 varies fourfold over the day, and that 6 to 10 % of the devices drop out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -78,15 +79,15 @@ class VirtualClock(Clock):
         if not 0 <= self.dropout < 1:
             refuse(self, "dropout", "must be from 0 to below 1")
 
-    def check(self, experiment: "Experiment") -> None:
+    def problems(self, experiment: "Experiment") -> Iterator[ConfigError]:
         if experiment.partitioner().sites:
             allowed = "simulates devices, and sites are real; add clock=real"
-            raise ConfigError("clock", "virtual", allowed)
+            yield ConfigError("clock", "virtual", allowed)
         secure = experiment.secure
         if secure.rounded or experiment.privacy.per_client:
             what = f"secure={secure.mode}" if secure.rounded else "privacy.unit=client"
             allowed = f"not yet with {what}, whose thresholds count the clients that are asked"
-            raise ConfigError("clock", "virtual", f"{allowed}; add clock=real")
+            yield ConfigError("clock", "virtual", f"{allowed}; add clock=real")
         if self.trace is not None:
             read_trace(Path(self.trace), experiment.num_clients)
 

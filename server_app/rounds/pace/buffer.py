@@ -35,7 +35,7 @@ class Buffer:
     ) -> None:
         self._context, self._strategy, self._received = context, strategy, received
         self._round = server_round
-        self._share_of = context.model.population.shares_of_any(strategy.buffer_size)
+        self._share_of = context.model.clients.shares_of_any(strategy.buffer_size)
         self._starts: dict[int, Tensors] = {server_round: context.model.weights}
         self._jobs: dict[int, Job] = {}  # by client
         self.accumulator = context.model.accumulator([], keep=False, rebase=self._rebased)

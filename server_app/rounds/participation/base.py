@@ -1,7 +1,7 @@
 """The base class of the policies that say who takes part in a round."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -74,19 +74,15 @@ class Participation(ABC):
     uniform: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
-    def check(self, experiment: Experiment) -> None:
-        """Refuse settings that do not fit this policy.
-
-        Raises:
-            ConfigError: there is one; the text names what to choose instead.
-        """
+    def problems(self, experiment: Experiment) -> Iterator[ConfigError]:
+        """Yield settings that do not fit this policy."""
         name = experiment.participation["name"]
         if self.needs_devices and not clock_of(experiment).virtual:
             allowed = "needs simulated devices: add clock=virtual, or participation=uniform"
-            raise ConfigError("participation", name, allowed)
+            yield ConfigError("participation", name, allowed)
         if (noise := experiment.source_of_noise) and not self.uniform:
             allowed = f"{noise} counts on clients that are sampled alike; add participation=uniform"
-            raise ConfigError("participation", name, allowed)
+            yield ConfigError("participation", name, allowed)
 
     @abstractmethod
     def candidates(

@@ -4,6 +4,7 @@ Chai et al., "TiFL: A Tier-based Federated Learning System", HPDC 2020, with the
 choice of the tier. Its adaptive choice is left out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -36,15 +37,15 @@ class TieredParticipation(Participation):
         if self.tiers < 1:
             refuse(self, "tiers", "must be at least 1")
 
-    def check(self, experiment: "Experiment") -> None:
-        super().check(experiment)
+    def problems(self, experiment: "Experiment") -> Iterator[ConfigError]:
+        yield from super().problems(experiment)
         smallest = experiment.num_clients // self.tiers
         if smallest < experiment.participants:
             allowed = (
                 f"leaves {smallest} of {experiment.num_clients} clients in a tier, and a round "
                 f"wants {experiment.participants}; lower it or rho"
             )
-            raise ConfigError("participation.tiers", self.tiers, allowed)
+            yield ConfigError("participation.tiers", self.tiers, allowed)
 
     def candidates(
         self, clients: Clients, server_round: int, now: float

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 import client_app.app
+from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.global_model import GlobalModel
-from server_app.aggregation.population import Population
 from server_app.config.composition import compose_experiment
 from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.training.worker import Worker
@@ -24,7 +24,7 @@ def scaffold(sizes: list[int], weighting: str) -> GlobalModel:
     words = ["method=scaffold", f"strategy.weighting={weighting}"]
     worker = Worker(compose_experiment([*SMALL, *words]).local())
     experiment = compose_experiment([*words, *SITES])
-    return GlobalModel(experiment, worker, Population(experiment, sizes))
+    return GlobalModel(experiment, worker, ClientWeights(experiment, sizes))
 
 
 def round_of(model: GlobalModel, server_round: int, changes: Sequence[float]) -> None:

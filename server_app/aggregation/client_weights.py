@@ -8,7 +8,7 @@ from server_app.config.experiment import Experiment
 from task.exact_sum import normalise_weights, relative_weights
 
 
-class Population:
+class ClientWeights:
     """All clients of a run, as the strategy weighs them.
 
     Args:
