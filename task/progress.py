@@ -53,12 +53,16 @@ def tell(event: Event) -> None:
 
 @contextmanager
 def progress_file() -> Iterator[None]:
-    """Name a new file to this process and those that it starts; none if it cannot be made."""
+    """Name a file to this process and those that it starts, unless one is named already.
+
+    If none can be made, none is named.
+    """
     with ExitStack() as stack:
-        with suppress(OSError):
-            place = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
-            os.environ[PROGRESS] = str(Path(stack.enter_context(place), "progress"))
-            stack.callback(os.environ.pop, PROGRESS, None)
+        if PROGRESS not in os.environ:
+            with suppress(OSError):
+                place = tempfile.TemporaryDirectory(prefix="univarfl-", ignore_cleanup_errors=True)
+                os.environ[PROGRESS] = str(Path(stack.enter_context(place), "progress"))
+                stack.callback(os.environ.pop, PROGRESS, None)
         yield
 
 

@@ -90,14 +90,18 @@ def progress_on_terminal(experiment: Experiment) -> Iterator[None]:
 
 @contextmanager
 def progress_on(experiment: Experiment, console: Console) -> Iterator[RunProgress]:
-    """Show bars for a run on a console, and print its lines above them."""
+    """Show bars for a run on a console, and print its lines above them.
+
+    If processes of the run start earlier, `task.progress.progress_file` is entered before them.
+    """
     over = threading.Event()
 
     def look_now_and_then() -> None:
         while not over.wait(LOOK_SECONDS):
             bars.look()
 
-    with RunProgress(experiment, console) as bars, shown_by(LinesAbove(console)):
+    named, bars = progress.progress_file(), RunProgress(experiment, console)
+    with named, bars, shown_by(LinesAbove(console)):
         thread = threading.Thread(target=look_now_and_then, daemon=True)
         thread.start()
         try:

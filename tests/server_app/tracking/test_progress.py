@@ -15,7 +15,7 @@ from task.progress import PROGRESS, ClientTrained, RoundEnded, progress_file, te
 from tests.conftest import SMALL, faulty
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _named_file() -> Iterator[None]:
     with progress_file():
         yield
@@ -53,6 +53,7 @@ def test_the_bars_count_those_that_fail_too_and_lines_are_above_them(
     assert "round 2/2  test 0." in screen.getvalue()
 
 
+@pytest.mark.usefixtures("_named_file")
 def test_the_bars_follow_clients_and_rounds() -> None:
     experiment = compose_experiment(["num_clients=4", "rounds=3"])
     bars = RunProgress(experiment, Console(file=io.StringIO()))
@@ -76,6 +77,7 @@ def test_the_bars_follow_clients_and_rounds() -> None:
     ]
 
 
+@pytest.mark.usefixtures("_named_file")
 def test_the_speed_is_in_images_a_second() -> None:
     bars = RunProgress(compose_experiment(["num_clients=4", "local_epochs=5"]), Console())
     for images in (40, 60):
@@ -84,6 +86,7 @@ def test_the_speed_is_in_images_a_second() -> None:
     assert bars.tasks[1].fields["state"] == "clients 2/4, 500 images/s"
 
 
+@pytest.mark.usefixtures("_named_file")
 def test_half_a_line_is_read_when_it_is_whole() -> None:
     bars = RunProgress(compose_experiment(["num_clients=4", "rounds=3"]), Console())
     with Path(os.environ[PROGRESS]).open("a") as file:
@@ -97,7 +100,7 @@ def test_half_a_line_is_read_when_it_is_whole() -> None:
 
 
 def test_without_a_file_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PROGRESS)
+    monkeypatch.delenv(PROGRESS, raising=False)
     bars = RunProgress(compose_experiment([]), Console())
     tell(RoundEnded(1))
     bars.look()
@@ -107,7 +110,15 @@ def test_without_a_file_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_file_that_cannot_be_made_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PROGRESS)
     monkeypatch.setattr("tempfile.tempdir", "/proc/none")
     with progress_file():
         assert PROGRESS not in os.environ
+
+
+def test_a_file_that_is_named_is_used() -> None:
+    with progress_file():
+        named = os.environ[PROGRESS]
+        with progress_file():
+            assert os.environ[PROGRESS] == named
+        assert os.environ[PROGRESS] == named
+    assert PROGRESS not in os.environ
