@@ -14,7 +14,7 @@ from client_app.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import diverged
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum, new_sum
-from task.progress import ClientTrained, tell
+from task.progress import ClientTrained, emit
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.protocol.training import SUM, TrainReply, TrainRequest, TrainRow
@@ -78,7 +78,7 @@ def trained_row(session: Session[Any], client: int, train: Callable[[], LocalRes
         result = train()
     except Exception as error:
         logger.exception("client %d failed in round %d", client, session.request.round)
-        tell(ClientTrained(session.request.round, 0, 0.0))
+        emit(ClientTrained(session.request.round))
         reason = reason_for_server(error, session.node_config) or "no reason given"
         return TrainRow(client=client, device=device, reason=reason)
     seconds = time.perf_counter() - started
@@ -93,11 +93,11 @@ def log_trained(session: Session[Any], examples: int, seconds: float) -> None:
     """Log that a client was trained; with noise at the clients without the number of images."""
     if session.worker.config.privacy.private:
         logger.info("round %d: trained in %.1f s", session.request.round, seconds)
-        tell(ClientTrained(session.request.round, 0, 0.0))
+        emit(ClientTrained(session.request.round))
     else:
         words = session.request.round, examples, seconds
         logger.info("round %d: trained on %d images in %.1f s", *words)
-        tell(ClientTrained(*words))
+        emit(ClientTrained(*words))
 
 
 def train_client(

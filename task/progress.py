@@ -1,8 +1,8 @@
 """The progress of a run: a file to which its processes append, and which the bars read.
 
-A worker answers a message only after all of its clients; here each client is told at once. Only the
-process that shows bars names the file, to the processes that it starts. Other runs, and real sites,
-have none.
+A worker replies only after all of its clients; this file has each client as soon as it is trained.
+Only the process that shows bars names the file, to the processes that it starts. Other runs, and
+real sites, have none.
 """
 
 import os
@@ -25,8 +25,8 @@ class ClientTrained(NamedTuple):
     """
 
     server_round: int
-    images: int
-    seconds: float
+    images: int = 0
+    seconds: float = 0.0
 
 
 class RoundEnded(NamedTuple):
@@ -42,7 +42,7 @@ class RoundEnded(NamedTuple):
 Event = ClientTrained | RoundEnded
 
 
-def tell(event: Event) -> None:
+def emit(event: Event) -> None:
     """Append an event to the file, if there is one; a file that cannot be written is ignored."""
     path = os.environ.get(PROGRESS)
     if path:
@@ -66,7 +66,7 @@ def progress_file() -> Iterator[None]:
         yield
 
 
-class Progress:
+class Events:
     """The events in this process's file, read while it grows."""
 
     def __init__(self) -> None:

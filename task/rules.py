@@ -3,13 +3,15 @@
 A rule is a function that yields an error for each problem; the first one is raised.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from task.config import LocalConfig
 from task.errors import ConfigError
 from task.registry import explained, named
+
+Settings = TypeVar("Settings", bound=LocalConfig)
 
 # The rules of options, each with what tells whether the option is chosen.
 OPTIONS: tuple[tuple[Callable[[LocalConfig], bool], str], ...] = (
@@ -59,9 +61,21 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     yield from of_sites(config)
     config.augmenter()
     yield from of_methods(config)
-    for chosen, rules in OPTIONS:
-        if chosen(config):
-            yield from named(rules)(config)
+    yield from of_options(OPTIONS, config)
+
+
+def of_options(
+    options: Iterable[tuple[Callable[[Settings], bool], str]], settings: Settings
+) -> Iterator[ConfigError]:
+    """The problems by the rules of the options that are chosen.
+
+    Args:
+        options: for each, what tells whether it is chosen, and the name of its rules.
+        settings: the settings.
+    """
+    for chosen, rules in options:
+        if chosen(settings):
+            yield from named(rules)(settings)
 
 
 def of_sites(config: LocalConfig) -> Iterator[ConfigError]:

@@ -28,7 +28,7 @@ def no_problem(_extra: Tensors) -> str:
 
 
 @dataclass(frozen=True)
-class Demands:
+class SumSettings:
     """What the sums of all rounds of a run have in common.
 
     Attributes:
@@ -58,7 +58,7 @@ class UpdateAccumulator:
         broadcast: what the method's server update sent.
         shares: each participant's weight in the round's mean; at most 1.
         examples: the number of images that each participant trains on.
-        demands: what the sums of all rounds have in common.
+        settings: what the sums of all rounds have in common.
         keep: whether each accepted model is kept.
         rebase: takes a client and its model, which may have started from older weights than
             `before`, and returns the model that counts.
@@ -84,12 +84,12 @@ class UpdateAccumulator:
         broadcast: Tensors,
         shares: dict[int, float],
         examples: dict[int, int],
-        demands: Demands,
+        settings: SumSettings,
         keep: bool = False,
         rebase: Rebase | None = None,
     ) -> None:
-        guard, each = demands.guard, demands.each
-        self.problem_with, self.terms = demands.problem_with, frozenset(demands.terms)
+        guard, each = settings.guard, settings.each
+        self.problem_with, self.terms = settings.problem_with, frozenset(settings.terms)
         self.before, self.broadcast = before, broadcast
         self.shares, self.examples = shares, examples
         self.updates: dict[int, ClientUpdate] = {}
@@ -99,12 +99,12 @@ class UpdateAccumulator:
         self._each, self._keep, self._rebase = each, keep, rebase
         self._filter: UpdateFilter | None = None
         if guard.needs_each_update:
-            self._filter = named(FILTER)(guard, before, demands.trained)
+            self._filter = named(FILTER)(guard, before, settings.trained)
         # Without a mean, numbers may be of any size; the sum bounds how far they grow.
         self._summed = [
-            name for name, value in before.items() if demands.mean or not value.is_floating_point()
+            name for name, value in before.items() if settings.mean or not value.is_floating_point()
         ]
-        self._weights = demands.new_sum({name: before[name] for name in self._summed})
+        self._weights = settings.new_sum({name: before[name] for name in self._summed})
         self._extra = ExactSum(broadcast)
 
     @property

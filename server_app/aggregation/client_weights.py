@@ -47,7 +47,7 @@ class ClientWeights:
     def of_server_update(self, accepted: Iterable[int]) -> tuple[float, float]:
         """Return the share of some clients among all, and of all who were known at the last call.
 
-        Both are of the sum of the weights of all clients that are known now.
+        Both are of the sum of the weights of all clients that are known now, which `known` becomes.
         """
         total = sum(self._weight(size) * count for size, count in Counter(self.sizes).items())
         share = sum(self._weight(self.sizes[client]) for client in sorted(accepted)) / total

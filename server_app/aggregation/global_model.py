@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from server_app.aggregation.accumulator import Demands, Rebase, UpdateAccumulator, no_problem
+from server_app.aggregation.accumulator import Rebase, SumSettings, UpdateAccumulator, no_problem
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.guards.base import guard_of
@@ -71,7 +71,7 @@ class GlobalModel:
         self._server_update = server
         self.last_accepted: Counter[int] = Counter()
         self.buffered, self.clients = strategy.buffered, clients
-        self._demands = Demands(
+        self._sum_settings = SumSettings(
             guard_of(experiment),
             trained,
             worker.method.reported_terms(),
@@ -114,7 +114,7 @@ class GlobalModel:
         shares = self.clients.shares(sampled)
         examples = {client: self.clients.sizes[client] for client in sampled}
         return UpdateAccumulator(
-            self.weights, self.broadcast, shares, examples, self._demands, keep, rebase
+            self.weights, self.broadcast, shares, examples, self._sum_settings, keep, rebase
         )
 
     @property

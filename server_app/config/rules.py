@@ -12,8 +12,8 @@ from server_app.rounds.after.base import stage_of
 from server_app.rounds.clock.base import clock_of
 from server_app.rounds.participation.base import policy_of
 from task.errors import ConfigError
-from task.registry import explained, named
-from task.rules import check_local_config
+from task.registry import explained
+from task.rules import check_local_config, of_options
 
 # The rules of options, each with what tells whether the option is chosen.
 OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
@@ -59,16 +59,14 @@ def problems(experiment: Experiment) -> Iterator[ConfigError]:
         yield error.under("strategy")
     yield from of_server_steps(experiment)
     yield from of_repeated_noise(experiment)
-    for chosen, rules in OPTIONS:
-        if chosen(experiment):
-            yield from named(rules)(experiment)
+    yield from of_options(OPTIONS, experiment)
     yield from clock_of(experiment).problems(experiment)
     yield from policy_of(experiment).problems(experiment)
     yield from stage_of(experiment).problems(experiment)
 
 
 def of_client_models(experiment: Experiment) -> Iterator[ConfigError]:
-    """Clients' models that are kept or used, and of which there are none, or no models."""
+    """Settings that keep or use the clients' models, where no model is kept or sent."""
     every, rounds = experiment.watch.models_every, experiment.rounds
     if every is not None and every > rounds:
         allowed = f"is more than the {rounds} rounds, so no model would be kept"
@@ -89,7 +87,7 @@ def of_server_steps(experiment: Experiment) -> Iterator[ConfigError]:
     """A strategy or guard that a method's server update does not fit."""
     guard, strategy = guard_of(experiment), strategy_of(experiment)
     name = experiment.strategy["name"]
-    yield from of_guard(experiment, guard.least_updates)
+    yield from of_guard(experiment)
     for member, method in zip(
         experiment.local_method().members(), experiment.methods(), strict=True
     ):
@@ -119,14 +117,9 @@ def of_server_steps(experiment: Experiment) -> Iterator[ConfigError]:
             yield ConfigError("guard", experiment.guard["name"], allowed)
 
 
-def of_guard(experiment: Experiment, least: int) -> Iterator[ConfigError]:
-    """A guard that would keep every update, because it compares too few.
-
-    Args:
-        experiment: the experiment.
-        least: the number of updates that the guard compares at least.
-    """
-    strategy = strategy_of(experiment)
+def of_guard(experiment: Experiment) -> Iterator[ConfigError]:
+    """A guard that would keep every update, because it compares too few."""
+    strategy, least = strategy_of(experiment), guard_of(experiment).least_updates
     together = strategy.updates_together(experiment.participants)
     if together < least:
         larger = "num_clients" if experiment.participants == experiment.num_clients else "rho"

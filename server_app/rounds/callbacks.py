@@ -25,7 +25,7 @@ from server_app.runs.records.tables import MODELS
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
 from task.machine.files import round_files
-from task.progress import RoundEnded, tell
+from task.progress import RoundEnded, emit
 from task.training.evaluation import Score
 
 EMPTY_ROUNDS = 3
@@ -141,7 +141,7 @@ class ShowRounds(Callback):
                 name = update.site if self._names_sites else f"client {update.client}"
                 logger.warning("round %d, %s: %s", result.round, name, update.reason)
         logger.info(round_line(result.round, result.rounds, result.scores, len(result.updates)))
-        tell(RoundEnded(result.round))
+        emit(RoundEnded(result.round))
 
 
 class RecordResults(Callback):

@@ -11,7 +11,7 @@ from server_app.config.experiment import Experiment
 from server_app.tracking.console import shown_by
 from server_app.tracking.steps import LinesAbove
 from server_app.tracking.streams import on_terminal
-from task import progress
+from task.progress import ClientTrained, Events, RoundEnded, progress_file
 
 DAY = 24 * 3600.0
 LOOK_SECONDS = 0.1
@@ -28,7 +28,7 @@ class RunProgress(Progress):
     """
 
     def __init__(self, experiment: Experiment, console: Console) -> None:
-        self._events = progress.Progress()
+        self._events = Events()
         self.rounds, self.participants = experiment.rounds, experiment.participants
         self.epochs = experiment.local_epochs
         super().__init__(
@@ -50,12 +50,12 @@ class RunProgress(Progress):
     def look(self) -> None:
         """Move the bars by what has happened since the last look."""
         for event in self._events.new():
-            if isinstance(event, progress.RoundEnded):
+            if isinstance(event, RoundEnded):
                 self._move_run(event.server_round, 0)
             else:
                 self._count(event)
 
-    def _count(self, client: progress.ClientTrained) -> None:
+    def _count(self, client: ClientTrained) -> None:
         """Count a client of a round."""
         if client.server_round != self._round:
             self._round, self._done = client.server_round, 0
@@ -100,7 +100,7 @@ def progress_on(experiment: Experiment, console: Console) -> Iterator[RunProgres
         while not over.wait(LOOK_SECONDS):
             bars.look()
 
-    named, bars = progress.progress_file(), RunProgress(experiment, console)
+    named, bars = progress_file(), RunProgress(experiment, console)
     with named, bars, shown_by(LinesAbove(console)):
         thread = threading.Thread(target=look_now_and_then, daemon=True)
         thread.start()

@@ -102,8 +102,9 @@ class Worker:
         self._current = ""  # the id of the message that the process works on
         level = clients.getEffectiveLevel()
         with without_callers_script():
-            variables = {name: os.environ[name] for name in (PROGRESS,) if name in os.environ}
-            variables |= {} if gpu is None else {VISIBLE_GPUS: gpu}
+            # The fork server has the environment of its start.
+            wanted = {VISIBLE_GPUS: gpu, PROGRESS: os.environ.get(PROGRESS)}
+            variables = {name: value for name, value in wanted.items() if value is not None}
             self._process = CONTEXT.Process(
                 target=serve, args=(theirs, client_app, context, variables, level)
             )

@@ -57,7 +57,7 @@ class Content:
         """Every table that is not empty, by title."""
         return filled_tables(self.sections)
 
-    @property
+    @cached_property
     def shown(self) -> list[Section]:
         """The sections that are not empty, in the order of the page."""
         found = [each for each in self.sections if each.charts or len(each.table)]

@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from torch import Tensor, nn
 
 from client_app.app import app as client_app
-from server_app.aggregation.accumulator import Demands, UpdateAccumulator
+from server_app.aggregation.accumulator import SumSettings, UpdateAccumulator
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.guards.none import NoGuard
 from server_app.aggregation.strategies.base import StrategySettings
@@ -40,7 +40,7 @@ def accumulator_for(settings: StrategySettings, examples: dict[int, int]) -> Upd
     shares = normalise_weights(
         {client: settings.weight(count) for client, count in examples.items()}
     )
-    return UpdateAccumulator(model(0.0), {}, shares, examples, Demands(NO_GUARD, {"w"}, []))
+    return UpdateAccumulator(model(0.0), {}, shares, examples, SumSettings(NO_GUARD, {"w"}, []))
 
 
 def aggregated(settings: StrategySettings, given: dict[int, tuple[int, Tensors]]) -> Tensors:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from client_app.app import app as client_app
-from server_app.aggregation.accumulator import Demands, UpdateAccumulator
+from server_app.aggregation.accumulator import SumSettings, UpdateAccumulator
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.guards.none import NoGuard
 from server_app.aggregation.strategies.base import StrategySettings, strategy_of
@@ -89,8 +89,8 @@ def aggregated(
     examples = {client: 10 * (client + 1) for client in given}
     shares = normalise_weights({client: rule.weight(count) for client, count in examples.items()})
     each = rule.needs_each_update
-    demands = Demands(NoGuard(most_images=100), set(), [], each=each, mean=not each)
-    accumulator = UpdateAccumulator(to_tensors(before), {}, shares, examples, demands)
+    sum_settings = SumSettings(NoGuard(most_images=100), set(), [], each=each, mean=not each)
+    accumulator = UpdateAccumulator(to_tensors(before), {}, shares, examples, sum_settings)
     for client, sent in given.items():
         accumulator.add(update(client), to_tensors(sent), {})
     grid = InProcessGrid(client_app, 1)

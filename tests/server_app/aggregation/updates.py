@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from server_app.aggregation.accumulator import Demands, UpdateAccumulator
+from server_app.aggregation.accumulator import SumSettings, UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.base import Guard
 from server_app.aggregation.guards.none import NoGuard
@@ -31,7 +31,7 @@ def accumulator_of(
     extra: Tensors = NOBODY,
     guard: Guard | None = None,
     keep: bool = False,
-    **demands: Any,
+    **sum_settings: Any,
 ) -> UpdateAccumulator:
     """An empty accumulator for clients of five images each."""
     return UpdateAccumulator(
@@ -39,7 +39,7 @@ def accumulator_of(
         extra,
         dict.fromkeys(clients, 1 / len(clients)),
         dict.fromkeys(clients, EXAMPLES),
-        Demands(guard or NoGuard(most_images=1000), {"w"}, ["ce"], **demands),
+        SumSettings(guard or NoGuard(most_images=1000), {"w"}, ["ce"], **sum_settings),
         keep,
     )
 

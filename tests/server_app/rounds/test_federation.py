@@ -18,7 +18,7 @@ from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
 from task.training.device import choose_device
-from tests.conftest import FEW_TO_TRAIN, SMALL_CNN, Train, faulty, only_run, rows, sha256
+from tests.conftest import FEW_TO_TRAIN, SMALL_CNN, Train, faulty, only_run, rows, sha256, with_slow
 from tests.task.data import making
 
 DEVICE = choose_device("auto").type
@@ -205,7 +205,7 @@ class TestMemory:
 
 @pytest.mark.usefixtures("parts")
 class TestFailures:
-    @pytest.mark.parametrize("method", ["moon", pytest.param("scaffold", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("method", with_slow(["moon", "scaffold"], ["scaffold"]))
     def test_a_client_that_failed_goes_on_from_its_last_accepted_round(
         self, train: Train, method: str
     ) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from server_app.config.composition import compose_experiment
 from server_app.engines.train import train_experiment
 from server_app.tracking.progress import RunProgress, progress_on
-from task.progress import PROGRESS, ClientTrained, RoundEnded, progress_file, tell
+from task.progress import PROGRESS, ClientTrained, RoundEnded, emit, progress_file
 from tests.conftest import SMALL, faulty
 
 
@@ -65,7 +65,7 @@ def test_the_bars_follow_clients_and_rounds() -> None:
         ClientTrained(1, 40, 0.5),  # a worker tells it after the server has told of the round
         ClientTrained(2, 0, 0.0),
     ):
-        tell(event)
+        emit(event)
         bars.look()
         seen.append((bars.tasks[0].completed, bars.tasks[1].completed, *states(bars)))
     assert seen == [
@@ -81,7 +81,7 @@ def test_the_bars_follow_clients_and_rounds() -> None:
 def test_the_speed_is_in_images_a_second() -> None:
     bars = RunProgress(compose_experiment(["num_clients=4", "local_epochs=5"]), Console())
     for images in (40, 60):
-        tell(ClientTrained(1, images, 0.5))
+        emit(ClientTrained(1, images, 0.5))
     bars.look()
     assert bars.tasks[1].fields["state"] == "clients 2/4, 500 images/s"
 
@@ -102,11 +102,11 @@ def test_half_a_line_is_read_when_it_is_whole() -> None:
 def test_without_a_file_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PROGRESS, raising=False)
     bars = RunProgress(compose_experiment([]), Console())
-    tell(RoundEnded(1))
+    emit(RoundEnded(1))
     bars.look()
     assert bars.tasks[0].completed == 0
     monkeypatch.setenv(PROGRESS, "/proc/none/progress")
-    tell(RoundEnded(1))
+    emit(RoundEnded(1))
 
 
 def test_a_file_that_cannot_be_made_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:

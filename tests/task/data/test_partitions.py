@@ -58,7 +58,7 @@ def assert_complete(result: PartitionResult, images: int, clients: int, least: i
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     alpha=st.floats(-3, 3).map(lambda power: 10.0**power),
     clients=st.integers(1, 1000),

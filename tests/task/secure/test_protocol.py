@@ -11,10 +11,11 @@ from task.secure.mask_secrets import MaskSecrets
 from task.secure.participant import Participant, Progress
 from task.secure.rules.threshold import default_colluding, threshold_of, weights_of
 from task.secure.saved_progress import pack_progress, unpack_progress
+from tests.conftest import with_slow
 from tests.task.secure.trial import KEYS, SCOPE, Trial, plain_sum, roster, update_of
 
 
-@pytest.mark.parametrize("count", [2, 3, 10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", with_slow([2, 3, 10, 100], [100]))
 def test_the_masks_cancel_exactly(count: int) -> None:
     trial = Trial(count)
     trial.keys()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from server_app.aggregation.accumulator import Demands, UpdateAccumulator
+from server_app.aggregation.accumulator import SumSettings, UpdateAccumulator
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.guards.none import NoGuard
 from server_app.aggregation.strategies.base import strategy_of
@@ -29,7 +29,7 @@ def stepped(starts: list[list[float]], trained: list[list[float]], behind: list[
         return rebased(weights, start, now, strategy.step(behind[client]))
 
     accumulator = UpdateAccumulator(
-        now, {}, {0: 0.5, 1: 0.5}, {0: 9, 1: 9}, Demands(NoGuard(most_images=100), {"w"}, []),
+        now, {}, {0: 0.5, 1: 0.5}, {0: 9, 1: 9}, SumSettings(NoGuard(most_images=100), {"w"}, []),
         rebase=rebase,
     )  # fmt: skip
     assert not accumulator.adds_up
