@@ -67,9 +67,9 @@ def measure(size: int, count: int) -> dict[str, float]:
 
     def ours(threads: int) -> Iterable[tuple[Tensor, Tensor]]:
         torch.set_num_threads(threads)
-        return epoch_batches(
-            images, positions, BATCH, "merge", augmentation, (0, "pipeline", 1, 0), 0
-        )
+        key = (0, "pipeline", 1, 0)
+        batches = epoch_batches(positions, BATCH, "merge", augmentation, key, 0)
+        return (images.augmented(*batch, augmentation) for batch in batches)
 
     plain = DataLoader(PerImage(data), BATCH, shuffle=True)
     helped = DataLoader(PerImage(data), BATCH, shuffle=True, num_workers=2, persistent_workers=True)

@@ -40,6 +40,7 @@ class Runtime(Strict):
 
     precision: Precision
     compiled: bool
+    graphed: bool
 
 
 class Sgd(Strict):

@@ -100,6 +100,9 @@ def of_methods(config: LocalConfig) -> Iterator[ConfigError]:
                 "be compiled again; leave it out"
             )
             yield ConfigError("runtime.compiled", True, allowed)
+        if config.runtime.graphed and not member.replayable:
+            allowed = f"a step of method={name} cannot be recorded and replayed; leave it out"
+            yield ConfigError("runtime.graphed", True, allowed)
         if member.personalises and not config.source().validation_share:
             allowed = "needs validation images at the clients; add data.validation_share=0.1"
             yield ConfigError("method", config.method["name"], allowed)

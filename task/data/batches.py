@@ -66,6 +66,19 @@ class DeviceImages:
         """Return the labels at the positions, [n] int64."""
         return self._labels[positions]
 
+    def augmented(
+        self, positions: Tensor, changes: Tensor, augmentation: Augmentation
+    ) -> tuple[Tensor, Tensor]:
+        """Return augmented and normalised images, [n, C, H, W], and their labels, [n].
+
+        Args:
+            positions: the images, [n] int64.
+            changes: what `augmentation` has drawn for each of them, [n, k].
+            augmentation: the augmentation.
+        """
+        pixels = augmentation.apply(self.pixels(positions), changes)
+        return self.normalised(pixels), self.labels(positions)
+
     def counts(self, positions: Tensor) -> Tensor:
         """Return the number of images of each class at the positions, [D] int64."""
         return torch.bincount(self.labels(positions), minlength=self._classes)
@@ -87,7 +100,6 @@ def without_waiting(values: Tensor, device: torch.device) -> Tensor:
 
 
 def epoch_batches(
-    images: DeviceImages,
     positions: Tensor,
     batch_size: int,
     last_batch: LastBatch,
@@ -95,11 +107,10 @@ def epoch_batches(
     key: tuple[int, str, int, int],
     epoch: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield shuffled and augmented batches of one epoch: x [n, C, H, W] and y [n].
+    """Yield the shuffled batches of one epoch as arguments of `DeviceImages.augmented`.
 
     Args:
-        images: the data set.
-        positions: the client's images in it.
+        positions: the client's images in the data set.
         batch_size: images per batch; see `training_batches`.
         last_batch: what is done with the remainder; see `training_batches`.
         augmentation: the augmentation of the images.
@@ -109,15 +120,11 @@ def epoch_batches(
     order = torch.randperm(len(positions), generator=torch_generator(*key, "order", epoch))
     shuffled = positions[without_waiting(order, positions.device)]
     changes = augmentation.draw(len(positions), torch_generator(*key, "augmentation", epoch))
-    for rows, change in zip(
+    return zip(
         training_batches(shuffled, batch_size, last_batch),
         training_batches(without_waiting(changes, positions.device), batch_size, last_batch),
         strict=True,
-    ):
-        yield (
-            images.normalised(augmentation.apply(images.pixels(rows), change)),
-            images.labels(rows),
-        )
+    )
 
 
 def largest_batch(batch_size: int) -> int:

@@ -136,6 +136,9 @@ class Method:
             then keep nothing between rounds, as momentum would be multiplied too.
         varies_network: whether the network's computation changes while a client trains.
         varies_cost: whether the number of operations changes from batch to batch.
+        replayable: whether ``batch``, ``logits``, ``loss`` and ``gradients`` do the same in every
+            step of an epoch: they draw nothing, count nothing and read nothing from the device. A
+            step that is recorded once can then be replayed (``runtime.graphed``).
         separable: whether the loss is a mean over the images of a batch, and each image's part
             depends on no other image: the condition of DP-SGD, which ignores ``frozen``.
             ``gradients`` need not fulfil it.
@@ -163,6 +166,7 @@ class Method:
     scales_step: ClassVar[bool] = False
     varies_network: ClassVar[bool] = False
     varies_cost: ClassVar[bool] = False
+    replayable: ClassVar[bool] = False
     separable: ClassVar[bool] = False
     sets_classifier: ClassVar[bool] = False
     personalises: ClassVar[bool] = False

@@ -152,6 +152,7 @@ class FedAlign(Method):
     residual: ClassVar = True
     bounds_gradients: ClassVar = True
     uses_entropy: ClassVar = True
+    replayable: ClassVar = True
 
     alignment_weight: float
     width: float

@@ -17,3 +17,4 @@ class FedAvg(Method):
     """Cross-entropy on the client's own images; no settings."""
 
     separable: ClassVar = True
+    replayable: ClassVar = True

@@ -26,7 +26,7 @@ A client that has never trained has no batch norm of its own, and is not scored.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -43,6 +43,8 @@ class FedBN(Method):
         statistics: the batch-norm statistics used for scoring: ``trained``, from local training as
             in the release, or ``measured`` again before scoring.
     """
+
+    replayable: ClassVar = True
 
     statistics: Literal["trained", "measured"]
 

@@ -86,6 +86,7 @@ class FedDecorr(Method):
 
     terms: ClassVar = ("l_decorr",)
     trains_features: ClassVar = True
+    replayable: ClassVar = True
 
     decorrelation_weight: float
     correlation: Literal["paper", "release"]

@@ -57,6 +57,7 @@ class FedDyn(Method):
 
     keeps_state: ClassVar = True
     separable: ClassVar = True
+    replayable: ClassVar = True
 
     dynamic_weight: float
 

@@ -92,6 +92,7 @@ class FedETF(Method):
 
     trains_features: ClassVar = True
     sets_classifier: ClassVar = True
+    replayable: ClassVar = True
 
     frame_width: int | None
     first_scale: float

@@ -49,6 +49,7 @@ class FedExP(Method):
 
     scales_step: ClassVar = True
     separable: ClassVar = True
+    replayable: ClassVar = True
 
     step_epsilon: float
 

@@ -18,6 +18,7 @@ Our choices:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,8 @@ class FedLC(Method):
     Attributes:
         calibration_weight: tau, at least 0; 0 gives FedAvg.
     """
+
+    replayable: ClassVar = True
 
     calibration_weight: float
 

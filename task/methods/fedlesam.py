@@ -56,6 +56,7 @@ class FedLESAM(Method):
     separable: ClassVar = True
     perturbs: ClassVar = True
     follows_global: ClassVar = True
+    replayable: ClassVar = True
 
     radius: float
 

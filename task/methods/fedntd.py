@@ -65,6 +65,7 @@ class FedNTD(Method):
     terms: ClassVar = ("l_ntd",)
     separable: ClassVar = True
     needs_classes: ClassVar = True
+    replayable: ClassVar = True
 
     distillation_weight: float
     temperature: float

@@ -45,6 +45,7 @@ class FedProx(Method):
     """
 
     separable: ClassVar = True
+    replayable: ClassVar = True
 
     proximal_weight: float
 

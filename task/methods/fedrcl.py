@@ -96,6 +96,7 @@ class FedRCL(Method):
     terms: ClassVar = ("l_scl", "l_pen")
     trains_features: ClassVar = True
     needs_classes: ClassVar = True
+    replayable: ClassVar = True
 
     contrast_weight: float
     penalty_weight: float

@@ -49,6 +49,7 @@ class FedRep(Method):
     trains_features: ClassVar = True
     sets_classifier: ClassVar = True
     varies_network: ClassVar = True
+    replayable: ClassVar = True
 
     body_epochs: int
 

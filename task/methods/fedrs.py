@@ -16,7 +16,7 @@ Our choices:
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -52,6 +52,8 @@ class FedRS(Method):
         scales: ``paper``, 1 for every class that the client has; or ``release``, in proportion to
             its number of images.
     """
+
+    replayable: ClassVar = True
 
     missing_scale: float
     scales: Literal["paper", "release"]

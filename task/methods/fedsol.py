@@ -70,6 +70,7 @@ class FedSOL(Method):
 
     varies_network: ClassVar = True
     perturbs: ClassVar = True
+    replayable: ClassVar = True
 
     radius: float
     temperature: float

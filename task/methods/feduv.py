@@ -91,6 +91,7 @@ class FedUV(Method):
     """
 
     terms: ClassVar = ("l_v", "l_u")
+    replayable: ClassVar = True
 
     uniformity_weight: float
     deviation_weight: float | None

@@ -91,6 +91,7 @@ class FedVLS(Method):
 
     terms: ClassVar = ("l_dis", "l_logit")
     needs_classes: ClassVar = True
+    replayable: ClassVar = True
 
     calibration_weight: float
     distillation_weight: float

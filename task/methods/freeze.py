@@ -43,6 +43,7 @@ class Freeze(Method):
     trains_features: ClassVar = True
     separable: ClassVar = True
     sets_classifier: ClassVar = True
+    replayable: ClassVar = True
 
     def build(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         classifier = model.classifier

@@ -59,6 +59,7 @@ class Moon(Method):
     trains_features: ClassVar = True
     keeps_state: ClassVar = True
     separable: ClassVar = True
+    replayable: ClassVar = True
 
     contrastive_weight: float
     temperature: float

@@ -93,6 +93,7 @@ class UniVarFL(Method):
     """
 
     terms: ClassVar = ("l_v", "l_he")
+    replayable: ClassVar = True
 
     energy_weight: float
     variance_weight: float | None

@@ -37,6 +37,9 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     if config.runtime.compiled:
         allowed = "the gradients of single images are computed uncompiled; add runtime=eager"
         yield ConfigError("runtime.compiled", True, allowed)
+    if config.runtime.graphed:
+        allowed = "the gradients of single images are not recorded; add runtime=eager"
+        yield ConfigError("runtime.graphed", True, allowed)
     if config.runtime.precision != "float32":
         allowed = "the gradients of single images are clipped in float32; choose float32"
         yield ConfigError("runtime.precision", config.runtime.precision, allowed)

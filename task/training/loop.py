@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -22,10 +23,14 @@ from task.methods.base import LocalRound, Method
 from task.models.base import Output
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
+from task.registry import named
 from task.seeding import torch_generator
 from task.tensors import Tensors
 from task.training.losses import LossMeter, loss_terms, weighted_sum
 from task.training.transfer import copy_to_cpu, to_device
+
+Step = Callable[[Tensor, Tensor], None]  # of the arguments of `DeviceImages.augmented`
+GRAPHED = "task.training.graphed:GraphedSteps"
 
 
 class Forward:
@@ -123,6 +128,8 @@ class LocalTrainer:
         self.augmentation = config.augmenter()
         self.optimizer = LocalSgd(trained_parameters(model), config.optim)
         self.forward = Forward(model, config.runtime, config.batch_size)
+        device = next(model.parameters()).device
+        self._graphed = named(GRAPHED)(device) if config.runtime.graphed else None
         self._frozen: Collection[nn.Parameter] = ()
 
     def compile(self, images: DeviceImages) -> None:
@@ -214,18 +221,26 @@ class LocalTrainer:
         """
         of_all = f"of {self.config.local_epochs}"
         epochs = self.config.local_epochs
+
+        def step(rows: Tensor, changes: Tensor) -> None:
+            self.step(*images.augmented(rows, changes, self.augmentation), meter)
+
+        if self._graphed:
+            self._graphed.begin()
         for epoch in range(epochs):
             self._frozen = self.method.frozen(self.model, epoch, epochs)
             batches = epoch_batches(
-                images, positions, self.config.batch_size, self.config.last_batch,
-                self.augmentation, key, epoch,
+                positions, self.config.batch_size, self.config.last_batch, self.augmentation,
+                key, epoch,
             )  # fmt: skip
+            take = self._taking(step)
             with without_gradients(self._frozen):
-                for x, y in batches:
+                for batch in batches:
                     if time.monotonic() > deadline:
                         raise out_of_time(f"epoch {epoch + 1} {of_all}")
-                    if shortage := self._step_or_shortage(x, y, meter):
-                        raise TrainingError(self._advise_batch_size(x, y, shortage))
+                    if shortage := shortage_of(take, *batch):
+                        raise TrainingError(self._advise_batch_size(step, *batch, shortage))
+                    meter.images += len(batch[0])
             if problem := meter.not_finite():
                 raise diverged(f"{problem} in epoch {epoch + 1} {of_all}")
 
@@ -239,7 +254,7 @@ class LocalTrainer:
         Args:
             x: images [n, C, H, W], normalised.
             y: classes [n], int64.
-            meter: adds up the loss terms.
+            meter: adds up the loss terms, but does not count the images.
         """
         rows = len(x)
         self.optimizer.clear_gradients()  # first: they take memory that the activations need
@@ -255,39 +270,36 @@ class LocalTrainer:
         self.optimizer.step()
         meter.add(terms, rows)
 
-    def _step_or_shortage(self, x: Tensor, y: Tensor, meter: LossMeter) -> str:
-        """Take one step; return why the GPU's memory is too small for it, or "" if it is not.
+    def _taking(self, step: Step) -> Step:
+        """Return what takes the steps of an epoch: `step` itself, or its recordings."""
+        if self._graphed is None:
+            return step
+        frozen = frozenset(map(id, self._frozen))
+        return partial(self._graphed.take, step, frozen)
 
-        CUDA's text ends at the size that it asked for: the GPU's other processes stay at the site.
-        It is returned instead of the exception, whose traceback would keep all tensors alive.
-        """
-        try:
-            self.step(x, y, meter)
-        except RuntimeError as error:
-            if not is_gpu_shortage(error):
-                raise
-            return re.split(r"\n|\. GPU \d", str(error))[0] or "CUDA out of memory"
-        return ""
-
-    def _advise_batch_size(self, x: Tensor, y: Tensor, shortage: str) -> str:
+    def _advise_batch_size(
+        self, step: Step, positions: Tensor, changes: Tensor, shortage: str
+    ) -> str:
         """Return the error for a batch that the GPU has no memory for, with one that fits.
 
         Halves the batch size until its largest batch fits. Two steps are tried, since momentum
         exists from the second on. They train the model, which is of no use afterwards.
 
         Args:
-            x: the batch that failed, [n, C, H, W].
-            y: its labels, [n].
-            shortage: the reason, of `_step_or_shortage`.
+            step: takes a step.
+            positions: the batch that failed.
+            changes: its augmentation.
+            shortage: the reason, of `shortage_of`.
         """
-        size = len(x) // 2
+        size = len(positions) // 2
         while size >= 2:
             self._free_failed_step()
             rows = largest_batch(size)
-            if not any(self._step_or_shortage(x[:rows], y[:rows], LossMeter()) for _ in range(2)):
+            if not any(shortage_of(step, positions[:rows], changes[:rows]) for _ in range(2)):
                 return (
-                    f"the GPU has too little memory for a batch of {len(x)} images; batch_size="
-                    f"{size} fits: add batch_size={size}, or lower federation.workers ({shortage})"
+                    f"the GPU has too little memory for a batch of {len(positions)} images; "
+                    f"batch_size={size} fits: add batch_size={size}, or lower federation.workers "
+                    f"({shortage})"
                 )
             size //= 2
         self._free_failed_step()
@@ -300,7 +312,24 @@ class LocalTrainer:
 
     def _free_failed_step(self) -> None:
         """Free all memory that a failed step has left: gradients, momentum, and PyTorch's cache."""
+        if self._graphed:
+            self._graphed.begin()
         self.optimizer.clear_gradients()
         self.optimizer.begin({})
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def shortage_of(take: Step, positions: Tensor, changes: Tensor) -> str:
+    """Take one step; return why the GPU's memory is too small for it, or "" if it is not.
+
+    CUDA's text ends at the size that it asked for: the GPU's other processes stay at the site. It
+    is returned instead of the exception, whose traceback would keep all tensors alive.
+    """
+    try:
+        take(positions, changes)
+    except RuntimeError as error:
+        if not is_gpu_shortage(error):
+            raise
+        return re.split(r"\n|\. GPU \d", str(error))[0] or "CUDA out of memory"
+    return ""

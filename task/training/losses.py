@@ -58,18 +58,21 @@ def weighted_sum(terms: Mapping[str, Term]) -> Tensor:
 
 
 class LossMeter:
-    """Means of loss terms over images, kept on the device so that no step waits for it."""
+    """Means of loss terms over images, kept on the device so that no step waits for it.
+
+    Attributes:
+        images: the images of all batches; the caller counts them, since a replayed step cannot.
+    """
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._images = 0
+        self.images = 0
 
     def add(self, terms: Mapping[str, Term], rows: int) -> None:
         """Add one batch of `rows` images, whose terms are means over the batch."""
-        self._images += rows
         for name, term in terms.items():
             value = term.value.detach().double() * rows
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._sums[name] = self._sums[name].add_(value) if name in self._sums else value
 
     def not_finite(self) -> str:
         """Return, for instance, "ce is nan" for the first term that is not finite, or "".
@@ -81,4 +84,4 @@ class LossMeter:
 
     def means(self) -> dict[str, float]:
         """Return the mean of each term per image; waits for the device."""
-        return {name: float(total) / self._images for name, total in self._sums.items()}
+        return {name: float(total) / self.images for name, total in self._sums.items()}

@@ -98,9 +98,9 @@ class PrivateTrainer(LocalTrainer):
         changes = torch.cat(drawn).to(rows.device)
         size = self.config.batch_size
         for part, change in zip(rows.split(size), changes.split(size), strict=True):
-            x = images.normalised(self.augmentation.apply(images.pixels(part), change))
+            x, y = images.augmented(part, change, self.augmentation)
             # With one channel, `contiguous` would leave the strides of channels last.
-            yield torch.empty(x.shape, device=x.device).copy_(x), images.labels(part)
+            yield torch.empty(x.shape, device=x.device).copy_(x), y
 
     def _add_clipped(self, x: Tensor, y: Tensor, sums: list[Tensor]) -> None:
         """Add the clipped gradient of each image, in float64."""

@@ -9,24 +9,27 @@ DEALT = ("pathological", "power_law")  # partitions with partition.deal
 PAN = {"pan": "none", "pan_frequency": 1, "pan_amplitude": 0.05}
 PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.projector
 
+SECTIONS: dict[str, dict[str, Any]] = {
+    "data": {"normalisation": "own", "validation_share": 0.1},
+    "optim": {"schedule": "constant", "keep_momentum": False},
+    "runtime": {"graphed": False},
+}
 METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
 
 
 def add_later_settings(config: dict[str, Any]) -> None:
     """Add the settings that a run's configuration lacks, with the values that were used."""
-    data, optim = config.get("data"), config.get("optim")
+    for section, later in SECTIONS.items():
+        if isinstance(held := config.get(section), dict):
+            held |= later | held
+    data = config.get("data")
     if isinstance(data, dict):
-        data.setdefault("normalisation", "own")
-        data.setdefault("validation_share", 0.1)
         if data.get("name") in RESIZED:
             data.setdefault("resize", "squash")
         if data.get("name") == "hub":
             data.setdefault("subject", None)
         if data.get("name") == "imagenet200":
             data.setdefault("subset", "own")
-    if isinstance(optim, dict):
-        optim.setdefault("schedule", "constant")
-        optim.setdefault("keep_momentum", False)
     config.setdefault("last_batch", "merge")
     config.setdefault("after", {"name": "none"})
     config.setdefault("clock", {"name": "real"})
@@ -38,11 +41,9 @@ def add_later_settings(config: dict[str, Any]) -> None:
     if isinstance(model, dict) and model.get("name") in PROJECTED:
         model.setdefault("projector", "normalised")
     if isinstance(model, dict) and model.get("name") in (*PROJECTED, "lenet"):
-        for key, value in PAN.items():
-            model.setdefault(key, value)
+        model |= PAN | model
     if isinstance(model, dict) and model.get("name") == "resnet18":
         model.setdefault("layout", "small")
     method = config["method"]
     for name in method["name"].split(PLUS):
-        for key, value in METHODS.get(name, {}).items():
-            method.setdefault(key, value)
+        method |= METHODS.get(name, {}) | method

@@ -5,9 +5,11 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torch import Tensor
 from torchvision.transforms import functional
 
 from server_app.config.composition import compose_experiment
+from task.data.augmentations.base import Augmentation
 from task.data.augmentations.crop_flip import CropFlip
 from task.data.augmentations.none import NoAugmentation
 from task.data.augmentations.resized_crop import STEPS, ResizedCrop
@@ -23,6 +25,13 @@ KEY = (0, "local", 1, 0)
 
 def digits() -> DeviceImages:
     return DeviceImages(open_dataset(Digits(image_size=32)), torch.device("cpu"))
+
+
+def augmented(
+    images: DeviceImages, positions: Tensor, size: int, augmentation: Augmentation, epoch: int
+) -> list[tuple[Tensor, Tensor]]:
+    batches = epoch_batches(positions, size, "merge", augmentation, KEY, epoch)
+    return [images.augmented(*batch, augmentation) for batch in batches]
 
 
 class TestBatches:
@@ -63,14 +72,7 @@ class TestBatches:
     def test_each_epoch_has_every_image_once_in_its_own_order(self) -> None:
         images, positions = digits(), torch.arange(100, 177)
         seen = [
-            torch.cat(
-                [
-                    y
-                    for _, y in epoch_batches(
-                        images, positions, 20, "merge", NoAugmentation(), KEY, e
-                    )
-                ]
-            )
+            torch.cat([y for _, y in augmented(images, positions, 20, NoAugmentation(), e)])
             for e in (0, 0, 1)
         ]
         assert torch.equal(seen[0], seen[1])
@@ -88,7 +90,7 @@ class TestBatches:
                 return super().draw(images, generator)
 
         for epoch in range(3):
-            list(epoch_batches(digits(), torch.arange(9), 8, "merge", Recorded(), KEY, epoch))
+            list(epoch_batches(torch.arange(9), 8, "merge", Recorded(), KEY, epoch))
         assert len(set(seeds)) == 3
 
 
@@ -130,14 +132,10 @@ class TestCropFlip:
     def test_images_vary_between_epochs_and_repeat_with_the_seed(self) -> None:
         images, positions = digits(), torch.arange(40)
         runs = [
-            torch.cat(
-                [x for x, _ in epoch_batches(images, positions, 16, "merge", CropFlip(4), KEY, e)]
-            )
+            torch.cat([x for x, _ in augmented(images, positions, 16, CropFlip(4), e)])
             for e in (0, 0, 1)
         ]
-        plain = torch.cat(
-            [x for x, _ in epoch_batches(images, positions, 16, "merge", NoAugmentation(), KEY, 0)]
-        )
+        plain = torch.cat([x for x, _ in augmented(images, positions, 16, NoAugmentation(), 0)])
         assert torch.equal(runs[0], runs[1])
         assert not torch.equal(runs[0], runs[2])
         assert not torch.equal(runs[0], plain)
