@@ -13,10 +13,10 @@ Parts, in this order (all of them unless some are named):
     bits     one model hash for 1 and 2 workers; what ``runtime.precision=float32`` computes
     eager    step time of every method over FedAvg's, share of the peak, host synchronizations
     kernels  FedAvg's step by memory layout, and its longest kernels
+    graphed  bits, steps and rounds of ``runtime=graphed`` beside eager steps
     rounds   one round by clients in sequence, processes, processes under MPS, and threads
     memory   a real out-of-memory error, and whether the batch that it names fits
-    pacs     FedAvg and UniVarFL on PACS as published, one seed
-    graph    the step times of ``eager`` as replayed CUDA graphs
+    pacs     PACS as published, one seed: both networks, methods, augmentations; four readings
     compiled the step times of ``eager`` with ``runtime.compiled=true``
 
 A part consists of units, which can be named instead of parts (``bits-pacs-1``). Each unit runs in a

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from benchmarks.gpu import bits, chip, kernels, memory, pacs, records, rounds, steps
+from benchmarks.gpu import bits, chip, graphed, kernels, memory, pacs, records, rounds, steps
 from benchmarks.gpu.unit import Result
 
 TITLES = {
     "chip": "The device",
     "bits": "Bits and precision, two rounds",
     "eager": "Step time, eager",
-    "graph": "Step time, CUDA graph",
     "compiled": "Step time, compiled",
     "kernels": "Where a step spends its time",
+    "graphed": "Recorded steps",
     "rounds": "A round by ways of training its clients",
     "memory": "Out of memory",
     "pacs": "PACS as published",
@@ -49,7 +49,7 @@ def part_report(part: str, found: dict[str, records.Record]) -> str:
     if part in steps.MODES:
         return steps.report(records.results(found, "chip").get("chip"), results)
     modules = {
-        "chip": chip, "bits": bits, "kernels": kernels, "rounds": rounds, "memory": memory,
-        "pacs": pacs,
+        "chip": chip, "bits": bits, "graphed": graphed, "kernels": kernels, "rounds": rounds,
+        "memory": memory, "pacs": pacs,
     }  # fmt: skip
     return str(modules[part].report(results))

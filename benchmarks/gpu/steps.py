@@ -30,7 +30,7 @@ from task.training.device import prepare_process, set_precision
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter
 
-MODES = ("eager", "graph", "compiled")
+MODES = ("eager", "compiled")
 NETWORKS = {"cnn": 96, "resnet18": 32, "resnet56": 32}  # side of the images, in pixels
 QUICK_SIZES = {"cnn": 32, "resnet18": 16, "resnet56": 8}
 QUICK_METHODS = ("fedavg", "mixup", "univarfl")  # on a CPU; on a GPU each method is tried
@@ -134,30 +134,7 @@ def step_of(made: LocalTrainer, mode: str, x: Tensor, y: Tensor, plan: Plan) -> 
         made.forward.compile(x)
         if not made.forward.compiled:
             raise RuntimeError("the compiler failed")
-    if mode == "graph":
-        return captured(step, plan.warm_up, x.device)
     return step
-
-
-def captured(step: Step, warm_up: int, device: torch.device) -> Step:
-    """Return a replay of `step` as one CUDA graph.
-
-    Raises:
-        RuntimeError: there is no CUDA, or the step does what a graph cannot hold, such as a
-            synchronization.
-    """
-    if device.type != "cuda":
-        raise RuntimeError("CUDA graphs need CUDA")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # warm up on a side stream, as PyTorch's documentation asks
-        for _ in range(warm_up):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 def counts(made: LocalTrainer, x: Tensor, y: Tensor, plan: Plan) -> Result:

@@ -2,17 +2,29 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import bits, chip, kernels, memory, pacs, records, rounds, schedule, steps
+from benchmarks.gpu import (
+    bits,
+    chip,
+    graphed,
+    kernels,
+    memory,
+    pacs,
+    records,
+    rounds,
+    schedule,
+    steps,
+)
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.parts import PARTS
 from benchmarks.gpu.report import TITLES, report
 from benchmarks.gpu.unit import Result, Settings, Unit
 from tests.task.data import making
+
+ONE_RUN = ("fedavg-cnn",)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +40,7 @@ def settings(tmp_path: Path, root: Path) -> Settings:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Result:
     place = tmp_path_factory.mktemp("records")
-    return pacs.measure("fedavg", Settings(place, "cpu", quick=True, pacs=root))
+    return pacs.together(ONE_RUN, Settings(place, "cpu", quick=True, pacs=root))
 
 
 def record(unit: Unit, outcome: Result) -> records.Record:
@@ -66,7 +78,8 @@ def test_each_part_runs_in_its_tiny_form_and_is_reported(
         (bits.units()[2], run | {"model_sha256": "another"}),
         (bits.units()[3], run),
         (steps.units("eager")[0], steps.measure("eager", "cnn", 128, "float32", settings)),
-        (steps.units("graph")[9], steps.measure("graph", "cnn", 64, "float32", settings)),
+        (steps.units("eager")[9], steps.measure("eager", "cnn", 64, "float32", settings)),
+        (graphed.units()[1], graphed.measure("cnn", "float32", settings)),
         (kernels.units()[0], kernels.measure("cnn", "float32", settings)),
         (rounds.units()[0], rounds.measure("threads", 1, settings)),
         (rounds.units()[7], rounds.measure("threads", 2, settings)),
@@ -81,7 +94,7 @@ def test_each_part_runs_in_its_tiny_form_and_is_reported(
     assert "CPU trial" in page
     assert "pacs: bits are NOT EQUAL." in page
     assert "4 clients; bits are equal." in page
-    assert "CUDA graphs need CUDA" in page
+    assert page.split("## Recorded steps")[1].split("\n## ")[0].count("| equal") == 1
     eager = page.split("## Step time, eager")[1].split("\n## ")[0]
     for method in steps.QUICK_METHODS:
         assert f"| {method} " in eager
@@ -103,15 +116,24 @@ def test_an_interrupted_run_is_continued(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    name, directory = ONE_RUN[0], pacs.place(ONE_RUN[0], settings)
     with monkeypatch.context() as patch:
         patch.setattr("server_app.runs.recorder.Recorder.save_model", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            pacs.measure("fedavg", settings)
-    run = json.loads((settings.folder / "runs" / "pacs-fedavg" / "run.json").read_text())
-    assert run["status"] == "failed"
-    assert pacs.measure("fedavg", settings)["model_sha256"] == published["model_sha256"]
-    ended = json.loads((settings.folder / "runs" / "pacs-fedavg" / "run.json").read_text())
-    assert ended["resumed_from"] == 1
+            pacs.train(name, directory, settings)
+    assert not pacs.done(directory)
+    again = pacs.together(ONE_RUN, settings)
+    assert again[name]["model_sha256"] == published[name]["model_sha256"]
+    assert json.loads((directory / "run.json").read_text())["resumed_from"] == 1
+
+
+def test_the_methods_train_with_the_network_that_came_nearer(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    averaged = {"fedavg-cnn": 40.0, "fedavg-resnet18": 60.0}
+    monkeypatch.setattr(pacs, "read", lambda name, _: {"averaged": averaged[name]})
+    monkeypatch.setattr(pacs, "together", lambda names, _: {name: {} for name in names})
+    assert list(pacs.methods(settings)) == ["univarfl-resnet18", "feduv-resnet18"]
 
 
 def measured(settings: Settings) -> Result:
@@ -159,5 +181,5 @@ def test_units_run_in_processes_until_the_time_is_up(settings: Settings) -> None
     assert "no luck" in found["broken"]["error"]
     assert found["rounds-processes-2"]["result"]["clients"] == rounds.QUICK_CLIENTS
     assert found["memory"]["result"]["fits"] is True
-    stopped = schedule.run(Unit("pacs", "slow", partial(pacs.measure, "fedavg")), settings, 0.01)
+    stopped = schedule.run(Unit("pacs", "slow", pacs.networks), settings, 0.01)
     assert "stopped" in stopped
