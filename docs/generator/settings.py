@@ -71,7 +71,8 @@ def page() -> str:
         f"{read_file(CONF / 'privacy' / 'example.yaml').about}",
         "Privacy of whole clients": "`privacy=client` has these keys. "
         f"{read_file(CONF / 'privacy' / 'client.yaml').about}",
-        "Runtime": "`runtime=eager` is the default; `runtime=compiled` sets `compiled: true`.",
+        "Runtime": "`runtime=eager` is the default; `runtime=compiled` sets `compiled`, and "
+        "`runtime=graphed` sets `graphed`.",
         "Secure aggregation": "`secure=none` is the default; `secure=masked` has these keys. See "
         "[Secure aggregation](../explanation/secure-aggregation.md). The default of `secure.mode` "
         "is `none`.",
