@@ -27,6 +27,7 @@ from task.errors import ConfigError, DataError, DeviceError
 from task.registry import named
 
 LEASE = "server_app.flower.lease:LeaseWatch"  # of a run that a command has submitted
+IN_PROCESS = "engine=inprocess"
 
 app = ServerApp()
 logger = logging.getLogger("univarfl")
@@ -44,16 +45,19 @@ def main(grid: Grid, context: Context) -> None:
     show_progress()
     try:
         experiment, words, lease = from_run_config(context.run_config)
-        if experiment.engine == "inprocess" and not isinstance(grid, LocalGrid):
-            raise ConfigError("engine", "inprocess", "only 'univarfl train' can choose it")
+        local = isinstance(grid, LocalGrid)
+        if IN_PROCESS in words and not local:
+            allowed = "Flower runs this; leave it out, or use 'univarfl train'"
+            raise ConfigError("engine", "inprocess", allowed)
+        engine = "inprocess" if local else "flower"
+        experiment = experiment.model_copy(update={"engine": engine})
         directory = plan_run_directory(experiment)
         experiment = experiment.placed(directory, resume=bool(experiment.resume))
         recorder = Recorder(directory, experiment)
     except ConfigError as error:
         logger.error("%s", error)
         raise
-    name = "inprocess" if isinstance(grid, LocalGrid) else "flower"
-    recorder.update(engine={"name": name, "run_id": str(context.run_id)})
+    recorder.update(engine={"name": engine, "run_id": str(context.run_id)})
     recorder.update(overrides=recorded_words(words, experiment))
     if experiment.resume:
         record_changes(recorder, experiment)

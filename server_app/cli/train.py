@@ -23,7 +23,8 @@ An override is key=value, with the keys of conf/config.yaml:
   univarfl train method=univarfl+fedprox         two methods at once
   univarfl train method=fedalign model=resnet56 data.image_size=8
   univarfl train partition=iid num_clients=20 strategy.weighting=uniform
-  univarfl train engine=inprocess rounds=2       in one process, without Ray
+  univarfl train federation.workers=1 rounds=2   in one process
+  univarfl train engine=flower                   in workers of Flower and Ray
   univarfl train data=pacs data.root=PACS --dry-run
   univarfl train resume=latest                   continue the last run
 \b
@@ -69,7 +70,7 @@ def train(
         print("\n".join(plan_lines(check_settings(settings, typed))))
         return
 
-    from server_app.engines.early import started_early  # noqa: PLC0415
+    from server_app.engines.early import command_workers, started_early  # noqa: PLC0415
     from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
     from server_app.tracking.streams import on_terminal  # noqa: PLC0415
     from task.progress import progress_file  # noqa: PLC0415
@@ -78,11 +79,13 @@ def train(
     with named, started_early(settings) as superlink:
         experiment = check_settings(settings, typed)
 
+        from server_app.engines.layout import Layout  # noqa: PLC0415
         from server_app.engines.train import train_experiment  # noqa: PLC0415
         from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415
 
         try:
             with progress_on_terminal(experiment):
-                train_experiment(experiment, words, superlink)
+                workers = command_workers(Layout.of(experiment))
+                train_experiment(experiment, words, superlink, workers)
         except KeyboardInterrupt as error:  # typer would drop its text
             raise InterruptedRunError(str(error)) from None

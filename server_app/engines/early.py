@@ -12,6 +12,7 @@ from server_app.engines.cluster import ADDRESS, may_have_gpus, this_machine
 from server_app.engines.layout import Layout
 from server_app.engines.local.processes import warm_up
 from server_app.engines.superlink import SuperLink
+from task.machine.memory import available_bytes
 
 WORKER_MODULES = (
     "client_app.registration", "client_app.work_unit", "client_app.handlers",
@@ -23,7 +24,7 @@ WORKER_MODULES = (
 def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
     """Start a run's first processes, and end them with the context.
 
-    Where there may be a GPU, nothing is started for ``engine=flower``: only PyTorch can count GPUs.
+    Where there may be a GPU, nothing is started for workers that follow GPUs: PyTorch counts them.
 
     Args:
         settings: the settings of the run, which nobody has checked. Nothing is started for wrong
@@ -39,9 +40,15 @@ def started_early(settings: Mapping[str, Any]) -> Iterator[SuperLink | None]:
         with superlink_for(layout) as superlink:
             yield superlink
     else:
-        if layout.own_processes() > 1:
+        unknown = layout.workers_follow_gpus() and may_have_gpus()
+        if layout.own_processes(1 if unknown else command_workers(layout)) > 1:
             warm_up(*WORKER_MODULES)
         yield None
+
+
+def command_workers(layout: Layout) -> int:
+    """Return how many workers a command wants on this machine."""
+    return layout.wanted_by_command(this_machine(), available_bytes())
 
 
 def counts_gpus(layout: Layout) -> bool:

@@ -23,12 +23,13 @@ from task.training.worker import shared_worker
 CLIENT_APP = "client_app.app:app"
 
 
-def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
+def run_inprocess(experiment: Experiment, words: Sequence[str], wanted: int = 1) -> None:
     """Run an experiment in this process, or in this one and a process for each worker.
 
     Args:
         experiment: the experiment, with its run directory.
         words: the words it was composed from.
+        wanted: the number of workers, if the experiment does not say it.
 
     Raises:
         Exception: the error that ended the run; the record has its reason.
@@ -40,7 +41,7 @@ def run_inprocess(experiment: Experiment, words: Sequence[str]) -> None:
         state=RecordDict(),
         run_config=to_run_config(Submitted(experiment, words)),
     )
-    workers = Layout.of(experiment).own_processes()
+    workers = Layout.of(experiment).own_processes(wanted)
     shared_worker.cache_clear()  # that of an earlier run may hold images that have changed since
     try:
         with closing(grid_of(workers, experiment.device)) as grid:

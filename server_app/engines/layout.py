@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from server_app.config.experiment import Experiment, FederationConfig
 from server_app.engines.cluster import Machines
 from server_app.rounds.sampling import participant_count
+from task.machine.memory import WORKER_BYTES
 
 
 class Layout(BaseModel):
@@ -43,9 +44,22 @@ class Layout(BaseModel):
         except ValidationError:
             return None
 
-    def own_processes(self) -> int:
-        """Return the number of workers with ``engine=inprocess``; 1 is the command's process."""
-        return min(self.federation.workers or 1, self._participants())
+    def own_processes(self, wanted: int = 1) -> int:
+        """Return the number of workers with ``engine=inprocess``; 1 is the caller's process.
+
+        Args:
+            wanted: how many, if the settings do not say it.
+        """
+        return min(self.federation.workers or wanted, self._participants())
+
+    def wanted_by_command(self, found: Machines, memory: int) -> int:
+        """Return how many workers ``univarfl train`` wants: one for each GPU, else for each core.
+
+        Args:
+            found: this machine.
+            memory: its free memory in bytes; each worker on a core may need `WORKER_BYTES`.
+        """
+        return self._gpus(found) or max(1, min(found.cpus, memory // WORKER_BYTES))
 
     def workers_follow_gpus(self) -> bool:
         """Return whether there is one worker for each GPU, if there are any."""

@@ -10,6 +10,8 @@ from server_app.engines.cluster import (
     require_reachable_cluster,
     this_machine,
 )
+from server_app.engines.early import command_workers
+from server_app.engines.layout import Layout
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.clock.base import clock_of
 from server_app.runs.directory import runs_directory
@@ -74,7 +76,14 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
         yield f"protocol  {experiment.optim.schedule} rate, last batch {experiment.last_batch}"
     if stage_of(experiment).changes_model:
         yield f"after     {experiment.after['name']}"
-    yield f"engine    {experiment.engine} on {choose_device(experiment.device)}"
+    layout = Layout.of(experiment)
+    workers = (
+        layout.ray_actors(machines())
+        if experiment.engine == "flower"
+        else layout.own_processes(command_workers(layout))
+    )
+    on = f"{workers} worker{'s' if workers > 1 else ''} on {choose_device(experiment.device)}"
+    yield f"engine    {experiment.engine}, {on}"
     if source.needs_download():
         yield f"download  to {experiment.data['root']}"
     yield "nothing was run; 'univarfl config' with the same words shows every setting"

@@ -35,7 +35,10 @@ logger = logging.getLogger("univarfl")
 
 
 def train_experiment(
-    experiment: Experiment, words: Sequence[str], superlink: RunningSuperLink | None = None
+    experiment: Experiment,
+    words: Sequence[str],
+    superlink: RunningSuperLink | None = None,
+    workers: int = 1,
 ) -> Path:
     """Run an experiment, and return its run directory.
 
@@ -43,6 +46,7 @@ def train_experiment(
         experiment: the experiment.
         words: the words it was composed from; the record keeps them.
         superlink: a SuperLink that was started for it; None to start one if it needs one.
+        workers: the number of workers with ``engine=inprocess``, if the settings do not say it.
 
     Raises:
         ConfigError, DataError, DeviceError: the settings do not fit together, or the data cannot
@@ -54,14 +58,17 @@ def train_experiment(
     directory = plan_run_directory(experiment)
     resume = bool(experiment.resume)
     with claimed(directory, resume=resume):
-        record = attempt(experiment.placed(directory, resume=resume), words, directory, superlink)
+        record = attempt(
+            experiment.placed(directory, resume=resume), words, directory, superlink, workers
+        )
         restarts, reached = Restarts(), 0
         while record.get("restartable"):
             before, reached = reached, last_round(directory)
             if not restarts.allow(progress=reached > before):
                 break
             logger.info("%s; the workers are restarted to resume the run", record["reason"])
-            record = attempt(experiment.placed(directory, resume=True), words, directory)
+            again = experiment.placed(directory, resume=True)
+            record = attempt(again, words, directory, workers=workers)
     if record["status"] != "completed":
         raise RunError(_failure(record["reason"], directory))
     return directory
@@ -72,6 +79,7 @@ def attempt(
     words: Sequence[str],
     directory: Path,
     superlink: RunningSuperLink | None = None,
+    workers: int = 1,
 ) -> dict[str, Any]:
     """Run or resume an experiment once, and return its closed record.
 
@@ -84,7 +92,7 @@ def attempt(
         reopen_record(directory)
     try:
         if experiment.engine == "inprocess":
-            run_inprocess(experiment, words)
+            run_inprocess(experiment, words, workers)
         else:
             with superlink or superlink_for(Layout.of(experiment)) as ready:
                 run_flower(experiment, words, directory, ready)

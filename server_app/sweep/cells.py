@@ -60,9 +60,6 @@ class Cell:
 def cells_of(words: Sequence[str]) -> list[Cell]:
     """Return every cell of a sweep, in the order of its words, without repetitions.
 
-    Runs use ``engine=inprocess`` unless the words choose another engine: the result is the same,
-    bit for bit, and several runs at a time use the machine better than one run on several workers.
-
     Raises:
         ConfigError: a word cannot be read, no cell is valid, or cells differ in settings that
             decide no result.

@@ -17,7 +17,6 @@ from server_app.config.vocabulary.word_forms import check_forms
 from task.errors import ConfigError
 
 SWEEP = f"{SWEEPS}="
-DEFAULTS = ("engine=inprocess",)
 
 
 def combinations(words: Sequence[str]) -> list[list[str]]:
@@ -27,7 +26,7 @@ def combinations(words: Sequence[str]) -> list[list[str]]:
         ConfigError: a word cannot be read, or there is no such table.
     """
     check_forms(words)
-    return [run for line in lines_of(words) for run in expand([*DEFAULTS, *line])]
+    return [run for line in lines_of(words) for run in expand(line)]
 
 
 def lines_of(words: Sequence[str]) -> list[list[str]]:
@@ -91,5 +90,5 @@ def values_of(override: Override) -> list[str]:
 
 def labels(runs: Sequence[Sequence[str]]) -> list[str]:
     """Return the words of each run that not all runs have; all words if there is one run."""
-    common = set.intersection(*map(set, runs)) if len(runs) > 1 else set(DEFAULTS)
+    common = set.intersection(*map(set, runs)) if len(runs) > 1 else set[str]()
     return [" ".join(word for word in run if word not in common) for run in runs]

@@ -25,10 +25,9 @@ from server_app.sweep.ledger import (
 from server_app.sweep.overview import Overview, reasons_once
 from server_app.sweep.shared_superlink import SharedSuperLink
 from task.errors import RunError
-from task.machine.memory import available_bytes
+from task.machine.memory import WORKER_BYTES, available_bytes
 
 LOOK_SECONDS = 0.5
-JOB_BYTES = 2e9
 
 
 class Sweep:
@@ -166,5 +165,4 @@ def jobs_at_a_time() -> int:
     """Return the default number of jobs: one per core if memory allows; one if there is a GPU."""
     if torch.cuda.is_available():
         return 1
-    by_memory = int(available_bytes() / JOB_BYTES)
-    return max(1, min(int(joblib.cpu_count()), by_memory))
+    return max(1, min(int(joblib.cpu_count()), available_bytes() // WORKER_BYTES))

@@ -15,6 +15,7 @@ import psutil
 
 OWN_GROUPS = Path("/proc/self/cgroup")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
+WORKER_BYTES = 2_000_000_000  # what a process that trains may need
 
 
 class Names(NamedTuple):
