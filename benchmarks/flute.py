@@ -125,10 +125,10 @@ def time_bare(path: Path) -> Finish:
     return Finish(time.perf_counter() - started, **json.loads(output.splitlines()[-1]))
 
 
-def time_ours(root: Path, engine: str) -> Finish:
+def time_ours(root: Path, word: str) -> Finish:
     """Time ``univarfl train``."""
     with tempfile.TemporaryDirectory() as place:
-        words = [f"data.root={root}", f"engine={engine}", f"output_dir={place}"]
+        words = [f"data.root={root}", word, f"output_dir={place}"]
         started = time.perf_counter()
         command = [UNIVARFL, "train", *EXPERIMENT, *words]
         subprocess.run(command, check=True, capture_output=True)
@@ -174,8 +174,8 @@ def main(root: Path, repeats: int) -> None:
         save_work(root, path)
         contestants: dict[str, Callable[[], Finish]] = {
             "bare loop, 1 thread": partial(time_bare, path),
-            "`engine=inprocess`": partial(time_ours, root, "inprocess"),
-            "`engine=flower`": partial(time_ours, root, "flower"),
+            "`federation.workers=1`": partial(time_ours, root, "federation.workers=1"),
+            "`engine=flower`": partial(time_ours, root, "engine=flower"),
         }
         found: dict[str, list[Finish]] = {name: [] for name in contestants}
         for _ in range(repeats):

@@ -5,7 +5,7 @@
     uv run python -m benchmarks.population write             (from the saved record, in seconds)
 
 Each client has 20 generated images of 8x8, and trains `linear` for one epoch. So the costs of the
-federation show. Runs with FedAvg are in one process (``engine=inprocess``), and with two worker
+federation show. Runs with FedAvg are in one process (``federation.workers=1``), and with two worker
 processes. Runs with FedBuff are in one process: 1,000 clients train at a time on simulated devices
 that are available for 20 hours a day, and a round is 500 updates. Start-up is the time from the
 command to round 0, with the images and the partition in the cache. Of `ROUNDS` rounds, the first
@@ -46,7 +46,8 @@ FEDBUFF = (
 )  # fmt: skip
 EXPERIMENT = (
     "data=generated", "data.image_size=8", "model=linear", "method=fedavg", "device=cpu",
-    "engine=inprocess", f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}", "watch.tensorboard=false",
+    "federation.workers=1", f"rounds={ROUNDS}", f"evaluate_every={ROUNDS}",
+    "watch.tensorboard=false",
 )  # fmt: skip
 
 Result = dict[str, Any]

@@ -108,10 +108,8 @@ def main(words: Sequence[str]) -> None:
         work = bare_work(data, range(CLIENTS), ROUNDS)
         contestants: dict[str, Callable[[], list[float]]] = {
             "bare, 1 process of 1 thread": lambda: run(work, 1, 1),
-            "ours, in one process": lambda: ours(overrides, "engine=inprocess"),
-            "ours, in 2 processes without Ray": lambda: ours(
-                overrides, "engine=inprocess", "federation.workers=2"
-            ),
+            "ours, in one process": lambda: ours(overrides, "federation.workers=1"),
+            "ours, in 2 processes without Ray": lambda: ours(overrides, "federation.workers=2"),
             "bare, 1 process of 2 threads": lambda: run(work, 1, 2),
             "bare, 2 processes of 1 thread": lambda: run(work, 2, 1),
             "the same, keeping freed memory": lambda: run(work, 2, 1, tuned=True),

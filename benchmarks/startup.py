@@ -30,8 +30,8 @@ ROOT = Path(__file__).parents[1]
 REPEATS, UNCACHED_REPEATS = 5, 3
 COMMANDS = {
     "`engine=flower`": ["engine=flower"],
-    "`engine=inprocess`": ["engine=inprocess"],
-    "`engine=inprocess federation.workers=2`": ["engine=inprocess", "federation.workers=2"],
+    "`federation.workers=1`": ["federation.workers=1"],
+    "`federation.workers=2`": ["federation.workers=2"],
 }
 PROCESSES = {
     "Flower's SuperLink is started": "flower-superlink",

@@ -62,7 +62,7 @@ class Cluster:
     def train(self, *words: str) -> "subprocess.Popen[str]":
         """Start ``univarfl train`` on the cluster."""
         return subprocess.Popen(
-            [UNIVARFL, "train", *words],
+            [UNIVARFL, "train", "engine=flower", *words],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "RAY_ADDRESS": self.address},
         )  # fmt: skip

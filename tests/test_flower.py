@@ -25,6 +25,7 @@ from tests.server_app.rounds.ending.saved import scored_again
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]
+TRAIN = ("train", "engine=flower")
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +210,9 @@ def test_rays_grid_behaves_like_the_in_process_grid(superlink: SuperLink, tmp_pa
 
 @pytest.mark.slow
 def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_path: Path) -> None:
-    done = univarfl("train", *TINY, "federation.workers=1", f"output_dir={tmp_path / 'flower'}")
+    done = univarfl(
+        "train", "engine=flower", *TINY, "federation.workers=1", f"output_dir={tmp_path / 'flower'}"
+    )
     assert done.returncode == 0, done.stderr
     (directory,) = (tmp_path / "flower").iterdir()
     record = read_record(directory)
@@ -222,7 +225,9 @@ def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_pa
 
 @pytest.mark.slow
 def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -> None:
-    done = univarfl("train", *TINY, "federation.join_timeout=0.1", f"output_dir={tmp_path}")
+    done = univarfl(
+        "train", "engine=flower", *TINY, "federation.join_timeout=0.1", f"output_dir={tmp_path}"
+    )
     assert done.returncode == 1
     assert "did not answer within 0.1 s" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stdout + done.stderr
@@ -232,7 +237,7 @@ def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -> None:
-    words = [*TINY, "rounds=500", f"output_dir={tmp_path}"]
+    words = [*TINY, "engine=flower", "rounds=500", f"output_dir={tmp_path}"]
     process = subprocess.Popen(
         [str(Path(sys.executable).parent / "univarfl"), "train", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

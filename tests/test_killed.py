@@ -25,7 +25,7 @@ def kill_and_wait(pid: int, *expected: str) -> None:
 
 
 def test_a_killed_train_leaves_neither_flower_nor_ray(tmp_path: Path) -> None:
-    words = [*SMALL[1:], "rounds=500", f"output_dir={tmp_path}"]
+    words = [*SMALL[1:], "engine=flower", "rounds=500", f"output_dir={tmp_path}"]
     train = subprocess.Popen([UNIVARFL, "train", *words], stdout=subprocess.DEVNULL)
     kill_and_wait(
         train.pid, "flower-superlink", "flower-superexec", "flwr run", "flwr-simulation",

@@ -1,4 +1,4 @@
-"""``engine=inprocess`` with several workers: the same bits, and processes that die."""
+"""Runs with several workers of their own: the same bits, no port, and processes that die."""
 
 import os
 import re
@@ -31,7 +31,7 @@ class Command:
         self.place = place
         place.mkdir()
         self.output = place / "said.txt"
-        arguments = [UNIVARFL, "train", *SMALL, *words]
+        arguments = [UNIVARFL, "train", *SMALL[1:], *words]
         with self.output.open("w") as file:
             self.process = subprocess.Popen(
                 [*arguments, f"output_dir={place / 'runs'}"], stdout=file, stderr=file,
@@ -58,10 +58,20 @@ def test_processes_give_the_model_of_one_process_also_if_one_is_killed(tmp_path:
     workers = killed.workers()
     assert len(workers) == 2
     workers[0].kill()
-    alone = Command(tmp_path / "alone", *words).completed()
+    alone = Command(tmp_path / "alone", *words, "federation.workers=1").completed()
     assert sha256(killed.completed()) == sha256(alone)
     said = killed.output.read_text()
     assert "a worker's process has ended (SIGKILL); the workers are restarted" in said
+
+
+def test_no_process_of_a_run_opens_a_port(tmp_path: Path) -> None:
+    command = Command(tmp_path / "run", "rounds=500", TWO)
+    assert len(command.workers()) == 2
+    family = family_of(command.process.pid)
+    listening = [one for each in family for one in each.net_connections() if one.status == "LISTEN"]
+    command.process.send_signal(signal.SIGINT)
+    assert command.process.wait(END_SECONDS) == 130
+    assert listening == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

@@ -1,10 +1,13 @@
 """What ``univarfl train`` would do, without doing it."""
 
+import logging
+import os
 from collections.abc import Iterator
 
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
 from server_app.engines.cluster import (
+    ADDRESS,
     machines,
     require_allowed_workers,
     require_reachable_cluster,
@@ -17,6 +20,8 @@ from server_app.rounds.clock.base import clock_of
 from server_app.runs.directory import runs_directory
 from task.errors import ConfigError
 from task.training.device import choose_device
+
+logger = logging.getLogger("univarfl")
 
 
 def check_machine(experiment: Experiment) -> None:
@@ -31,6 +36,8 @@ def check_machine(experiment: Experiment) -> None:
         raise ConfigError("partition", "sites", allowed)
     if experiment.engine == "flower":
         require_reachable_cluster()
+    elif ADDRESS in os.environ:
+        logger.warning("%s is set, and this run is not on the cluster: add engine=flower", ADDRESS)
     if workers := experiment.federation.workers:
         available = machines() if experiment.engine == "flower" else this_machine()
         require_allowed_workers(workers, available.cpus)

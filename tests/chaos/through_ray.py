@@ -50,8 +50,8 @@ def begun(words: list[str], directory: Path) -> "subprocess.Popen[str]":
     """Start ``univarfl train`` with its client state beside the runs."""
     environment = {**os.environ, "UNIVARFL_MEMORY": str(memory_of(directory))}
     return subprocess.Popen(
-        [UNIVARFL, "train", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=environment,
+        [UNIVARFL, "train", "engine=flower", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
     )  # fmt: skip
 
 
