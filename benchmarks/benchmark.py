@@ -13,13 +13,13 @@ import textwrap
 from pathlib import Path
 
 from benchmarks.results import archive, replace_part, save
-from server_app.report.summary import GLANCE
-from server_app.report.write import markdown
 from server_app.runs.records.reader import Run, read_run
-from server_app.sweep.benchmark.outcome import diverged_runs
-from server_app.sweep.benchmark.plan import PLAN, read_plan
-from server_app.sweep.benchmark.run import Benchmark, records_in, unpack_records
-from server_app.sweep.benchmark.tables import COMMANDS, MINUS, MINUS_OWN, OWN_VALUES, Tables
+from univarfl.report.summary import GLANCE
+from univarfl.report.write import markdown
+from univarfl.sweeps.benchmark.outcome import diverged_runs
+from univarfl.sweeps.benchmark.plan import PLAN, read_plan
+from univarfl.sweeps.benchmark.run import Benchmark, records_in, unpack_records
+from univarfl.sweeps.benchmark.tables import COMMANDS, MINUS, MINUS_OWN, OWN_VALUES, Tables
 
 NAME, DETAILS = "bench", "bench-details"  # the marks of both pages
 RUNS = Path("runs", NAME)

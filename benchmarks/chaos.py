@@ -13,8 +13,8 @@ from pathlib import Path
 
 from joblib import Parallel, cpu_count, delayed
 
-from server_app.engines.local.processes import warm_up
 from tests.chaos.trial import NEEDED, images_in, small_disks_allowed, tried
+from univarfl.engines.local.processes import warm_up
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.seeding import numpy_generator
 from tests.chaos.through_ray import KINDS, suffered
+from univarfl.engines.train import train_experiment
 
 ROUNDS = 4
 

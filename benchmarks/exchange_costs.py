@@ -27,9 +27,9 @@ import pandas as pd
 
 from benchmarks.results import replace_part
 from benchmarks.rounds import round_seconds
-from server_app.report.write import markdown
 from server_app.runs.records.record import read_record
 from tests.processes import UNIVARFL
+from univarfl.report.write import markdown
 
 ROUNDS, IMAGES, WORKERS, MANY = 6, 20, 2, 200
 EXPERIMENT = (

@@ -30,12 +30,12 @@ from client_app.kinds import HANDLERS
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.engines.superlink import SuperLink
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.registry import named
 from tests.conftest import model_for, needs_of, norm_for
 from tests.interruption import ended_in
+from univarfl.engines.superlink import SuperLink
+from univarfl.engines.train import train_experiment
 
 ROOT = Path(__file__).parents[1]
 FORMS = ROOT / "tests" / "golden" / "forms.json"

@@ -14,10 +14,10 @@ from unittest.mock import patch
 from torch import Tensor
 
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.config import LastBatch
 from task.data.batches import training_batches
+from univarfl.engines.train import train_experiment
 
 
 def kept(order: Tensor, batch_size: int, last_batch: LastBatch) -> list[Tensor]:

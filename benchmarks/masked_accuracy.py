@@ -24,8 +24,8 @@ from scipy import stats
 from tabulate import tabulate
 
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
+from univarfl.engines.train import train_experiment
 
 SEEDS = range(201, 206)
 DIGITS = ("data=digits", "alpha=0.1", "model=lenet")

@@ -32,13 +32,13 @@ from torch import Tensor
 
 from benchmarks.recovery import digits
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from task.exact_sum import ExactSum, relative_weights
 from task.secure.vectors.rounded_sum import RoundedSum
 from task.secure.vectors.rounding import UNIT
 from task.training.worker import Worker
 from tests.machines import Machines
 from tests.test_masked_deployment import with_rosters
+from univarfl.engines.train import train_experiment
 
 NUMBERS, ROUNDS = 20_000, 8
 COUNTS = (997, 1203, 1409, 811)

@@ -15,9 +15,9 @@ from multiprocessing import get_context
 
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from task.errors import ConfigError
 from tests.conftest import SMALL_CNN, model_for, needs_of
+from univarfl.engines.train import train_experiment
 
 METHODS = choices()["method"]
 STRATEGIES = choices()["strategy"]

@@ -23,13 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.studies import CHANCE
-from server_app.analysis.analysed_run import AnalysedRun
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.runs.records.reader import Run, read_run, read_runs
 from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.training.after.moments import input_moments
 from task.training.evaluation import evaluate
+from univarfl.analysis.analysed_run import AnalysedRun
+from univarfl.engines.train import train_experiment
 
 ALL = 1_000_000
 

@@ -17,10 +17,10 @@ from joblib import Parallel, cpu_count, delayed
 
 import task.methods
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.errors import RunError
 from tests.conftest import PARTS, faulty
+from univarfl.engines.train import train_experiment
 
 ROUNDS = 12
 HOSTILE = [3, 7]

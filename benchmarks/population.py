@@ -31,8 +31,8 @@ import psutil
 from benchmarks.processes import anonymous
 from benchmarks.results import PICTURES, RECORDS, replace_part
 from benchmarks.rounds import round_seconds
-from server_app.report.write import markdown
 from tests.processes import UNIVARFL
+from univarfl.report.write import markdown
 
 CLIENTS, PARTICIPANTS, WORKERS = (10, 1_000, 10_000, 100_000), (10, 100, 1_000), (1, 2)
 ROUNDS, IMAGES, PAUSE = 5, 20, 0.05

@@ -24,11 +24,11 @@ from safetensors.numpy import load_file
 from scipy.optimize import brentq
 
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.rounds.sampling import most_asked
 from server_app.runs.records.record import read_record
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
+from univarfl.engines.train import train_experiment
 
 RECORDS = Path(__file__).parent / "records" / "private_mnist.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "private-mnist.md"

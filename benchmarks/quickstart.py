@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bare_loop import Work
-from server_app.engines.superlink import SuperLink
+from univarfl.engines.superlink import SuperLink
 
 APP = Path(__file__).parent / "quickstart_app"
 FEDERATION = "init-args-num-cpus=2 client-resources-num-cpus=1 client-resources-num-gpus=0"

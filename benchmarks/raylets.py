@@ -22,9 +22,9 @@ import pandas as pd
 
 from benchmarks.results import replace_part
 from benchmarks.rounds import make, round_seconds
-from server_app.report.write import markdown
 from server_app.runs.records.record import read_record
 from tests.ray_cluster import Cluster
+from univarfl.report.write import markdown
 
 CPUS, ROUNDS, IMAGES, PARTICIPANTS = 4, 5, 4000, 100
 RAYLETS = (1, 2, 4)

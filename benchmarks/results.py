@@ -30,26 +30,26 @@ import matplotlib as mpl
 import pandas as pd
 
 from benchmarks.studies import STUDIES
-from server_app.analysis.analyse import DIRECTORY, read_table
-from server_app.analysis.singular_values import SingularValues
 from server_app.config.labels import label_of
-from server_app.report.analyses import Analyses
-from server_app.report.breakdown.by_client import ByClient
-from server_app.report.charts.base import Figure
-from server_app.report.charts.draw import STYLE, drawn
-from server_app.report.charts.of_runs import charts
-from server_app.report.section import Section
-from server_app.report.summary import Summary
-from server_app.report.write import markdown
 from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import CLIENTS
-from server_app.sweep.benchmark.run import records_in
-from server_app.sweep.cells import Cell, cells_of
-from server_app.sweep.schedule import Sweep
 from task.machine.files import draft_of
 from tests.processes import UNIVARFL
+from univarfl.analysis.analyse import DIRECTORY, read_table
+from univarfl.analysis.singular_values import SingularValues
+from univarfl.report.analyses import Analyses
+from univarfl.report.breakdown.by_client import ByClient
+from univarfl.report.charts.base import Figure
+from univarfl.report.charts.draw import STYLE, drawn
+from univarfl.report.charts.of_runs import charts
+from univarfl.report.section import Section
+from univarfl.report.summary import Summary
+from univarfl.report.write import markdown
+from univarfl.sweeps.benchmark.run import records_in
+from univarfl.sweeps.cells import Cell, cells_of
+from univarfl.sweeps.schedule import Sweep
 
 HERE = Path(__file__).parent
 RUNS, RECORDS = Path("runs", "results"), HERE / "records"

@@ -17,10 +17,10 @@ from joblib import Parallel, cpu_count, delayed
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from tests.conftest import SMALL_CNN, model_for, needs_of
 from tests.interruption import ended_in
+from univarfl.engines.train import train_experiment
 
 ROUNDS = 4
 

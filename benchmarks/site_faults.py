@@ -25,7 +25,6 @@ from threading import Thread
 from typing import Any
 
 from benchmarks.recovery import WORDS, Watched, digits
-from server_app.engines.local.processes import CONTEXT
 from server_app.runs.records.record import read_record
 from tests.chaos.site_faults import (
     KINDS,
@@ -39,6 +38,7 @@ from tests.chaos.site_faults import (
 )
 from tests.chaos.suffering import child
 from tests.machines import Machines
+from univarfl.engines.local.processes import CONTEXT
 
 COMMON = [
     *(word for word in WORDS if not word.startswith(("rounds=", "evaluate_every=", "partition"))),

@@ -14,12 +14,12 @@ from server_app.config.labels import label_of
 from server_app.config.override_text import flat
 from server_app.config.published import published_numbers
 from server_app.config.tables import Table
-from server_app.report.after_training import after_training_table
-from server_app.report.breakdown.by_client import ByClient
-from server_app.report.statistics import difference, mean_and_sd
-from server_app.report.summary import Summary
 from server_app.runs.records.client_scores import ClientScore, read_client_scores
 from server_app.runs.records.reader import Run
+from univarfl.report.after_training import after_training_table
+from univarfl.report.breakdown.by_client import ByClient
+from univarfl.report.statistics import difference, mean_and_sd
+from univarfl.report.summary import Summary
 
 CHOSEN = (
     "method.",

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 
 from server_app.config.labels import label_of
-from server_app.report.spent.participation import in_words, participation_of
-from server_app.report.statistics import all_equal, limits, mean_and_sd
-from server_app.report.summary import Summary, first_at
 from server_app.runs.records.reader import Run
+from univarfl.report.spent.participation import in_words, participation_of
+from univarfl.report.statistics import all_equal, limits, mean_and_sd
+from univarfl.report.summary import Summary, first_at
 
 TARGET = 0.85
 WAITS = "uniform"  # the policy that waits for every client

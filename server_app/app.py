@@ -11,8 +11,8 @@ from server_app.config.experiment import Experiment
 from server_app.config.override_text import as_typed, flat
 from server_app.config.recorded_words import recorded_words
 from server_app.config.run_config import from_run_config
-from server_app.engines.local.local_grid import LocalGrid
 from server_app.flower.internals import GRID_ERRORS
+from server_app.flower.local_grid import LocalGrid
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import CommandEndedError, RunFailedError, WorkerLostError
 from server_app.rounds.federation import Federation, delete_client_states

@@ -24,11 +24,6 @@ import task.methods
 from client_app.app import app as client_app
 from client_app.client_state import ClientState, StateLostError
 from server_app.config.composition import compose_experiment
-from server_app.engines import inprocess
-from server_app.engines.early import WORKER_MODULES
-from server_app.engines.local.inprocess_grid import InProcessGrid
-from server_app.engines.local.processes import warm_up
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.data.image_store.store import open_dataset
 from task.data.sources.base import DatasetIndex
@@ -38,6 +33,11 @@ from task.training.device import return_freed_memory
 from tests.absent_sites import Run, make_images
 from tests.chaos.trial import NEEDED
 from tests.extension_package import hospital_package, installed  # noqa: F401  (fixtures)
+from univarfl.engines import inprocess
+from univarfl.engines.early import WORKER_MODULES
+from univarfl.engines.local.inprocess_grid import InProcessGrid
+from univarfl.engines.local.processes import warm_up
+from univarfl.engines.train import train_experiment
 
 FEW_DIGITS, FEW_TO_TRAIN, FEW_TO_TEST = 450, 362, 88  # of 1,797, 1,437 and 360
 DIGITS_SIZES = (8, 16, 32)  # pixels; the sizes that tests train on
@@ -180,7 +180,7 @@ def image_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def fork_server(image_cache: None) -> None:
     """Start the server whose forks are processes of runs; it imports what they need only once."""
     del image_cache  # the forks have its environment
-    warm_up("server_app.sweep.job", *WORKER_MODULES, *NEEDED)
+    warm_up("univarfl.sweeps.job", *WORKER_MODULES, *NEEDED)
 
 
 @pytest.fixture(scope="session")

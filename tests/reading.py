@@ -43,7 +43,7 @@ import json, sys
 from flwr.app import Context, RecordDict
 from client_app.app import app as client_app
 from server_app.app import app as server_app
-from server_app.engines.local.inprocess_grid import InProcessGrid
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 run_config = json.loads(sys.stdin.read())
 server_app(grid=InProcessGrid(client_app, 1), context=Context(1, 0, {}, RecordDict(), run_config))
 files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))

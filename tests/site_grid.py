@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
-from server_app.deploy.keys import new_key, write_key
-from server_app.engines.local.inprocess_grid import InProcessGrid
+from univarfl.deploy.keys import new_key, write_key
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 
 class SiteGrid(InProcessGrid):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.analysis.analyse import analyse
 from server_app.runs.records.record import read_record
 from task.fingerprint import code_directories, fingerprint
 from tests import hostile_bundle
@@ -16,6 +15,7 @@ from tests.conftest import CNN, LEARNS, Train, rows, sha256
 from tests.machines import Machines, until
 from tests.processes import end, family_of
 from tests.task.data import making
+from univarfl.analysis.analyse import analyse
 
 SITES = ("north", "south")
 CLASSES = "data.classes=[dog,cat,fox]"

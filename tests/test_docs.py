@@ -8,9 +8,7 @@ import click
 import pytest
 import typer
 
-from server_app.cli.main import application
 from server_app.config.composition import compose_experiment
-from server_app.sweep.combinations import expand
 from tests.documents import (
     LINK,
     ROOT,
@@ -21,6 +19,8 @@ from tests.documents import (
     without_blocks,
     written,
 )
+from univarfl.cli.main import application
+from univarfl.sweeps.combinations import expand
 
 LONGEST = 205  # lines that a person reads in one sitting
 LISTS = {"CHANGELOG.md"}

@@ -13,15 +13,15 @@ from typing import Any
 import psutil
 import pytest
 
-from server_app.engines.superlink import SuperLink
 from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from tests.chaos.through_ray import suffered
 from tests.conftest import CNN, SMALL, Train, model_for, rows, sha256
 from tests.documents import example
 from tests.processes import family_of, names
-from tests.server_app.engines.test_grid import EXPECTED, PROBE
 from tests.server_app.rounds.ending.saved import scored_again
+from tests.univarfl.engines.test_grid import EXPECTED, PROBE
+from univarfl.engines.superlink import SuperLink
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]

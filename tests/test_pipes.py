@@ -14,9 +14,9 @@ from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from server_app.runs.round_models import load_models
-from server_app.sweep.benchmark.plan import read_plan
-from server_app.sweep.benchmark.run import unpack_records
 from task.errors import ConfigError
+from univarfl.sweeps.benchmark.plan import read_plan
+from univarfl.sweeps.benchmark.run import unpack_records
 
 PATIENCE = 20  # seconds; all of them answer at once
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from server_app.engines.cluster import require_reachable_cluster
 from server_app.runs.records.record import read_record
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, sha256
 from tests.machines import until
 from tests.ray_cluster import Cluster
+from univarfl.engines.cluster import require_reachable_cluster
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from server_app.cli.main import application
-from server_app.sweep.combinations import combinations
 from tests.documents import Command
 from tests.task.data import making
 from tests.test_docs import NEW_PARTS, PRODUCT, parsed
+from univarfl.cli.main import application
+from univarfl.sweeps.combinations import combinations
 
 SHORT = {"rounds": "2", "local_epochs": "1", "evaluate_every": "2", "engine": "inprocess"}
 SHORT_IF_SHOWN = {"after.steps": "20"}

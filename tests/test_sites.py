@@ -10,7 +10,6 @@ import pytest
 import client_app.app
 from client_app.node import site_of
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange, Letter
 from task.data.site_data import federate_site
@@ -26,6 +25,7 @@ from task.site import IN_PROCESS, Site
 from task.training.worker import Worker
 from tests.site_grid import SiteGrid
 from tests.task.data import making
+from univarfl.engines.train import train_experiment
 
 EXPERIMENT = [
     "data=folder", "data.classes=[dog,cat,fox]", "data.image_size=32", "rounds=1", "local_epochs=1",

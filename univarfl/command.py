@@ -11,7 +11,7 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command; Ctrl-C ends it without a traceback, also while it is being imported."""
     try:
-        from server_app.cli.main import main as run_command  # noqa: PLC0415
+        from univarfl.cli.main import main as run_command  # noqa: PLC0415
 
         run_command()
     except KeyboardInterrupt:

@@ -14,14 +14,14 @@ import univarfl.application  # noqa: F401
 
 # isort: split
 
-from server_app.inference.images import find_images
-from server_app.inference.model import trained_model
-from server_app.inference.predict import classify, probabilities
 from task.data.image_store.decoding import decode
 from task.errors import ConfigError, RunError
 from task.inference.classifier import Classifier
 from task.machine.files import from_home
 from task.training.evaluation import BATCH_PIXELS
+from univarfl.inference.images import find_images
+from univarfl.inference.model import trained_model
+from univarfl.inference.predict import classify, probabilities
 from univarfl.settings_kept import settings_kept
 
 Row = tuple[Any, NDArray[np.float32]]

@@ -9,9 +9,9 @@ import univarfl.application  # noqa: F401
 
 # isort: split
 
-from server_app.report.write import report
 from server_app.tracking.console import shown_by
 from task.machine.files import from_home
+from univarfl.report.write import report
 
 
 def write_report(directory: Path, to: str | Path | None) -> Path:

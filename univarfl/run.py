@@ -164,7 +164,7 @@ class Run:
             ConfigError: there is no such model, or it does not fit this version.
             DeviceError: there is no GPU.
         """
-        from server_app.inference.model import trained_model  # noqa: PLC0415
+        from univarfl.inference.model import trained_model  # noqa: PLC0415
         from univarfl.settings_kept import settings_kept  # noqa: PLC0415
 
         with settings_kept():

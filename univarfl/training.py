@@ -46,8 +46,8 @@ def train(
     experiment = compose_experiment(words)
 
     # Imported here because PyTorch and Flower take seconds, and a wrong word is refused first.
-    from server_app.engines.train import train_experiment  # noqa: PLC0415
     from server_app.runs.directory import plan_run_directory  # noqa: PLC0415
+    from univarfl.engines.train import train_experiment  # noqa: PLC0415
     from univarfl.progress import progress_of  # noqa: PLC0415
 
     directory = plan_run_directory(experiment)
@@ -82,16 +82,16 @@ def sweep(*, jobs: int | None = None, **settings: Any) -> Runs:
     """
     if jobs is not None and jobs < 1:
         raise ConfigError("jobs", jobs, "must be at least 1")
-    from server_app.sweep.cells import cells_of  # noqa: PLC0415
+    from univarfl.sweeps.cells import cells_of  # noqa: PLC0415
 
     cells = cells_of([f"{key}={values(key, value)}" for key, value in entries(settings)])
-    from server_app.engines.local.processes import (  # noqa: PLC0415
+    from univarfl.engines.local.processes import (  # noqa: PLC0415
         warm_up,
         without_callers_script,
     )
 
-    warm_up("univarfl.application", "server_app.sweep.job")
-    from server_app.sweep.schedule import Sweep  # noqa: PLC0415
+    warm_up("univarfl.application", "univarfl.sweeps.job")
+    from univarfl.sweeps.schedule import Sweep  # noqa: PLC0415
 
     planned = Sweep(cells, jobs)
     with without_callers_script():

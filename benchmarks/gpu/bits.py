@@ -16,8 +16,8 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
+from univarfl.engines.train import train_experiment
 
 PART = "bits"
 EXPERIMENTS, WORKERS = ("default", "pacs"), (1, 2)

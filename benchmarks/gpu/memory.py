@@ -17,11 +17,11 @@ from torch import Tensor
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
-from server_app.engines.local.processes import CONTEXT, warm_up
 from task.errors import TrainingError
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter
 from task.training.worker import Worker
+from univarfl.engines.local.processes import CONTEXT, warm_up
 
 PART = "memory"
 EVERY_IMAGE, QUICK_LIMIT = 100_000, 10

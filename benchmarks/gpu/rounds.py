@@ -23,10 +23,10 @@ from benchmarks.gpu.mps import MpsError, mps, servers
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
-from server_app.engines.local.processes import CONTEXT, warm_up
 from task.config import LocalConfig
 from task.rules import read_local_config
 from task.training.worker import Worker
+from univarfl.engines.local.processes import CONTEXT, warm_up
 
 PART = "rounds"
 CLIENTS, QUICK_CLIENTS = 16, 4

@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerProcess
 
 from benchmarks.gpu import records
 from benchmarks.gpu.unit import Result, Settings, Unit
-from server_app.engines.local.processes import CONTEXT, warm_up
+from univarfl.engines.local.processes import CONTEXT, warm_up
 
 PRELOADED = ("benchmarks.gpu.parts",)
 GRACE_SECONDS, LEAST_SECONDS = 20.0, 30.0

@@ -7,7 +7,7 @@ import click
 import typer
 
 from docs.generator.markdown import code, table
-from server_app.cli.main import application
+from univarfl.cli.main import application
 
 INTRODUCTION = """# Commands
 

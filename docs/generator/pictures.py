@@ -26,8 +26,8 @@ from PIL import Image
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from server_app.report.charts.draw import STYLE
 from task.methods.univarfl import EPS, classifier_variance, hyperspherical_energy
+from univarfl.report.charts.draw import STYLE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ASSETS = ROOT / "docs" / "assets"

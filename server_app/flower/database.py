@@ -1,7 +1,7 @@
 """The SuperNodes in the database of Flower's SuperLink.
 
 Flower's commands show neither their names nor their keys, so the table is read, never written.
-``tests/server_app/deploy/membership/test_registry.py`` fails when a new version of Flower changes
+``tests/univarfl/deploy/membership/test_registry.py`` fails when a new version of Flower changes
 it.
 """
 

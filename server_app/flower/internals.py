@@ -2,7 +2,7 @@
 
 Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. Three modules of
 `server_app` import from others: this one, `server_app.flower.fleet` and
-`server_app.deploy.gate.announcements`. ``tests/server_app/flower/test_internals.py`` fails and
+`univarfl.deploy.gate.announcements`. ``tests/server_app/flower/test_internals.py`` fails and
 names the interface when a new version of Flower changes one of these:
 
 - ``flwr.common.constant``: the error codes of `flwr.app.Error`, which has no public names for them,

@@ -2,16 +2,14 @@
 
 import shutil
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.config.run_config import Submitted, to_settings_file, to_toml
 
 APP = Path(__file__).resolve().parent.parent.parent
-PROJECT, SERVER = "pyproject.toml", "server_app"
-# No run at sites imports these; each site loads the bundle before each run.
-COMMANDS = ("analysis", "cli", "deploy", "inference", "report", "sweep")
+PROJECT = "pyproject.toml"
 APP_NAME, SETTINGS_NAME = "app", "settings.json"
 
 
@@ -21,7 +19,6 @@ def run_command(
     experiment: Experiment,
     words: Sequence[str],
     lease: str = "",
-    left_out: Collection[str] = (),
 ) -> list[str]:
     """Write the application and the run-config; return the command that submits and follows a run.
 
@@ -31,20 +28,18 @@ def run_command(
         experiment: what is run, with its run directory.
         words: the words it was composed from.
         lease: the path of the lease with which the run ends, or nothing.
-        left_out: packages of `server_app` that the run does not need.
     """
     config, submitted = directory / "run.toml", Submitted(experiment, words, lease)
     config.write_text(to_toml(to_settings_file(submitted, home, directory / SETTINGS_NAME)))
-    copy_app(directory / APP_NAME, left_out)
+    copy_app(directory / APP_NAME)
     return ["flwr", "run", str(directory / APP_NAME), "--stream", "--run-config", str(config)]
 
 
-def copy_app(target: Path, left_out: Collection[str] = ()) -> None:
+def copy_app(target: Path) -> None:
     """Copy the files of the Flower application to a directory of their own.
 
     Args:
         target: the directory.
-        left_out: packages of `server_app` that are not copied.
 
     ``flwr run`` resolves every file below the directory that it is given before it selects those to
     submit. In a checkout with a virtual environment this takes five seconds of CPU time.
@@ -54,8 +49,6 @@ def copy_app(target: Path, left_out: Collection[str] = ()) -> None:
     patterns = project["tool"]["flwr"]["app"]["fab-include"]
     for source in sorted({path for pattern in [PROJECT, *patterns] for path in APP.glob(pattern)}):
         inside = source.relative_to(APP)
-        if inside.parts[0] == SERVER and inside.parts[1] in left_out:
-            continue
         copy = target / inside
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)

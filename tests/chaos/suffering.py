@@ -19,15 +19,15 @@ from safetensors.numpy import load_file
 from client_app.app import app as client_app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.engines import inprocess
-from server_app.engines.local.processes import CONTEXT
-from server_app.engines.train import train_experiment
 from server_app.runs.checkpoint import checkpoints, read_checkpoint
 from server_app.runs.records.record import read_record
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError, RunError
 from tests.chaos.schedule import ROUNDS, SIMULATED, Interruption, Schedule
 from tests.chaos.tampering import ChaoticGrid
+from univarfl.engines import inprocess
+from univarfl.engines.local.processes import CONTEXT
+from univarfl.engines.train import train_experiment
 
 INTERRUPTED, FAILED, REFUSED = 130, 1, 2
 SECONDS = 240.0

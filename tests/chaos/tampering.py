@@ -10,11 +10,11 @@ from flwr.app import ConfigRecord, Error, Message
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.flower.internals import ErrorCode, set_message_id
 from task.protocol.packed import DATA, HEADER, JSON, Packed, place_of
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import SUM
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 Tamper = Callable[[Message, str, int], None]
 

@@ -14,7 +14,6 @@ from client_app.client_state import ClientState, StateLostError, state_root
 from client_app.session import Session
 from client_app.work_unit import train_clients
 from server_app.config.composition import compose_experiment
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.messages import Exchange, Letter
 from task.errors import DataError
 from task.fingerprint import fingerprint
@@ -25,6 +24,7 @@ from task.protocol.training import TrainRequest
 from task.site import IN_PROCESS, Site
 from task.training.worker import Worker, shared_worker
 from tests.task.data import making
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 KEPT = {"h": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
 

@@ -27,7 +27,7 @@ LONG_VALIDATION = """
 import time
 from client_app import handlers
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
+from univarfl.engines.train import train_experiment
 from task.training.worker import Worker
 
 validate = Worker.validate

@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from server_app.deploy.keys import new_key
 from task.errors import ProtocolError
 from task.protocol.packed import HEADER, JSON, MAX_SIGNATURE_BYTES, SIGNATURE, Packed
 from task.protocol.signature import read_private_key, sign, verify
 from tests.site_grid import pem
+from univarfl.deploy.keys import new_key
 
 KEY, OTHER = new_key(), new_key()
 UNSIGNED = Packed(b'{"round": 3}', {"weights/3": b"abc", "extra/3": b"d"})

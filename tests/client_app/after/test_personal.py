@@ -20,7 +20,6 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import Submitted, to_run_config
-from server_app.inference.model import trained_model
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.ending import asking
 from server_app.runs.client_parts import load_client_part
@@ -38,6 +37,7 @@ from task.training.worker import Worker
 from tests.conftest import SMALL_CNN, rows
 from tests.site_grid import SiteGrid
 from tests.task.data import making
+from univarfl.inference.model import trained_model
 
 NAMES = ["east", "north"]
 SHARE = "data.validation_share=0.3"

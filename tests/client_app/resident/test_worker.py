@@ -22,7 +22,6 @@ from client_app.resident.supernode import tasks
 from client_app.resident.supernode.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
 from client_app.resident.worker import Worker
 from server_app.config.composition import compose_experiment
-from server_app.deploy.keys import new_key, write_key
 from server_app.flower.internals import set_task_identity
 from server_app.nodes.messages import Letter, RecordWriter
 from task.fingerprint import fingerprint
@@ -40,6 +39,7 @@ from tests.client_app.resident.supernode import BUNDLE, FAB_HASH, NODE, RUN, SEC
 from tests.hostile.growing import growing
 from tests.machines import until
 from tests.task.data import making
+from univarfl.deploy.keys import new_key, write_key
 
 FAULTY = "tests.client_app.resident.faulty"
 MEMORY = 1_500_000_000

@@ -15,10 +15,10 @@ from server_app.aggregation.guards.none import NoGuard
 from server_app.aggregation.strategies.base import StrategySettings
 from server_app.aggregation.strategies.fedavg import FedAvgSettings
 from server_app.aggregation.strategies.fedmedian import FedMedianSettings
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.exact_sum import ExactSum, normalise_weights
 from task.tensors import Tensors
 from tests.server_app.aggregation.updates import accumulator_of, model, update
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 NO_GUARD = NoGuard(most_images=100)
 

@@ -8,10 +8,10 @@ import client_app.app
 from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.global_model import GlobalModel
 from server_app.config.composition import compose_experiment
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.training.worker import Worker
 from tests.conftest import SMALL
 from tests.server_app.aggregation.updates import update
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 SITES = (
     "partition=sites", "partition.names=[east,north,south,west]", "data=folder",

@@ -21,12 +21,12 @@ from scipy.stats import norm
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
 from server_app.config.composition import compose_experiment
-from server_app.report.write import report
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from task.privacy.noise import add_gaussian_noise
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, rows, sha256
+from univarfl.report.write import report
 
 DELTA = 1e-5
 CASES = [(0.5, 12), (1.0, 12), (2.0, 100), (8.0, 30)]

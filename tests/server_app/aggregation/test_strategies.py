@@ -19,11 +19,11 @@ from server_app.aggregation.strategies.dp_adaptive import QuantileClipping
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.choices import choices
 from server_app.config.composition import check_settings, compose_experiment, compose_settings
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from task.errors import ConfigError
 from task.exact_sum import normalise_weights
 from tests.conftest import model_for, needs_of, norm_for
 from tests.server_app.aggregation.updates import update
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 STRATEGIES = choices()["strategy"]
 METHODS = choices()["method"]

@@ -129,7 +129,7 @@ def test_a_process_parses_the_settings_of_local_training_once() -> None:
 def test_a_wrong_word_is_refused_before_torch_and_flower_are_imported(words: list[str]) -> None:
     code = (
         "import sys\n"
-        "from server_app.cli.main import main\n"
+        "from univarfl.cli.main import main\n"
         f"sys.argv = ['univarfl', 'train', *{words}]\n"
         "try:\n    main()\n"
         "except SystemExit as end:\n    assert end.code == 2\n"

@@ -15,9 +15,9 @@ from flwr.common import constant
 from flwr.supercore.error.base import ApiErrorCode
 from flwr.superlink.grid import HttpGrid
 
-from server_app.deploy.joining import admission, reach
 from server_app.flower import internals, output
 from server_app.flower.programs import environment
+from univarfl.deploy.joining import admission, reach
 
 ROOT = Path(__file__).parents[3]
 FLOWER = Path(inspect.getfile(flwr)).parent
@@ -26,7 +26,7 @@ ALLOWED = {  # and nowhere else
     "server_app/flower/fleet.py",
     "server_app/flower/internals.py",
     "client_app/resident/supernode/internals.py",  # a SuperNode's local API; imports no server
-    "server_app/deploy/gate/announcements.py",  # the form of a fleet request; imports no server
+    "univarfl/deploy/gate/announcements.py",  # the form of a fleet request; imports no server
     "client_app/registration.py",  # the keys of the simulation's node config; imports no server
 }
 
@@ -41,7 +41,7 @@ def imports_of(path: Path) -> Iterator[str]:
 
 def test_no_other_file_uses_what_flower_does_not_document() -> None:
     users = set()
-    for package in ("client_app", "server_app", "task"):
+    for package in ("client_app", "server_app", "task", "univarfl"):
         for path in (ROOT / package).rglob("*.py"):
             modules = [name for name in imports_of(path) if name.split(".")[0] == "flwr"]
             private = [name for name in modules if not name.startswith(PUBLIC)]

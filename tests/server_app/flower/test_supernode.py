@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from server_app.deploy.keys import make_coordinator
-from server_app.deploy.places import CoordinatorPlace, SitePlace
-from server_app.deploy.site import run_to_end
-from server_app.deploy.site_keys import make_site
 from server_app.flower import supernode
 from task.site import Site
-from tests.server_app.deploy.joining.server import HEARTBEAT, PULL, Server, serving
+from tests.univarfl.deploy.joining.server import HEARTBEAT, PULL, Server, serving
+from univarfl.deploy.keys import make_coordinator
+from univarfl.deploy.places import CoordinatorPlace, SitePlace
+from univarfl.deploy.site import run_to_end
+from univarfl.deploy.site_keys import make_site
 
 SITE = Site(name="clinic", directory="/data")
 SECONDS = 300.0

@@ -11,7 +11,6 @@ from flwr.clientapp import ClientApp
 from client_app.app import app as client_app
 from client_app.messages import read_request, write_reply
 from server_app.config.composition import compose_experiment
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure, last_line
 from server_app.nodes.late_replies import LateReplies
@@ -31,6 +30,7 @@ from task.protocol.registration import (
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TRAIN, TrainRequest
 from task.training.device import choose_device
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 EXPERIMENT = compose_experiment(["num_clients=2"]).local().model_dump_json()
 RAYS = "<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly'>"

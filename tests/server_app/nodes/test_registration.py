@@ -13,7 +13,6 @@ from client_app.kinds import HANDLERS
 from client_app.messages import write_reply
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
-from server_app.engines.local.inprocess_grid import InProcessGrid
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import (
@@ -29,6 +28,7 @@ from task.protocol.packed import Packed
 from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 from task.training.device import choose_device
 from tests.site_grid import SiteGrid
+from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 EXPERIMENT = compose_experiment([]).local().model_dump_json()
 RUN = RunIdentity("run", EXPERIMENT)

@@ -7,7 +7,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from server_app.config.composition import compose_experiment
-from server_app.engines.train import train_experiment
 from server_app.rounds.sampling import sample_clients
 from server_app.runs.records.client_scores import (
     CLIENT_SCORES,
@@ -20,6 +19,7 @@ from task.fingerprint import fingerprint
 from task.training.device import choose_device
 from tests.conftest import FEW_TO_TRAIN, SMALL_CNN, Train, faulty, only_run, rows, sha256, with_slow
 from tests.task.data import making
+from univarfl.engines.train import train_experiment
 
 DEVICE = choose_device("auto").type
 

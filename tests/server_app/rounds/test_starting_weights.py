@@ -13,12 +13,12 @@ from server_app.config.composition import compose_experiment
 from server_app.config.file_hash import hash_of
 from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from server_app.config.resuming import whole_words
-from server_app.inference.model import trained_model
 from server_app.runs.identity import identity_of
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from tests.conftest import Train, rows, sha256
 from tests.interruption import ended_in
+from univarfl.inference.model import trained_model
 
 Tensors = dict[str, Tensor]
 

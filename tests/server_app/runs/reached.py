@@ -4,7 +4,7 @@ from server_app.runs import identity
 from task.extensions import PACKAGES
 from task.registry import module_of, names
 
-FOLDERS = ("client_app", "server_app", "task")
+FOLDERS = ("client_app", "server_app", "task", "univarfl")
 
 
 def all_components() -> set[str]:

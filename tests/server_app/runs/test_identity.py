@@ -7,26 +7,24 @@ from pathlib import Path
 import pytest
 
 from server_app.config.composition import compose_experiment
-from server_app.report.comparability import comparability
-from server_app.report.summary import Summary
 from server_app.runs import identity
 from server_app.runs.identity import code_of, component_modules, shared_modules
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record, write_record
-from server_app.sweep.cells import cells_of
-from server_app.sweep.ledger import ExistingRuns
 from tests.conftest import SMALL, Train
 from tests.server_app.runs.reached import FOLDERS, all_components, reached_modules
 from tests.server_app.runs.recorded import record
 from tests.task.data import making
+from univarfl.report.comparability import comparability
+from univarfl.report.summary import Summary
+from univarfl.sweeps.cells import cells_of
+from univarfl.sweeps.ledger import ExistingRuns
 
 ROOT = Path(__file__).parents[3]
 # Modules that a run imports and that cannot change its result, with the reason.
 HARMLESS = {
-    "server_app.analysis": "reads models after a run",
     "server_app.app": "opens and closes the record around a run",
     "server_app.config": "turns words into settings, which are compared themselves",
-    "server_app.engines": "moves messages; results do not depend on the engine",
     "server_app.flower": "holds the private interfaces of Flower that move messages",
     "server_app.runs": "writes and reads records; SHARED has the checkpoint",
     "server_app.tracking": "shows metrics",
@@ -81,8 +79,8 @@ def change(path: Path) -> None:
 
 def test_code_that_a_run_does_not_use_does_not_count(copy: Path) -> None:
     before = versions("method=fedavg")
-    change(copy / "server_app" / "deploy" / "systemd.py")
-    change(copy / "server_app" / "report" / "write.py")
+    change(copy / "univarfl" / "deploy" / "systemd.py")
+    change(copy / "univarfl" / "report" / "write.py")
     change(copy / "task" / "methods" / "moon.py")
     (copy / "task" / "methods" / "brand_new.py").write_text("VALUE = 1\n")
     (copy / "server_app" / "aggregation" / "strategies" / "brand_new.py").write_text("VALUE = 1\n")

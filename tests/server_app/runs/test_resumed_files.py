@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
-from server_app.engines.train import attempt, train_experiment
 from server_app.runs.checkpoint import load_checkpoint
 from server_app.runs.directory import claimed, plan_run_directory
 from server_app.runs.lock import COMMAND_LOCK, hold
@@ -23,6 +22,7 @@ from server_app.runs.resuming.record import unchanged_record
 from task.errors import ConfigError
 from tests.conftest import SMALL, sha256
 from tests.interruption import ended_in
+from univarfl.engines.train import attempt, train_experiment
 
 WORDS = [*SMALL, "model=linear", "num_clients=2", "rounds=4", "watch.models_every=1"]
 TABLES = ("rounds.csv", "classes.csv", "clients.csv", "events.csv")

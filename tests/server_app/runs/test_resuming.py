@@ -12,13 +12,13 @@ from server_app.runs.checkpoint import checkpoints
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.lock import hold
 from server_app.runs.records.record import read_record
-from server_app.sweep.cells import cells_of
-from server_app.sweep.ledger import ExistingRuns
-from server_app.sweep.schedule import Sweep
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, norm_for, rows, sha256
 from tests.interruption import ended_in
 from tests.task.data import making
+from univarfl.sweeps.cells import cells_of
+from univarfl.sweeps.ledger import ExistingRuns
+from univarfl.sweeps.schedule import Sweep
 
 LONGER = ("rounds=3", "rho=0.5", "partition=dirichlet")
 COMBINATIONS = [  # moon and fedavgm are resumed in the quick tests of damaged checkpoints

@@ -8,9 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server_app.config.composition import compose_experiment
-from server_app.report.comparability import comparability
-from server_app.report.split.report import report_split
-from server_app.report.summary import Summary
 from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.data.dataset import ImageDataset
@@ -21,6 +18,9 @@ from task.errors import DataError
 from tests.conftest import Train
 from tests.task.data import making
 from tests.task.data.test_names import hub
+from univarfl.report.comparability import comparability
+from univarfl.report.split.report import report_split
+from univarfl.report.summary import Summary
 
 COUNTS = {"test_in_training": 2, "two_labels": 2, "repeats": 4}
 

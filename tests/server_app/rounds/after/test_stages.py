@@ -21,7 +21,6 @@ from server_app.config.composition import compose_experiment
 from server_app.config.labels import label_of
 from server_app.config.resuming import whole_words
 from server_app.config.run_config import Submitted, to_run_config
-from server_app.engines.plan import plan_lines
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange
 from server_app.rounds.after.base import Outcome
@@ -44,6 +43,7 @@ from task.training.worker import Worker
 from tests.conftest import CNN, SMALL, Train, only_run, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
+from univarfl.engines.plan import plan_lines
 
 CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
 FEDDF = ("after=feddf", "after.steps=3", "after.batch_size=32")

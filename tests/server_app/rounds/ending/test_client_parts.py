@@ -11,12 +11,8 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from server_app import app
-from server_app.cli.main import main
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.engines.train import train_experiment
-from server_app.inference.card import card_of
-from server_app.inference.model import trained_model
 from server_app.rounds.ending import client_parts
 from server_app.runs.client_parts import saved_clients
 from server_app.runs.records.client_scores import read_client_scores
@@ -25,6 +21,10 @@ from task.errors import ConfigError
 from tests.conftest import CNN, SMALL, SMALL_RESNET, Train, lose_state, model_for, rows, sha256
 from tests.server_app.rounds.ending.saved import predicted, scored_again
 from univarfl import load_run
+from univarfl.cli.main import main
+from univarfl.engines.train import train_experiment
+from univarfl.inference.card import card_of
+from univarfl.inference.model import trained_model
 
 SHARE = "data.validation_share=0.3"
 WORDS = ("method=fedbn", SHARE, "rho=0.5", *CNN)

@@ -12,13 +12,13 @@ from client_app.app import app as client_app
 from client_app.masked.party import STATE
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.engines import inprocess
-from server_app.engines.train import train_experiment
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.secure.coordinator import Coordinator
 from task.secure.transcript import Setup
 from tests.conftest import Train, faulty, rows, sha256
+from univarfl.engines import inprocess
+from univarfl.engines.train import train_experiment
 
 MASKED, ROUNDED = "secure=masked", "secure=rounded"
 NEAREST = ("secure.rounding=nearest", "strategy.weighting=uniform")

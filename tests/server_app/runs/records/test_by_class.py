@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from server_app.report.breakdown.by_class import ByClass
-from server_app.report.section import filled_tables
-from server_app.report.summary import Summary
 from server_app.runs.records.by_class import (
     CLASS_METRICS,
     CONFUSION,
@@ -18,6 +15,9 @@ from server_app.runs.records.reader import read_runs
 from server_app.runs.records.tables import RecordError
 from task.training.one_vs_rest import ClassMetrics, OneVsRest
 from tests.server_app.runs.recorded import record
+from univarfl.report.breakdown.by_class import ByClass
+from univarfl.report.section import filled_tables
+from univarfl.report.summary import Summary
 
 NAMES = ["=cat", "NA", "a,b"]  # a formula, a missing value and two cells to careless readers
 FOUND = OneVsRest(

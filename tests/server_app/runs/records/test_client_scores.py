@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from server_app.report.breakdown.by_client import ByClient
-from server_app.report.charts.base import Plot
-from server_app.report.summary import Summary
 from server_app.runs.records.client_scores import (
     CLIENT_SCORES,
     ClientScore,
@@ -22,6 +19,9 @@ from server_app.runs.records.reader import read_run, read_runs
 from server_app.runs.records.tables import RecordError
 from task.training.evaluation import Score
 from tests.server_app.runs.recorded import record
+from univarfl.report.breakdown.by_client import ByClient
+from univarfl.report.charts.base import Plot
+from univarfl.report.summary import Summary
 
 FOUND = [
     ClientScore(0, "=north", 20, 0.5, 1.25),

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from server_app.config.composition import compose_experiment
-from server_app.inference.predict import predict
-from server_app.report.split.report import report_split
-from server_app.report.write import write_tables
 from server_app.runs.records.csv_files import frame_as_csv, read_frame, read_rows, rows_as_csv
-from server_app.sweep.cells import cells_of
-from server_app.sweep.ledger import FAILED, Ledger
 from tests.conftest import SMALL, Train
 from tests.task.data import making
+from univarfl.inference.predict import predict
+from univarfl.report.split.report import report_split
+from univarfl.report.write import write_tables
+from univarfl.sweeps.cells import cells_of
+from univarfl.sweeps.ledger import FAILED, Ledger
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "+12.0 (-3 to +4)"]
 NAMES = ["cat", "'quoted'", "'", "''", "a=b", " =1", "NA", "", "-1", "+2.5", "1e-3", "a,b", 'a"b']

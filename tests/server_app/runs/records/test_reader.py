@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from server_app.config.composition import compose_experiment
-from server_app.report.summary import Summary
 from server_app.runs.recorder import Recorder
 from server_app.runs.records import tables
 from server_app.runs.records.reader import read_runs
@@ -18,6 +17,7 @@ from server_app.tracking import steps
 from task.errors import ConfigError
 from tests.conftest import FEW_TO_TEST, Train
 from tests.server_app.runs.recorded import record
+from univarfl.report.summary import Summary
 
 GOOD: tuple[list[str], list[float]] = ([], [0.1, 0.5, 0.6])
 

@@ -13,8 +13,6 @@ from pyarrow import parquet
 import univarfl
 from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.composition import compose_experiment
-from server_app.report.dashboard.details import MOST_CLIENT_ROWS
-from server_app.report.dashboard.participants import MOST_ROWS
 from server_app.runs.checkpoint import Checkpoint, ModelState, save_checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.clients.compaction import ROWS_AT_ONCE, compact
@@ -28,8 +26,10 @@ from server_app.runs.records.tables import (
     RecordError,
 )
 from task.errors import ConfigError
-from tests.server_app.report.dashboard.test_dashboard import browser
 from tests.server_app.runs.recorded import append_rows
+from tests.univarfl.report.dashboard.test_dashboard import browser
+from univarfl.report.dashboard.details import MOST_CLIENT_ROWS
+from univarfl.report.dashboard.participants import MOST_ROWS
 
 WORDS = ["engine=inprocess", "rounds=3", "watch.tensorboard=false", "run_id=run"]
 TRAIN = {"ce": 1.0, "clients": 1, "failed": 0, "seconds": 1.0}
