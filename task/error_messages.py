@@ -3,7 +3,7 @@
 import errno
 import sys
 
-OUR_PACKAGES = ("client_app", "server_app", "task")
+OUR_PACKAGES = ("client_app", "server_app", "task", "univarfl")
 
 SYSTEM_ERRORS = {
     errno.ENOSPC: "the disk is full: free some space",
