@@ -20,11 +20,11 @@ from pathlib import Path
 
 import psutil
 
-from server_app.flower.supervisor import is_alive
 from server_app.runs.records.record import read_record
 from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, Machines, until
 from tests.processes import UNIVARFL
+from univarfl.flower.supervisor import is_alive
 
 ROUNDS = 6
 DEADLINE = 60

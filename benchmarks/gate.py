@@ -22,7 +22,6 @@ from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.proto.node_pb2 import Node
 
-from server_app.flower.programs import free_ports
 from tests.machines import Machines, until
 from tests.task.data import making
 from tests.univarfl.deploy.gate.requests_to import TYPE, pem_of, private_key, signed
@@ -30,6 +29,7 @@ from univarfl.deploy.coordinator import Coordinator
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace, SitePlace
 from univarfl.deploy.site_keys import make_site
+from univarfl.flower.programs import free_ports
 
 REQUESTS = 300
 ROUNDS = 5

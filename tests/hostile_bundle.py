@@ -4,8 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from server_app.flower.programs import environment, installed_program
 from tests.machines import COORDINATOR, Machines
+from univarfl.flower.programs import environment, installed_program
 
 FILES = {
     "pyproject.toml": """\

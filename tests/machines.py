@@ -12,8 +12,8 @@ from typing import Self
 
 import psutil
 
-from server_app.flower.programs import free_ports
 from tests.processes import UNIVARFL, end, family_of, kill
+from univarfl.flower.programs import free_ports
 
 OWN = os.getpid() % 100_000  # separates the networks of tests that run at the same time
 BRIDGE = f"uvb{OWN}"

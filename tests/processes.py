@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from server_app.flower.supervisor import is_alive
+from univarfl.flower.supervisor import is_alive
 
 UNIVARFL = str(Path(sys.executable).with_name("univarfl"))
 END_SECONDS = 30.0

@@ -11,9 +11,9 @@ from typing import Self
 
 import psutil
 
-from server_app.flower.programs import free_ports
 from tests.machines import until
 from tests.processes import UNIVARFL, end
+from univarfl.flower.programs import free_ports
 
 RAY = str(Path(sys.executable).with_name("ray"))
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower.database import registered_nodes
 from tests.conftest import rows, sha256
 from tests.machines import COORDINATOR, Machines, until
 from tests.processes import end
 from tests.task.data import making
 from univarfl.deploy.membership.public_keys import pem, read_public_key
 from univarfl.deploy.places import CoordinatorPlace
+from univarfl.flower.database import registered_nodes
 
 # Python reads this file at each start. It changes what a site says about itself.
 TELL_LIES = """

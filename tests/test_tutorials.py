@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower.programs import free_ports
 from tests.conftest import only_run
 from tests.documents import commands, example, written
 from tests.machines import until
 from tests.task.data import making
+from univarfl.flower.programs import free_ports
 
 LEAST = ("rounds=1", "local_epochs=1")  # added to training, so that the test is short
 INSTALLS = ("pip install", "uv sync", "source")

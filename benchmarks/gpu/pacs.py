@@ -30,13 +30,13 @@ from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
-from server_app.runs.records.trained import final_weights, local_config_of
 from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.training.after.moments import input_moments
 from task.training.evaluation import evaluate
 from task.training.worker import Worker
 from univarfl.engines.local.processes import CONTEXT, warm_up
 from univarfl.engines.train import train_experiment
+from univarfl.records.trained import final_weights, local_config_of
 
 PART = "pacs"
 WORDS = ("protocol=feduv", "runtime=graphed", "runtime.precision=tf32", "seed=0")

@@ -1,1 +1,1 @@
-"""How are Flower's programs started and ended, and which of its internals do we use?"""
+"""Which of Flower's internals does a run use, and what ends it with its command?"""

@@ -1,7 +1,7 @@
 """What the server uses of Flower and Flower does not document.
 
-Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. Three modules of
-`server_app` import from others: this one, `server_app.flower.fleet` and
+Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. Of `server_app`, this
+module alone imports from others; of `univarfl`, `univarfl.flower.fleet` and
 `univarfl.deploy.gate.announcements`. ``tests/server_app/flower/test_internals.py`` fails and
 names the interface when a new version of Flower changes one of these:
 
@@ -21,9 +21,9 @@ names the interface when a new version of Flower changes one of these:
   often as it likes, so that a reply of 200 bytes grows to terabytes; a list of numbers grows
   eightfold. So a reply with an object or entry of a type that ours have not is refused unbuilt.
 
-`server_app.flower.fleet` has the requests that a site makes with its own key,
-`server_app.flower.output` the texts that Flower's programs print and that we rely on, and
-`server_app.flower.programs` the environment variables that they read.
+`univarfl.flower.fleet` has the requests that a site makes with its own key,
+`univarfl.flower.output` the texts that Flower's programs print and that we rely on, and
+`univarfl.flower.programs` the environment variables that they read.
 """
 
 import sys

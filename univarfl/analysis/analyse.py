@@ -10,7 +10,6 @@ from pandas.api.types import is_numeric_dtype
 from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
 
-from server_app.config.labels import label_of
 from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.csv_files import frame_as_csv, read_frame
 from server_app.runs.records.reader import Run, read_runs
@@ -31,6 +30,7 @@ from univarfl.analysis.release_curvature import ReleaseCurvature
 from univarfl.analysis.singular_values import SingularValues
 from univarfl.analysis.spread import Spread
 from univarfl.analysis.training_loss import TrainingLoss
+from univarfl.records.labels import label_of
 from univarfl.report.charts.base import Chart, slug
 
 MEASURES: tuple[Measure, ...] = (

@@ -17,9 +17,9 @@ that run; other directories are not looked for.
 def config(overrides: Words = None) -> None:
     """Show the resolved experiment."""
     from server_app.config.composition import compose_experiment  # noqa: PLC0415
-    from server_app.config.origins import origins  # noqa: PLC0415
     from server_app.config.override_text import as_typed  # noqa: PLC0415
     from server_app.config.resuming import whole_words  # noqa: PLC0415
+    from univarfl.cli.origins import origins  # noqa: PLC0415
 
     words = whole_words(overrides or [])
     settings = compose_experiment(words).model_dump()

@@ -17,7 +17,7 @@ Without a word it names what can be listed. 'keys' shows every setting with its 
 
 def complete_kind(incomplete: str) -> list[str]:
     """Return the words that can follow ``univarfl list``."""
-    from server_app.config.vocabulary.listing import kinds  # noqa: PLC0415
+    from univarfl.cli.listing import kinds  # noqa: PLC0415
 
     return [kind for kind in kinds() if kind.startswith(incomplete)]
 
@@ -34,7 +34,7 @@ def list_choices(
     ] = None,
 ) -> None:
     """List what can be chosen."""
-    from server_app.config.vocabulary.listing import kinds, listing  # noqa: PLC0415
+    from univarfl.cli.listing import kinds, listing  # noqa: PLC0415
 
     if what is None:
         print("\n".join(f"univarfl list {kind}" for kind in kinds()))

@@ -33,7 +33,7 @@ def runs(
     """List runs."""
     from tabulate import tabulate  # noqa: PLC0415
 
-    from server_app.runs.listing import listed_runs, table_of  # noqa: PLC0415
+    from univarfl.records.listing import listed_runs, table_of  # noqa: PLC0415
 
     if last is not None and last < 1:
         raise ConfigError("--last", last, "must be at least 1")

@@ -79,7 +79,7 @@ def train(
     with named, started_early(settings) as superlink:
         experiment = check_settings(settings, typed)
 
-        from server_app.tracking.progress import progress_on_terminal  # noqa: PLC0415
+        from univarfl.cli.progress import progress_on_terminal  # noqa: PLC0415
         from univarfl.engines.layout import Layout  # noqa: PLC0415
         from univarfl.engines.train import train_experiment  # noqa: PLC0415
 

@@ -5,7 +5,6 @@ import socket
 import time
 from contextlib import ExitStack
 
-from server_app.flower.programs import write_connection
 from task.errors import ConfigError, system_reason
 from task.machine.files import ONLY_OWNER
 from univarfl.deploy.exclusive import hold_alone
@@ -13,6 +12,7 @@ from univarfl.deploy.membership.doubles import Doubles
 from univarfl.deploy.membership.registry import Registry
 from univarfl.deploy.places import CoordinatorPlace, is_host, listening_socket, refuse_unusable
 from univarfl.deploy.programs import LOOPBACK, Gate, Program, SuperLink
+from univarfl.flower.programs import write_connection
 
 POLL_SECONDS = 1.0
 

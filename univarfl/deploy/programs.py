@@ -6,16 +6,16 @@ import time
 import urllib.error
 from pathlib import Path
 
-from server_app.flower.health import is_healthy
-from server_app.flower.programs import (
+from univarfl.deploy.places import ANY_IPV4, ANY_IPV6, CoordinatorPlace, address_of
+from univarfl.engines.restarts import STEADY_SECONDS, Restarts
+from univarfl.flower.health import is_healthy
+from univarfl.flower.programs import (
     FlowerError,
     last_line,
     start,
     stop,
     wait_until_ready,
 )
-from univarfl.deploy.places import ANY_IPV4, ANY_IPV6, CoordinatorPlace, address_of
-from univarfl.engines.restarts import STEADY_SECONDS, Restarts
 
 LOOPBACK = "127.0.0.1"
 MOST_RESTARTS = 10

@@ -9,9 +9,6 @@ import sys
 import time
 from typing import IO, NoReturn
 
-from server_app.flower import supernode
-from server_app.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
-from server_app.flower.programs import free_ports, installed_program, start, stop
 from task.errors import RunError
 from task.machine.files import write_secret
 from task.plain_text import MAX_MESSAGE, escaped
@@ -22,6 +19,9 @@ from univarfl.deploy.joining.machine import machine_name
 from univarfl.deploy.places import SitePlace, refuse_unusable
 from univarfl.deploy.resident.site_worker import SiteWorker, renew_secret
 from univarfl.engines.restarts import STEADY_SECONDS, Restarts
+from univarfl.flower import supernode
+from univarfl.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED
+from univarfl.flower.programs import free_ports, installed_program, start, stop
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WEB_SERVER_LINES = ("INFO:     ",)  # Flower's own processes talk to each other over HTTP

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.flower.run_command import run_command
-from server_app.flower.run_log import first_exception, follow, log_length, unfinished
 from univarfl.engines.cluster import Machines, machines
 from univarfl.engines.layout import Layout
 from univarfl.engines.superlink import RunningSuperLink
+from univarfl.flower.run_command import run_command
+from univarfl.flower.run_log import first_exception, follow, log_length, unfinished
 
 logger = logging.getLogger("univarfl")
 

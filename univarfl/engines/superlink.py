@@ -19,18 +19,18 @@ from typing import IO, Self
 
 import psutil
 
-from server_app.flower.health import is_healthy
-from server_app.flower.programs import (
+from task.errors import ConfigError, system_reason
+from univarfl.engines import ray_host
+from univarfl.engines.cluster import ADDRESS
+from univarfl.flower.health import is_healthy
+from univarfl.flower.programs import (
     free_ports,
     start,
     stop,
     wait_until_ready,
     write_connection,
 )
-from server_app.flower.supervisor import POLITE_SECONDS
-from task.errors import ConfigError, system_reason
-from univarfl.engines import ray_host
-from univarfl.engines.cluster import ADDRESS
+from univarfl.flower.supervisor import POLITE_SECONDS
 
 SIMULATION = "flwr-simulation"  # the program of a run
 LOOPBACK = "127.0.0.1"

@@ -7,15 +7,15 @@ import torch
 
 from server_app.aggregation.weights import to_tensors
 from server_app.runs.records.reader import Run
-from server_app.runs.records.trained import (
+from task.config import Device, LocalConfig
+from task.inference.classifier import Classifier
+from task.training.device import choose_device, prepare_process, set_precision
+from univarfl.records.trained import (
     completed_run,
     layers_differ,
     local_config_of,
     weights_of_client,
 )
-from task.config import Device, LocalConfig
-from task.inference.classifier import Classifier
-from task.training.device import choose_device, prepare_process, set_precision
 
 MOST_TIMES = 2  # a network may have more numbers than its file, such as fixed ones
 

@@ -11,12 +11,12 @@ import pandas as pd
 from scipy import stats
 
 from server_app.config.differences import deciding
-from server_app.config.labels import label_of
 from server_app.config.override_text import as_typed
 from server_app.runs.records.reader import UNSCORED, Run, read_runs
-from server_app.runs.records.trained import completed_run
 from task.errors import ConfigError
 from task.machine.files import draft_of
+from univarfl.records.labels import label_of
+from univarfl.records.trained import completed_run
 from univarfl.report.breakdown.by_client import spreads
 from univarfl.report.charts.draw import STYLE, drawn
 from univarfl.report.charts.of_runs import accuracy_plot

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from server_app.config.labels import label_of
-from server_app.config.published import published_numbers
 from server_app.runs.records.entries import tables_of
 from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
 from server_app.runs.records.reader import Run
+from univarfl.records.labels import label_of
+from univarfl.records.published import published_numbers
 from univarfl.report.readings import LAST, READINGS, readings
 from univarfl.report.section import Section
 from univarfl.report.settings import (

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 from rich.progress import track
 
-from server_app.config.labels import name_of
 from server_app.runs.checkpoint import onward
 from server_app.runs.lookup import latest_run
 from server_app.runs.output_directory import make_output_directory
@@ -18,6 +17,7 @@ from server_app.runs.records.tables import ANALYSIS
 from server_app.tracking.streams import on_terminal, print_plain
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
+from univarfl.records.labels import name_of
 from univarfl.report.after_training import after_training
 from univarfl.report.breakdown.by_class import ByClass
 from univarfl.report.breakdown.by_client import ByClient

@@ -15,10 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from server_app.config.choices import SWEEPS
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
-from server_app.config.published import published_numbers
 from task.analysis.cost import training_cost
 from task.models.cnn import Cnn
 from task.training.device import choose_device, prepare_process, set_precision
+from univarfl.records.published import published_numbers
 from univarfl.sweeps.cells import cells_of
 from univarfl.sweeps.paper_tables import sweep_of, tables_named, varied
 

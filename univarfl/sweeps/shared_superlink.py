@@ -1,10 +1,10 @@
 """A SuperLink and Ray that the runs of a sweep use one after another."""
 
 from server_app.config.experiment import Experiment
-from server_app.flower.programs import FlowerError
 from univarfl.engines.early import ray_cpus_for
 from univarfl.engines.layout import Layout
 from univarfl.engines.superlink import RunningSuperLink, SuperLink
+from univarfl.flower.programs import FlowerError
 
 
 class SharedSuperLink:

@@ -22,7 +22,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.main import create_app
 from flwr.supernode.nodestate import NodeStateFactory
 
-from server_app.flower.programs import free_ports
+from univarfl.flower.programs import free_ports
 
 RUN, NODE = 5, 7
 SECRET = b"a secret of this test"

@@ -9,12 +9,12 @@ import pytest
 from server_app.config.choices import SWEEPS, choices, names_in
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
-from server_app.config.published import published_numbers, value_at
 from server_app.config.tables import Cell
 from server_app.runs.records.record import read_record
 from tests.conftest import with_slow
 from tests.task.data import making
 from univarfl.engines.train import train_experiment
+from univarfl.records.published import published_numbers, value_at
 from univarfl.sweeps.combinations import expand, lines_of
 from univarfl.sweeps.paper_tables import published_tables, sweep_of
 

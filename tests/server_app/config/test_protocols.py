@@ -3,7 +3,7 @@
 import pytest
 
 from server_app.config.composition import compose_experiment
-from server_app.config.published import published_numbers
+from univarfl.records.published import published_numbers
 
 
 def test_without_a_word_the_papers_protocol_is_followed() -> None:

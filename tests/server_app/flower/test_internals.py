@@ -15,15 +15,16 @@ from flwr.common import constant
 from flwr.supercore.error.base import ApiErrorCode
 from flwr.superlink.grid import HttpGrid
 
-from server_app.flower import internals, output
-from server_app.flower.programs import environment
+from server_app.flower import internals
 from univarfl.deploy.joining import admission, reach
+from univarfl.flower import output
+from univarfl.flower.programs import environment
 
 ROOT = Path(__file__).parents[3]
 FLOWER = Path(inspect.getfile(flwr)).parent
 PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
 ALLOWED = {  # and nowhere else
-    "server_app/flower/fleet.py",
+    "univarfl/flower/fleet.py",
     "server_app/flower/internals.py",
     "client_app/resident/supernode/internals.py",  # a SuperNode's local API; imports no server
     "univarfl/deploy/gate/announcements.py",  # the form of a fleet request; imports no server

@@ -10,13 +10,13 @@ from typing import TextIO
 import pytest
 
 from server_app.config.composition import compose_experiment
-from server_app.flower.run_log import readable
 from task.errors import ConfigError
 from tests.conftest import SMALL, faulty
 from tests.server_app.runs.recorded import record
 from univarfl.cli.main import main
 from univarfl.engines.cluster import Machines, require_allowed_workers
 from univarfl.engines.flower import federation_config
+from univarfl.flower.run_log import readable
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

@@ -11,12 +11,12 @@ import pytest
 
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
-from server_app.config.vocabulary.listing import kinds
 from server_app.runs.lock import hold
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.record import read_record, write_record
 from tests.server_app.runs.recorded import record
 from tests.univarfl.cli.test_cli import run
+from univarfl.cli.listing import kinds
 from univarfl.cli.main import application
 
 SMALL = ["engine=inprocess", "num_clients=4"]

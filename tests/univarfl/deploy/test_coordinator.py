@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower.programs import free_ports
 from task.errors import ConfigError, RunError
 from tests.machines import COORDINATOR, Machines, until
 from tests.processes import end
@@ -13,6 +12,7 @@ from univarfl.deploy.coordinator import Coordinator, refuse_taken_port
 from univarfl.deploy.exclusive import hold_alone
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace
+from univarfl.flower.programs import free_ports
 
 
 def test_a_port_in_use_is_refused() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower.programs import FlowerError
 from tests.machines import until
 from univarfl.deploy.places import CoordinatorPlace
 from univarfl.deploy.programs import MOST_RESTARTS, Program
 from univarfl.engines import restarts
+from univarfl.flower.programs import FlowerError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from server_app.flower.programs import free_ports
 from univarfl.engines.cluster import answering_nodes
+from univarfl.flower.programs import free_ports
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from PIL import Image
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.record import read_record, write_record
-from server_app.runs.records.trained import completed_run
 from task.data.image_store.decoding import decode
 from task.errors import RunError
 from task.inference.classifier import Classifier
@@ -32,6 +31,7 @@ from univarfl.inference.card import card_of, write_card
 from univarfl.inference.export import as_onnx, as_program, exported, largest_difference
 from univarfl.inference.model import TrainedModel, trained_model
 from univarfl.inference.predict import classify
+from univarfl.records.trained import completed_run
 
 TOLERANCE = 1e-4
 SLOW = pytest.mark.slow  # a CNN and a residual network are exported in the quick tests

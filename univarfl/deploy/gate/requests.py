@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from server_app.flower import supernode
+from univarfl.flower import supernode
 
 PREFIX = b"/v1/fleet/"
 PULL_MESSAGES, PUSH_MESSAGES = "pull-messages", "push-messages"

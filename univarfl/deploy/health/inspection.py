@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 
 from cryptography import x509
 
-from server_app.flower.health import Health
 from task.errors import ConfigError, DataError, DeviceError, SiteError, system_reason
 from task.machine.files import OTHERS, create_whole, make_private
 from task.machine.regular import read_start
@@ -26,6 +25,7 @@ from univarfl.deploy.joining.reach import (
     wait_for_coordinator,
 )
 from univarfl.deploy.places import SitePlace
+from univarfl.flower.health import Health
 
 MAKE_KEYS = "make it with: univarfl deploy keys DIR --site NAME --data DIR"
 CACHE = "UNIVARFL_CACHE"  # names another place of decoded images than the site's directory

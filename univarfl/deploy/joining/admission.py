@@ -6,7 +6,6 @@ connected. The site therefore says goodbye for its last SuperNode before it star
 
 import httpx
 
-from server_app.flower.fleet import Refusal, fleet_client, refusal_of
 from task.errors import RunError
 from task.site import Site
 from univarfl.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
@@ -22,6 +21,7 @@ from univarfl.deploy.joining.reach import (
 )
 from univarfl.deploy.membership.successor import adopt_next_key
 from univarfl.deploy.places import SitePlace
+from univarfl.flower.fleet import Refusal, fleet_client, refusal_of
 
 NOT_ACTIVATED, NOT_DEACTIVATED = NOT_REGISTERED, 2005  # Flower's codes
 UNAUTHENTICATED = 401

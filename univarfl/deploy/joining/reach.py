@@ -9,9 +9,9 @@ import urllib.error
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from server_app.flower.health import Health, health
 from task.errors import system_reason
 from univarfl.deploy.gate.authentication import AHEAD, BEHIND
+from univarfl.flower.health import Health, health
 
 # One second less than Flower allows, as a Date header is exact to one second.
 MOST_AHEAD, MOST_BEHIND = timedelta(seconds=AHEAD - 1), timedelta(seconds=BEHIND - 1)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from server_app.flower.database import RegisteredNode, registered_nodes
-from server_app.flower.programs import CONNECTION, run_to_end
 from task.errors import system_reason
 from task.machine.files import make_private, write_whole
 from task.protocol.public_keys import PublicKeyError
@@ -14,6 +12,8 @@ from task.site import SITE_NAME, SITE_NAME_FORM
 from univarfl.deploy.membership.public_keys import key_hash, pem, read_public_key, short_name
 from univarfl.deploy.membership.rotation import RotationError, read_rotation
 from univarfl.deploy.places import CoordinatorPlace
+from univarfl.flower.database import RegisteredNode, registered_nodes
+from univarfl.flower.programs import CONNECTION, run_to_end
 
 ASK = "ask the site for a new one"
 

@@ -1,6 +1,5 @@
 """The removal of a site: its keys are shut out at once and never registered again."""
 
-from server_app.flower.database import registered_nodes
 from task.errors import ConfigError, RunError, system_reason
 from task.site import SITE_NAME, SITE_NAME_FORM
 from univarfl.deploy.membership.public_keys import text_of_pem
@@ -12,6 +11,7 @@ from univarfl.deploy.membership.registry import (
 )
 from univarfl.deploy.places import CoordinatorPlace, refuse_unusable
 from univarfl.deploy.submitting.run import require_coordinator
+from univarfl.flower.database import registered_nodes
 
 
 def revoke_site(place: CoordinatorPlace, site: str) -> list[str]:

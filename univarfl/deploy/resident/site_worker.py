@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Self
 
-from server_app.flower.programs import FlowerError, start, stop
 from task.error_messages import describe_error
 from task.machine.files import write_secret
 from univarfl.deploy.places import SitePlace
 from univarfl.engines.restarts import STEADY_SECONDS, Restarts
+from univarfl.flower.programs import FlowerError, start, stop
 
 MOST_RESTARTS = 5
 PAUSE_SECONDS = 1.0

@@ -12,10 +12,7 @@ from pathlib import Path
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
-from server_app.flower.health import is_healthy
 from server_app.flower.lease import hold_lease
-from server_app.flower.programs import CONNECTION
-from server_app.flower.run_log import first_exception
 from server_app.rounds.errors import InterruptedRunError
 from server_app.runs.checkpoint import last_round
 from server_app.runs.directory import claimed, plan_run_directory
@@ -25,6 +22,9 @@ from task.errors import ConfigError, RunError
 from univarfl.deploy.places import CoordinatorPlace
 from univarfl.deploy.submitting.submission import Submission, has_record
 from univarfl.engines.restarts import Restarts
+from univarfl.flower.health import is_healthy
+from univarfl.flower.programs import CONNECTION
+from univarfl.flower.run_log import first_exception
 
 END_SECONDS = 30.0
 RETURN_SECONDS = 300.0  # how long a run waits for a coordinator that has gone

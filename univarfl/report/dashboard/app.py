@@ -12,9 +12,9 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from server_app.runs.listing import read_listed
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import CLIENTS, EVENTS, PARQUET, ROUNDS
+from univarfl.records.listing import read_listed
 from univarfl.report.dashboard.access import Access
 from univarfl.report.dashboard.details import details_of
 from univarfl.report.dashboard.overview import Answer, Overview, Stamp, answer, stamp_of

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from server_app.runs.listing import ListedRun, read_listed, table_of
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import ROUNDS
+from univarfl.records.listing import ListedRun, read_listed, table_of
 
 PAUSE_SECONDS = 1.0  # between two looks at the directory, however many pages ask
 MOST_RUNS = 10_000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from server_app.config.labels import label_of
+from univarfl.records.labels import label_of
 from univarfl.report.readings import LAST, LAST_FIVE
 from univarfl.report.statistics import CONFIDENCE, all_equal, interval, limits
 from univarfl.report.summary import Summary

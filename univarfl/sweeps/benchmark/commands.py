@@ -4,7 +4,7 @@ import shlex
 
 import pandas as pd
 
-from server_app.config.labels import label_of
+from univarfl.records.labels import label_of
 from univarfl.sweeps.benchmark.outcome import Outcome
 from univarfl.sweeps.benchmark.plan import Entry
 

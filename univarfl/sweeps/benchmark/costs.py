@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from server_app.config.composition import compose_experiment
-from server_app.config.labels import label_of
 from task.analysis.cost import Cost, training_cost
+from univarfl.records.labels import label_of
 from univarfl.sweeps.benchmark.outcome import Outcome
 from univarfl.sweeps.benchmark.plan import trials
 

@@ -18,7 +18,6 @@ from client_app.app import app as client_app
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
-from server_app.config.labels import label_of
 from server_app.config.resuming import whole_words
 from server_app.config.run_config import Submitted, to_run_config
 from server_app.nodes.failure import Failure
@@ -29,7 +28,6 @@ from server_app.rounds.ending import final_stage
 from server_app.rounds.evaluation import score_model
 from server_app.runs.checkpoint import DIRECTORY, LAST_MODELS
 from server_app.runs.identity import code_of, component_modules, settings_hash
-from server_app.runs.listing import accuracy_of
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.reader import read_run
@@ -44,6 +42,8 @@ from tests.conftest import CNN, SMALL, Train, only_run, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 from univarfl.engines.plan import plan_lines
+from univarfl.records.labels import label_of
+from univarfl.records.listing import accuracy_of
 
 CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
 FEDDF = ("after=feddf", "after.steps=3", "after.batch_size=32")

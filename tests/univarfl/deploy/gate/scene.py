@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from server_app.flower.programs import free_ports
 from tests.processes import UNIVARFL, end
 from tests.univarfl.deploy.gate.requests_to import (
     TYPE,
@@ -22,6 +21,7 @@ from univarfl.deploy.gate.requests import PULL_MESSAGES
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace, SitePlace
 from univarfl.deploy.site_keys import make_site
+from univarfl.flower.programs import free_ports
 
 FLEET = "/v1/fleet/"
 PULL, PUSH = FLEET + PULL_MESSAGES, FLEET + "push-object"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower.programs import environment, installed_program, write_connection
 from tests.machines import COORDINATOR, Machines, namespaces_allowed
 from tests.univarfl.deploy.gate.requests_to import refusals
 from univarfl.deploy.places import CoordinatorPlace
+from univarfl.flower.programs import environment, installed_program, write_connection
 
 ROOT = Path(__file__).parents[4]
 SECONDS = 240.0

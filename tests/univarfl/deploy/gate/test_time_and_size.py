@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import uvicorn
 
-from server_app.flower.programs import free_ports
 from univarfl.deploy.gate import listening, superlink
 from univarfl.deploy.gate.requests import Head, RefusedError
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace
+from univarfl.flower.programs import free_ports
 
 SECONDS = 120.0  # far above each limit, and for a busy machine
 HEAD = Head("get-run", 0, (b"key", b"time", b"signature"), ())

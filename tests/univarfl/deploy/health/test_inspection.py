@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower.health import health
-from server_app.flower.programs import environment
 from task.fingerprint import fingerprint
 from tests.task.data import making
 from univarfl.deploy.health.inspection import Inspection
@@ -24,6 +22,8 @@ from univarfl.deploy.joining.reach import UnreachableError, require_coordinator
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace, SitePlace
 from univarfl.deploy.site_keys import make_site
+from univarfl.flower.health import health
+from univarfl.flower.programs import environment
 
 WORDS = ("data=folder", "data.image_size=32", "partition=sites", "partition.names=[clinic]")
 

@@ -17,7 +17,6 @@ from flwr.server.superlink.linkstate.sql_linkstate import SqlLinkState
 from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 from flwr.superlink.federation.noop_federation_manager import NoOpFederationManager
 
-from server_app.flower.database import RegisteredNode, registered_nodes
 from task.errors import ConfigError
 from univarfl.deploy.keys import make_coordinator, new_key
 from univarfl.deploy.membership import registry as registry_module
@@ -27,6 +26,7 @@ from univarfl.deploy.membership.registry import Registry
 from univarfl.deploy.membership.revocation import revoke_site
 from univarfl.deploy.membership.rotation import write_rotation
 from univarfl.deploy.places import CoordinatorPlace
+from univarfl.flower.database import RegisteredNode, registered_nodes
 
 OWNER = "owner"
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from server_app.flower.runs import RunStatus
 from univarfl.deploy.submitting.submission import (
     NOT_STARTED,
     SERVER_APP_GONE,
     is_decided,
     reason_to_restart,
 )
+from univarfl.flower.runs import RunStatus
 
 RUNNING = {"status": "running", "reason": ""}
 LOST = {"status": "failed", "reason": "the SuperLink is gone", "restartable": True}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower import bundling
-from server_app.flower.programs import environment, installed_program
-from server_app.flower.run_command import copy_app
+from univarfl.flower import bundling
+from univarfl.flower.programs import environment, installed_program
+from univarfl.flower.run_command import copy_app
 
 ROOT = Path(__file__).parents[3]
 LARGEST = 800_000  # bytes; at 12 kB/s 67 s of the 120 s in which a site has to be ready

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from server_app.flower.output import STARTED_RUN
-from server_app.flower.programs import CONNECTION, run_to_end
+from univarfl.flower.output import STARTED_RUN
+from univarfl.flower.programs import CONNECTION, run_to_end
 
 
 class RunStatus(NamedTuple):

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server_app.flower import supervisor
-from server_app.flower.programs import start, stop
 from tests.machines import until
 from tests.processes import alive
+from univarfl.flower import supervisor
+from univarfl.flower.programs import start, stop
 
 # A program with a child, a grandchild in a session of its own, and a daemon whose parent has ended.
 # It writes their process ids, and ignores SIGTERM if asked to.
@@ -40,7 +40,7 @@ time.sleep(600)
 CALLER = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from server_app.flower.programs import start
+from univarfl.flower.programs import start
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell in the background ignores it
 process = start([sys.executable, "-c", *sys.argv[1:]], Path("."), Path("."), subprocess.DEVNULL)
 if "fork" in sys.argv and os.fork() == 0:

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from server_app.config.composition import compose_experiment
-from server_app.tracking.progress import RunProgress, progress_on
 from task.progress import PROGRESS, ClientTrained, RoundEnded, emit, progress_file
 from tests.conftest import SMALL, faulty
+from univarfl.cli.progress import RunProgress, progress_on
 from univarfl.engines.train import train_experiment
 
 

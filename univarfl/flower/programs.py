@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from server_app.flower import supervisor
-from server_app.flower.health import LOOPBACK_NAMES
 from task.errors import RunError
+from univarfl.flower import supervisor
+from univarfl.flower.health import LOOPBACK_NAMES
 
 # Containers often set it. Each message to a site starts a process, and without compiled files
 # that start takes twice as long.

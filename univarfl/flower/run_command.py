@@ -7,8 +7,8 @@ from pathlib import Path
 
 from server_app.config.experiment import Experiment
 from server_app.config.run_config import Submitted, to_settings_file, to_toml
+from univarfl.application import DIRECTORY
 
-APP = Path(__file__).resolve().parent.parent.parent
 PROJECT = "pyproject.toml"
 APP_NAME, SETTINGS_NAME = "app", "settings.json"
 
@@ -45,10 +45,12 @@ def copy_app(target: Path) -> None:
     submit. In a checkout with a virtual environment this takes five seconds of CPU time.
     """
     shutil.rmtree(target, ignore_errors=True)
-    project = tomllib.loads((APP / PROJECT).read_text())
+    project = tomllib.loads((DIRECTORY / PROJECT).read_text())
     patterns = project["tool"]["flwr"]["app"]["fab-include"]
-    for source in sorted({path for pattern in [PROJECT, *patterns] for path in APP.glob(pattern)}):
-        inside = source.relative_to(APP)
+    for source in sorted(
+        {path for pattern in [PROJECT, *patterns] for path in DIRECTORY.glob(pattern)}
+    ):
+        inside = source.relative_to(DIRECTORY)
         copy = target / inside
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from server_app.flower import supernode
 from task.site import Site
 from tests.univarfl.deploy.joining.server import HEARTBEAT, PULL, Server, serving
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace, SitePlace
 from univarfl.deploy.site import run_to_end
 from univarfl.deploy.site_keys import make_site
+from univarfl.flower import supernode
 
 SITE = Site(name="clinic", directory="/data")
 SECONDS = 300.0

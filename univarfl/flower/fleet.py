@@ -17,9 +17,9 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 
-from server_app.flower import supernode
 from task.plain_text import one_line
 from task.protocol.signature import read_private_key
+from univarfl.flower import supernode
 
 if TYPE_CHECKING:
     from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
@@ -114,7 +114,7 @@ def readable_answer() -> Iterator[None]:
 
 
 class MachineInterceptor:
-    """Names this machine in each request, as `server_app.flower.supernode` does.
+    """Names this machine in each request, as `univarfl.flower.supernode` does.
 
     Args:
         machine: the name.

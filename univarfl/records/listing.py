@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.differences import deciding, varied_keys
-from server_app.config.labels import label_of
 from server_app.config.override_text import as_typed
 from server_app.runs.lock import is_held
 from server_app.runs.records.metrics import ACCURACY
@@ -15,6 +14,7 @@ from server_app.runs.records.record import INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 from task.machine.regular import LARGEST_RECORD, read_bounded
+from univarfl.records.labels import label_of
 
 LONGEST = 60  # characters of a reason
 NAME = ".name"  # ends the key of a component's choice

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from server_app.flower.run_log import follow
+from univarfl.flower.run_log import follow
 
 
 def writer(log: Path, parts: list[bytes]) -> Callable[[], bool]:

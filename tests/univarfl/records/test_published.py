@@ -1,8 +1,8 @@
 """Which published numbers stand beside a run."""
 
 from server_app.config.composition import compose_experiment
-from server_app.config.published import published_numbers
 from server_app.config.tables import Cell, Table
+from univarfl.records.published import published_numbers
 
 
 def test_a_cells_setting_replaces_that_of_its_table() -> None:

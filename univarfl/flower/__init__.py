@@ -1,0 +1,1 @@
+"""How are Flower's programs started, watched and ended?"""

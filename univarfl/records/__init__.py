@@ -1,0 +1,1 @@
+"""How are the runs of a directory listed, named and opened?"""
