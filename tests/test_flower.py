@@ -1,5 +1,6 @@
 """Runs with Flower's SuperLink and Ray's workers, started by every supported command."""
 
+import itertools
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import psutil
 import pytest
 
@@ -25,6 +27,7 @@ from univarfl.engines.superlink import SuperLink
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]
+CLUSTER_ID = "/ray.rpc.NodeInfoGcsService/GetClusterId"
 TRAIN = ("train", "engine=flower")
 
 
@@ -247,7 +250,7 @@ def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -
         if line.startswith("round "):
             break
     family = psutil.Process(process.pid).children(recursive=True)
-    assert any("ray" in member.name() for member in family)
+    assert_ray_answers_nobody_without_the_runs_token(family)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
@@ -257,6 +260,20 @@ def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -
     assert names(family) == ""
     record = read_record(directory)
     assert (record["status"], record["reason"]) == ("failed", "interrupted")
+
+
+def assert_ray_answers_nobody_without_the_runs_token(family: list[psutil.Process]) -> None:
+    """It listens on every network interface."""
+    (server,) = (member for member in family if member.name() == "gcs_server")
+    ports = {each.laddr.port for each in server.net_connections() if each.status == "LISTEN"}
+    assert ports
+    for port, token in itertools.product(ports, ("", "Bearer 0000")):
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            with pytest.raises(grpc.RpcError) as refused:
+                channel.unary_unary(CLUSTER_ID)(
+                    b"", timeout=20, metadata=[("authorization", token)]
+                )
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """What the server uses of Flower and Flower does not document.
 
-Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. Of `server_app`, this
-module alone imports from others; of `univarfl`, `univarfl.flower.fleet` and
+Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. In `server_app`,
+this module alone imports from others; in `univarfl`, `univarfl.flower.fleet` and
 `univarfl.deploy.gate.announcements`. ``tests/server_app/flower/test_internals.py`` fails and
 names the interface when a new version of Flower changes one of these:
 

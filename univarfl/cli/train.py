@@ -73,10 +73,11 @@ def train(
     from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
     from server_app.tracking.streams import on_terminal  # noqa: PLC0415
     from task.progress import progress_file  # noqa: PLC0415
-    from univarfl.engines.early import command_workers, started_early  # noqa: PLC0415
+    from univarfl.engines.early import command_workers, start_early  # noqa: PLC0415
 
     named = progress_file() if on_terminal() else nullcontext()
-    with named, started_early(settings) as superlink:
+    start_early(settings)
+    with named:
         experiment = check_settings(settings, typed)
 
         from univarfl.cli.progress import progress_on_terminal  # noqa: PLC0415
@@ -86,6 +87,6 @@ def train(
         try:
             with progress_on_terminal(experiment):
                 workers = command_workers(Layout.of(experiment))
-                train_experiment(experiment, words, superlink, workers)
+                train_experiment(experiment, words, workers)
         except KeyboardInterrupt as error:  # typer would drop its text
             raise InterruptedRunError(str(error)) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from server_app.config.experiment import Experiment
 from univarfl.engines.cluster import Machines, machines
 from univarfl.engines.layout import Layout
-from univarfl.engines.superlink import RunningSuperLink
+from univarfl.engines.superlink import SuperLink
 from univarfl.flower.run_command import run_command
 from univarfl.flower.run_log import first_exception, follow, log_length, unfinished
 
@@ -24,7 +24,7 @@ class EngineError(RuntimeError):
 
 
 def run_flower(
-    experiment: Experiment, words: Sequence[str], directory: Path, superlink: RunningSuperLink
+    experiment: Experiment, words: Sequence[str], directory: Path, superlink: SuperLink
 ) -> None:
     """Run the experiment under Flower and print its progress until it ends.
 
@@ -34,8 +34,7 @@ def run_flower(
         experiment: the experiment, with its run directory.
         words: the words it was composed from.
         directory: the run directory that the ServerApp will make.
-        superlink: runs the experiment; started, perhaps not ready yet; ended afterwards. If it has
-            a Ray of its own, that has a CPU for each worker.
+        superlink: runs the experiment; started, perhaps not ready yet; ended afterwards.
 
     Raises:
         EngineError, FlowerError: Flower or the ServerApp ended without a result.
@@ -44,13 +43,12 @@ def run_flower(
     output = superlink.home / "run.log"
     position = log_length(directory)
     command = run_command(superlink.home, superlink.home, experiment, words)
-    federation = federation_config(experiment, machines(), bool(superlink.ray_cpus))
+    federation = federation_config(experiment, machines())
     finished = False
     try:
         superlink.wait_until_ready()
         with output.open("w") as stream:
             client = superlink.popen([*command, "--federation-config", federation], stream)
-        superlink.wait_for_ray()
         for line in follow(directory, lambda: client.poll() is None, position):
             logger.info("%s", line)
         finished = not unfinished(directory)
@@ -62,7 +60,7 @@ def run_flower(
         superlink.end(at_once=finished)
 
 
-def federation_config(experiment: Experiment, found: Machines, ray_runs: bool = False) -> str:
+def federation_config(experiment: Experiment, found: Machines) -> str:
     """Return Flower's federation settings: one SuperNode and one Ray actor for each worker.
 
     Each worker has an equal share of the GPUs, if there are any. If Ray runs already, Flower starts
@@ -71,11 +69,10 @@ def federation_config(experiment: Experiment, found: Machines, ray_runs: bool = 
     Args:
         experiment: what is run.
         found: the machines that train.
-        ray_runs: whether Ray was started for this run; a cluster in `found` runs anyway.
     """
     layout = Layout.of(experiment)
     workers = layout.ray_actors(found)
-    ray = "" if found.running or ray_runs else f"init-args-num-cpus={workers} "
+    ray = "" if found.running else f"init-args-num-cpus={workers} "
     return (
         f"num-supernodes={workers} {ray}client-resources-num-cpus=1 "
         f"client-resources-num-gpus={layout.gpu_share(found)}"

@@ -20,6 +20,7 @@ from univarfl.engines.cluster import (
 )
 from univarfl.engines.early import command_workers
 from univarfl.engines.layout import Layout
+from univarfl.engines.superlink import rays_root
 
 logger = logging.getLogger("univarfl")
 
@@ -36,6 +37,7 @@ def check_machine(experiment: Experiment) -> None:
         raise ConfigError("partition", "sites", allowed)
     if experiment.engine == "flower":
         require_reachable_cluster()
+        rays_root()
     elif ADDRESS in os.environ:
         logger.warning("%s is set, and this run is not on the cluster: add engine=flower", ADDRESS)
     if workers := experiment.federation.workers:

@@ -23,29 +23,21 @@ from task.data.federated import federate
 from task.error_messages import describe_error
 from task.errors import RunError
 from task.training.worker import build_model_for
-from univarfl.engines.early import superlink_for
 from univarfl.engines.flower import run_flower
 from univarfl.engines.inprocess import run_inprocess
-from univarfl.engines.layout import Layout
 from univarfl.engines.plan import check_machine
 from univarfl.engines.restarts import Restarts
-from univarfl.engines.superlink import RunningSuperLink
+from univarfl.engines.superlink import SuperLink
 
 logger = logging.getLogger("univarfl")
 
 
-def train_experiment(
-    experiment: Experiment,
-    words: Sequence[str],
-    superlink: RunningSuperLink | None = None,
-    workers: int = 1,
-) -> Path:
+def train_experiment(experiment: Experiment, words: Sequence[str], workers: int = 1) -> Path:
     """Run an experiment, and return its run directory.
 
     Args:
         experiment: the experiment.
         words: the words it was composed from; the record keeps them.
-        superlink: a SuperLink that was started for it; None to start one if it needs one.
         workers: the number of workers with ``engine=inprocess``, if the settings do not say it.
 
     Raises:
@@ -58,9 +50,7 @@ def train_experiment(
     directory = plan_run_directory(experiment)
     resume = bool(experiment.resume)
     with claimed(directory, resume=resume):
-        record = attempt(
-            experiment.placed(directory, resume=resume), words, directory, superlink, workers
-        )
+        record = attempt(experiment.placed(directory, resume=resume), words, directory, workers)
         restarts, reached = Restarts(), 0
         while record.get("restartable"):
             before, reached = reached, last_round(directory)
@@ -68,18 +58,14 @@ def train_experiment(
                 break
             logger.info("%s; the workers are restarted to resume the run", record["reason"])
             again = experiment.placed(directory, resume=True)
-            record = attempt(again, words, directory, workers=workers)
+            record = attempt(again, words, directory, workers)
     if record["status"] != "completed":
         raise RunError(_failure(record["reason"], directory))
     return directory
 
 
 def attempt(
-    experiment: Experiment,
-    words: Sequence[str],
-    directory: Path,
-    superlink: RunningSuperLink | None = None,
-    workers: int = 1,
+    experiment: Experiment, words: Sequence[str], directory: Path, workers: int
 ) -> dict[str, Any]:
     """Run or resume an experiment once, and return its closed record.
 
@@ -94,8 +80,8 @@ def attempt(
         if experiment.engine == "inprocess":
             run_inprocess(experiment, words, workers)
         else:
-            with superlink or superlink_for(Layout.of(experiment)) as ready:
-                run_flower(experiment, words, directory, ready)
+            with SuperLink() as superlink:
+                run_flower(experiment, words, directory, superlink)
     except KeyboardInterrupt:
         mark_interrupted(directory)
         raise KeyboardInterrupt(onward(directory)) from None

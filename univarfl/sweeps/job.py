@@ -22,7 +22,6 @@ from server_app.tracking.streams import prepare_streams
 from task.errors import RunError
 from task.fingerprint import fingerprint
 from univarfl.engines.local.processes import CONTEXT
-from univarfl.engines.superlink import RunningSuperLink
 from univarfl.engines.train import train_experiment
 from univarfl.sweeps.cells import Cell
 
@@ -40,17 +39,9 @@ class Job:
         directory: the run directory; it exists only if the run is resumed.
         log: the file for what the run prints.
         resume: whether to resume the run.
-        superlink: a SuperLink that runs for it; None to start one if it needs one.
     """
 
-    def __init__(
-        self,
-        cell: Cell,
-        directory: Path,
-        log: Path,
-        resume: bool,
-        superlink: RunningSuperLink | None,
-    ) -> None:
+    def __init__(self, cell: Cell, directory: Path, log: Path, resume: bool) -> None:
         assert cell.experiment is not None
         self.cell = cell
         self.directory = directory
@@ -59,10 +50,8 @@ class Job:
         experiment = cell.experiment.placed(directory, resume=resume)
         self.process: ForkServerProcess = CONTEXT.Process(
             target=run,
-            args=(
-                experiment.model_dump_json(), cell.words, cell.identity, superlink, log, answer
-            ),
-        )  # fmt: skip
+            args=(experiment.model_dump_json(), cell.words, cell.identity, log, answer),
+        )
         self.process.start()
         answer.close()
 
@@ -109,7 +98,6 @@ def run(
     experiment: str,
     words: Sequence[str],
     identity: str,
-    superlink: RunningSuperLink | None,
     log: Path,
     answer: Connection,
 ) -> None:
@@ -119,7 +107,6 @@ def run(
         experiment: the experiment as JSON, with its run directory.
         words: the words it was composed from.
         identity: the identity that the sweep expects; see `identity_of`.
-        superlink: a SuperLink that runs for it, if there is one.
         log: the file that takes what the run prints.
         answer: where to send the reason.
     """
@@ -136,7 +123,7 @@ def run(
         config = cell.model_dump()
         if identity_of(config, code_of(config)) != identity:
             raise RunError("the code has changed since the sweep began; start it again")
-        train_experiment(cell, words, superlink)
+        train_experiment(cell, words)
     except KeyboardInterrupt:
         answer.send(INTERRUPTED)
     except Exception as error:

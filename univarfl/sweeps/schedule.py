@@ -25,7 +25,6 @@ from univarfl.sweeps.ledger import (
     Ledger,
 )  # fmt: skip
 from univarfl.sweeps.overview import Overview, reasons_once
-from univarfl.sweeps.shared_superlink import SharedSuperLink
 
 LOOK_SECONDS = 0.5
 
@@ -54,7 +53,6 @@ class Sweep:
         self.overview = Overview(cells)
         self._waiting: deque[Cell] = deque()
         self._running: list[Job] = []
-        self._shared = SharedSuperLink()
 
     def run(self) -> None:
         """Run every cell.
@@ -127,8 +125,7 @@ class Sweep:
         assert cell.experiment is not None
         ended = self.existing.unfinished(cell)
         directory = ended or plan_run_directory(cell.experiment)
-        superlink = self._shared.lend(cell.experiment) if self.jobs == 1 else None
-        self._running.append(Job(cell, directory, self.log, ended is not None, superlink))
+        self._running.append(Job(cell, directory, self.log, ended is not None))
         self.ledger.note(cell, RUNNING, run=directory)
         self.overview.started(cell)
 
@@ -137,8 +134,6 @@ class Sweep:
         for job in [job for job in self._running if not job.process.is_alive()]:
             self._running.remove(job)
             reason = job.reason()
-            if reason:
-                self._shared.end()
             self.ledger.note(job.cell, FAILED if reason else DONE, reason, job.directory)
             self.claims.leave(job.cell)
             self.overview.ended(job.cell, not reason)
@@ -153,7 +148,6 @@ class Sweep:
         for job in self._running:
             job.end()
         self._settle()
-        self._shared.end()
 
     def _state(self) -> str:
         done, failed = self.ledger.count(DONE), self.ledger.count(FAILED, REFUSED)

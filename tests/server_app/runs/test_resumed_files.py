@@ -190,7 +190,7 @@ class TestOnlyTheHolderWrites:
         before = (copy / "run.json").read_bytes()
         lock = hold(copy)
         for write in (
-            lambda: attempt(experiment, words, copy),
+            lambda: attempt(experiment, words, copy, 1),
             lambda: reopen_record(copy),
         ):
             with pytest.raises(ConfigError, match="another process is running it"):

@@ -8,7 +8,7 @@ import pytest
 from server_app.config.composition import compose_experiment, compose_settings
 from univarfl.engines import early
 from univarfl.engines.cluster import Machines
-from univarfl.engines.early import counts_gpus, started_early
+from univarfl.engines.early import start_early
 from univarfl.engines.layout import Layout
 
 
@@ -75,11 +75,7 @@ def test_gpus_are_not_counted_before_the_settings_are_checked(
     monkeypatch.setattr(early, "available_bytes", lambda: 10**12)
     monkeypatch.setattr(early, "this_machine", lambda: Machines(2, 0, running=False))
     monkeypatch.setattr(early, "may_have_gpus", lambda: True)
-    layout = Layout.of(compose_experiment(words))
-    assert counts_gpus(layout) is not known
-    with started_early(compose_settings(words)) as superlink:
-        assert superlink is None
+    start_early(compose_settings([*words, "engine=flower"]))
+    assert not warmed
+    start_early(compose_settings(words))
     assert bool(warmed) is known
-    if not known:
-        with started_early(compose_settings([*words, "engine=flower"])) as superlink:
-            assert superlink is None

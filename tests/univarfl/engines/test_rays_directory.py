@@ -32,7 +32,7 @@ def test_one_that_ray_cannot_use_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, root: str, reason: str
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", root)
-    superlink = SuperLink(ray_cpus=1)
+    superlink = SuperLink()
     with pytest.raises(ConfigError, match=f"RAY_TMPDIR={root}: .*{reason}"):
         superlink.__enter__()
     superlink.end()
