@@ -29,9 +29,9 @@ import psutil
 ROOT = Path(__file__).parents[1]
 REPEATS, UNCACHED_REPEATS = 5, 3
 COMMANDS = {
+    "the default": [],
     "`engine=flower`": ["engine=flower"],
-    "`federation.workers=1`": ["federation.workers=1"],
-    "`federation.workers=2`": ["federation.workers=2"],
+    "`federation.workers=1`": ["engine=inprocess", "federation.workers=1"],
 }
 PROCESSES = {
     "Flower's SuperLink is started": "flower-superlink",

@@ -25,8 +25,9 @@ Our choices where the paper leaves something open:
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,9 @@ from torch import Tensor, nn
 from task.errors import refuse
 from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
+from task.registry import named
 
+DEVIATION = "task.methods.feduv:classifier_deviation"
 EPS, EPS_WITHOUT_BATCH_NORM = 1e-3, 0.3
 
 
@@ -90,6 +93,9 @@ class UniVarFL(Method):
             for D classes.
         energy_eps: epsilon of Eq. 3, above 0; None means 1e-3 for features behind batch norm, else
             0.3. Below 1e-4 it warns that training may diverge.
+        hinge: what L_V bounds: the ``variance`` of each class's probability (Eq. 1), or its
+            standard ``deviation``, as FedUV does. With few certain answers, the gradient of the
+            deviation is ten times as large.
     """
 
     terms: ClassVar = ("l_v", "l_he")
@@ -98,6 +104,7 @@ class UniVarFL(Method):
     energy_weight: float
     variance_weight: float | None
     energy_eps: float | None
+    hinge: Literal["variance", "deviation"]
 
     _default_eps = EPS
 
@@ -126,8 +133,18 @@ class UniVarFL(Method):
         weight = out.logits.shape[1] / 4 if self.variance_weight is None else self.variance_weight
         terms = {}
         if weight:
-            terms["l_v"] = Term(classifier_variance(out.logits), weight)
+            deviates = self.hinge == "deviation"
+            hinge: Callable[[Tensor], Tensor] = (
+                named(DEVIATION) if deviates else classifier_variance
+            )
+            terms["l_v"] = Term(hinge(out.logits), weight)
         if self.energy_weight:
             energy = hyperspherical_energy(out.features, self.energy_eps or self._default_eps)
             terms["l_he"] = Term(energy, self.energy_weight)
         return terms
+
+    def _spread(self, logits: Tensor) -> Tensor:
+        """Return L_V of logits [n, D] with the chosen hinge."""
+        deviates = self.hinge == "deviation"
+        term: Callable[[Tensor], Tensor] = named(DEVIATION) if deviates else classifier_variance
+        return term(logits)

@@ -14,7 +14,11 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "optim": {"schedule": "constant", "keep_momentum": False},
     "runtime": {"graphed": False},
 }
-METHODS = {"feduv": {"sigma": "paper"}, "fedalign": {"subblock": "paper"}}
+METHODS = {
+    "feduv": {"sigma": "paper"},
+    "fedalign": {"subblock": "paper"},
+    "univarfl": {"hinge": "variance"},
+}
 
 
 def add_later_settings(config: dict[str, Any]) -> None:

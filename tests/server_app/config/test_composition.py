@@ -165,7 +165,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
             "method.foo=1",
             (
                 "method.foo=1: unknown key; method=univarfl has energy_weight, variance_weight, "
-                "energy_eps"
+                "energy_eps, hinge"
             ),
         ),
         (
@@ -186,7 +186,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
             "+method.foo=1",
             (
                 "method.foo=1: unknown key; method=univarfl has energy_weight, variance_weight, "
-                "energy_eps"
+                "energy_eps, hinge"
             ),
         ),
         ("method.name=os", f"method.name=os: choose one of {METHODS}"),

@@ -1,6 +1,8 @@
 """UniVarFL's two terms, compared with values derived by hand and with Eq. 3 in float64."""
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
 from task.methods.base import LocalRound
+from task.methods.feduv import classifier_deviation
 from task.methods.univarfl import UniVarFL, classifier_variance, hyperspherical_energy
 from task.models.base import Output, projector
 from task.models.layers.norm import Norm
@@ -151,7 +154,9 @@ class TestHypersphericalEnergy:
 class TestMethod:
     @staticmethod
     def terms(**settings: float | None) -> dict[str, float | Tensor]:
-        defaults = {"energy_weight": 0.5, "variance_weight": None, "energy_eps": None}
+        defaults = {
+            "energy_weight": 0.5, "variance_weight": None, "energy_eps": None, "hinge": "variance",
+        }  # fmt: skip
         method = UniVarFL(**{**defaults, **settings})  # type: ignore[arg-type]
         out = Output(torch.zeros(4, 10), torch.eye(4), torch.zeros(4, 1, 1, 1))
         found = method.loss(out, torch.zeros(4), torch.zeros(4))
@@ -164,6 +169,29 @@ class TestMethod:
         assert self.terms(energy_weight=0.0) == {"l_v": 2.5}
         assert self.terms(variance_weight=0.0) == {"l_he": 0.5}
 
+    @pytest.mark.parametrize(
+        ("hinge", "function"),
+        [("variance", classifier_variance), ("deviation", classifier_deviation)],
+    )
+    def test_the_hinge_is_on_the_variance_or_on_the_deviation(
+        self, hinge: Literal["variance", "deviation"], function: Callable[[Tensor], Tensor]
+    ) -> None:
+        logits, x = torch.randn(8, 10), torch.zeros(8)
+        found = UniVarFL(0.0, None, None, hinge).loss(Output(logits, x, x), x, x)["l_v"]
+        assert torch.equal(found.value, function(logits))
+        assert found.weight == 10 / 4
+
+    @pytest.mark.usefixtures("all_digits")
+    def test_with_the_deviation_alone_it_is_feduv_with_its_own_alone(self) -> None:
+        ours = ["method=univarfl", "method.energy_weight=0", "method.hinge=deviation"]
+        theirs = ["method=feduv", "method.uniformity_weight=0"]
+        one, two = (
+            Worker(compose_experiment([*words, "local_epochs=1"]).local())
+            for words in (ours, theirs)
+        )
+        a, b = (each.train(each.initial_weights(), 1, 0).weights for each in (one, two))
+        assert all(torch.equal(value, b[name]) for name, value in a.items())
+
     def test_a_one_class_client_trains(self) -> None:
         logits = torch.randn(8, 10, requires_grad=True)
         classifier_variance(logits).backward()
@@ -175,7 +203,7 @@ class TestMethod:
         self, norm: Norm, eps: float
     ) -> None:
         model = projector(6, 16, norm)
-        method = UniVarFL(0.5, 0.0, eps if eps == 0.1 else None)
+        method = UniVarFL(0.5, 0.0, eps if eps == 0.1 else None, "variance")
         method.start(model, LocalRound(1, 0, torch.Generator(), torch.ones(2)))
         features = torch.rand(5, 16)
         out = Output(torch.zeros(5, 10), features, torch.zeros(5, 1, 1, 1))

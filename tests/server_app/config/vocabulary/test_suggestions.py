@@ -96,8 +96,8 @@ def test_one_word_is_meant_and_is_accepted(words: str, cure: str) -> None:
         (
             "method.alpha=1",
             (
-                "method=univarfl has energy_weight, variance_weight, energy_eps; alpha belongs to "
-                "method=feddyn|fedrs"
+                "method=univarfl has energy_weight, variance_weight, energy_eps, hinge; alpha "
+                "belongs to method=feddyn|fedrs"
             ),
         ),
         ("strategy.lr=0.1", "strategy=fedavg has weighting"),
