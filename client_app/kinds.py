@@ -80,10 +80,12 @@ FURTHER = (
     "task.data.image_store.building:built_dataset",
     "task.data.site_data:federate_site",
     "task.data.splits.stored:stored_partition",
+    "task.methods.feduv:classifier_deviation",
     "task.models.layers.position:Position",
     "task.optim.update_norm:clip_result",
     "task.privacy.separable:problems",
     "task.privacy.whole_clients:problems",
     "task.secure.rules.masked_experiment:problems",
     "task.secure.vectors.rounded_sum:RoundedSum",
+    "task.training.graphed:GraphedSteps",
 )
