@@ -27,8 +27,6 @@ from task.errors import ConfigError, DataError, DeviceError
 from task.registry import named
 
 LEASE = "server_app.flower.lease:LeaseWatch"  # of a run that a command has submitted
-IN_PROCESS = "engine=inprocess"
-
 app = ServerApp()
 logger = logging.getLogger("univarfl")
 
@@ -45,11 +43,7 @@ def main(grid: Grid, context: Context) -> None:
     show_progress()
     try:
         experiment, words, lease = from_run_config(context.run_config)
-        local = isinstance(grid, LocalGrid)
-        if IN_PROCESS in words and not local:
-            allowed = "Flower runs this; leave it out, or use 'univarfl train'"
-            raise ConfigError("engine", "inprocess", allowed)
-        engine = "inprocess" if local else "flower"
+        engine = "inprocess" if isinstance(grid, LocalGrid) else "flower"
         experiment = experiment.model_copy(update={"engine": engine})
         directory = plan_run_directory(experiment)
         experiment = experiment.placed(directory, resume=bool(experiment.resume))

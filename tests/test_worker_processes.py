@@ -94,6 +94,17 @@ def test_a_terminals_ctrl_c_ends_the_command_with_one_line(tmp_path: Path) -> No
     assert "Traceback" not in command.output.read_text()
 
 
+def test_ctrl_c_while_the_workers_code_is_imported_ends_the_command_with_one_line(
+    tmp_path: Path,
+) -> None:
+    command = Command(tmp_path / "run", "rounds=500", TWO)
+    until(lambda: len(family_of(command.process.pid)) > 1, "the fork server", END_SECONDS)
+    for each in family_of(command.process.pid):
+        each.send_signal(signal.SIGINT)
+    assert command.process.wait(END_SECONDS) == 130
+    assert "Traceback" not in command.output.read_text()
+
+
 def test_a_failure_of_a_client_is_in_the_record_and_its_log(tmp_path: Path) -> None:
     """The learning rate makes every client's loss infinite."""
     command = Command(tmp_path / "run", "optim.lr=1e30", TWO)

@@ -70,14 +70,23 @@ def uniformity(features: Tensor, kind: Sigma = "paper") -> Tensor:
     distance = (square[:, None] + square - 2 * products).clamp_min(0)
     i, j = torch.triu_indices(rows, rows, offset=1, device=wide.device)
     pairs = distance[i, j]
-    if kind == "release":
-        scale = pairs.where(pairs > 0, torch.nan).nanmedian()
-    else:
-        scale = 2 * pairs.detach().median()
+    scale = positive_median(pairs) if kind == "release" else 2 * pairs.detach().median()
     scale = scale.where(scale > 0, 1)  # identical rows: every distance is 0, whatever the scale
     itself = torch.eye(rows, dtype=torch.bool, device=wide.device)
     energy: Tensor = torch.exp(distance / -scale).masked_fill(itself, 0).sum()
     return (energy / (rows * (rows - 1))).float()
+
+
+def positive_median(values: Tensor) -> Tensor:
+    """Return the lower median of the values above 0, a scalar with a gradient; 0 if there is none.
+
+    It is that of `torch.nanmedian`, which would make the CPU wait for a GPU.
+    """
+    positive = values.detach() > 0
+    ordered = values.detach().where(positive, torch.inf).sort().values
+    middle = ((positive.sum() - 1) // 2).clamp_min(0)
+    equal = (values == ordered.gather(0, middle.view(1))) & positive
+    return values.where(equal, 0).sum() / equal.sum().clamp_min(1)
 
 
 @dataclass

@@ -12,6 +12,8 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from task.error_messages import is_gpu_shortage
+from task.errors import TrainingError
 from task.training.loop import Step
 
 Replay = Callable[[], None]
@@ -25,7 +27,8 @@ class GraphedSteps:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._recorder = CudaRecorder() if device.type == "cuda" else Recorder()
+        self._on_gpu = device.type == "cuda"
+        self._recorder = self._new_recorder()
         self._known: set[Hashable] = set()
         self._recorded: dict[Hashable, tuple[Tensor, Tensor, Replay]] = {}
 
@@ -33,6 +36,14 @@ class GraphedSteps:
         """Forget the recordings: the next client's tensors are at other addresses."""
         self._known.clear()
         self._recorded = {}
+
+    def free(self) -> None:
+        """Forget the recordings, and the memory that they share."""
+        self.begin()
+        self._recorder = self._new_recorder()
+
+    def _new_recorder(self) -> "Recorder":
+        return CudaRecorder() if self._on_gpu else Recorder()
 
     def take(self, step: Step, kind: Hashable, positions: Tensor, changes: Tensor) -> None:
         """Take one step.
@@ -84,17 +95,36 @@ class CudaRecorder(Recorder):
         torch.cuda.current_stream().wait_stream(self._stream)
 
     def record(self, step: Replay) -> Replay:
+        """Return what takes the step again.
+
+        Raises:
+            TrainingError: the step cannot be recorded.
+            RuntimeError: the GPU has too little memory for it.
+        """
+        make_room()
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 step()
-            except BaseException:
+                graph.capture_end()
+            except RuntimeError as error:
                 with suppress(RuntimeError):  # the recording cannot be used
                     graph.capture_end()
-                raise
-            graph.capture_end()
+                if is_gpu_shortage(error):
+                    raise
+                reason = str(error).strip().split("\n")[0]
+                cure = "this step cannot be recorded; add runtime=eager"
+                raise TrainingError(f"runtime.graphed: {cure} ({reason})") from error
         self._latest = graph
         replay: Replay = graph.replay
         return replay
+
+
+def make_room() -> None:
+    """Return cached memory to the GPU if a recording may need it: it has memory of its own."""
+    free, _ = torch.cuda.mem_get_info()
+    if free < torch.cuda.memory_reserved():
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()

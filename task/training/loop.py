@@ -239,7 +239,7 @@ class LocalTrainer:
                     if time.monotonic() > deadline:
                         raise out_of_time(f"epoch {epoch + 1} {of_all}")
                     if shortage := shortage_of(take, *batch):
-                        raise TrainingError(self._advise_batch_size(step, *batch, shortage))
+                        raise TrainingError(self._advise_batch_size(take, *batch, shortage))
                     meter.images += len(batch[0])
             if problem := meter.not_finite():
                 raise diverged(f"{problem} in epoch {epoch + 1} {of_all}")
@@ -278,7 +278,7 @@ class LocalTrainer:
         return partial(self._graphed.take, step, frozen)
 
     def _advise_batch_size(
-        self, step: Step, positions: Tensor, changes: Tensor, shortage: str
+        self, take: Step, positions: Tensor, changes: Tensor, shortage: str
     ) -> str:
         """Return the error for a batch that the GPU has no memory for, with one that fits.
 
@@ -286,7 +286,7 @@ class LocalTrainer:
         exists from the second on. They train the model, which is of no use afterwards.
 
         Args:
-            step: takes a step.
+            take: takes a step.
             positions: the batch that failed.
             changes: its augmentation.
             shortage: the reason, of `shortage_of`.
@@ -295,7 +295,7 @@ class LocalTrainer:
         while size >= 2:
             self._free_failed_step()
             rows = largest_batch(size)
-            if not any(shortage_of(step, positions[:rows], changes[:rows]) for _ in range(2)):
+            if not any(shortage_of(take, positions[:rows], changes[:rows]) for _ in range(2)):
                 return (
                     f"the GPU has too little memory for a batch of {len(positions)} images; "
                     f"batch_size={size} fits: add batch_size={size}, or lower federation.workers "
@@ -313,7 +313,7 @@ class LocalTrainer:
     def _free_failed_step(self) -> None:
         """Free all memory that a failed step has left: gradients, momentum, and PyTorch's cache."""
         if self._graphed:
-            self._graphed.begin()
+            self._graphed.free()
         self.optimizer.clear_gradients()
         self.optimizer.begin({})
         gc.collect()

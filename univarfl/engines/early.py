@@ -12,6 +12,7 @@ from univarfl.engines.layout import Layout
 from univarfl.engines.local.processes import warm_up
 
 WORKER_MODULES = (
+    "univarfl.application",  # first: it makes the others importable
     "client_app.registration", "client_app.work_unit", "client_app.handlers",
     "univarfl.engines.local.worker_processes",
 )  # fmt: skip

@@ -38,7 +38,7 @@ def check_machine(experiment: Experiment) -> None:
     if experiment.engine == "flower":
         require_reachable_cluster()
         rays_root()
-    elif ADDRESS in os.environ:
+    elif os.environ.get(ADDRESS):
         logger.warning("%s is set, and this run is not on the cluster: add engine=flower", ADDRESS)
     if workers := experiment.federation.workers:
         available = machines() if experiment.engine == "flower" else this_machine()

@@ -1,7 +1,9 @@
 """New processes: forks of a fork server, which has imported PyTorch once."""
 
 import multiprocessing
+import signal
 import sys
+import threading
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +15,21 @@ CONTEXT = multiprocessing.get_context("forkserver")
 def warm_up(*modules: str) -> None:
     """Start the fork server and preload these modules in parallel with our own imports."""
     CONTEXT.set_forkserver_preload(list(modules))
-    forkserver.ensure_running()
+    with ignored_interrupts():
+        forkserver.ensure_running()
+
+
+@contextmanager
+def ignored_interrupts() -> Iterator[None]:
+    """Let processes that are started here ignore Ctrl-C, which a terminal sends to all of them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
