@@ -15,7 +15,7 @@ from task.methods.feddyn import add_dynamic_gradient
 from task.methods.fedexp import NORM, ExtrapolatedStep
 from task.methods.fedprox import add_proximal_gradient
 from task.methods.fedrcl import FedRCL, contrast, penalty, similarities
-from task.methods.feduv import classifier_deviation, uniformity
+from task.methods.feduv import classifier_deviation, positive_median, uniformity
 from task.methods.fedvls import SUPPRESSIONS
 from task.methods.freeze import orthogonal_classifier
 from task.methods.gradaug import distillation, rescale
@@ -164,6 +164,24 @@ class TestFedUV:
         torch.exp(-pairs / pairs[pairs > 0].detach().median()).mean().backward()
         assert torch.allclose(gradient(ours), gradient(theirs), rtol=1e-6, atol=1e-9)
         assert not torch.allclose(gradient(ours), gradient(detached), rtol=0.1)
+
+    @pytest.mark.parametrize("seed", range(1, 11))
+    def test_the_releases_scale_is_torchs_median_of_positive_distances(self, seed: int) -> None:
+        """Values and gradients, also of equal distances, which share the gradient."""
+        generator = torch.Generator().manual_seed(seed)
+        found = torch.randint(-2, 6, (3 * seed,), generator=generator).double().requires_grad_()
+        same = found.detach().clone().requires_grad_()
+        expected = same.where(same > 0, torch.nan).nanmedian()
+        value = positive_median(found)
+        if not (found > 0).any():
+            assert value == 0
+            return
+        assert value == expected
+        value.backward()
+        expected.backward()
+        assert found.grad is not None
+        assert same.grad is not None
+        assert torch.equal(found.grad, same.grad)
 
     def test_equal_rows_have_no_gradient_with_the_releases_scale(self) -> None:
         rows = torch.ones(4, 8, requires_grad=True)
