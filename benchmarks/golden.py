@@ -39,7 +39,7 @@ from univarfl.engines.train import train_experiment
 
 ROOT = Path(__file__).parents[1]
 FORMS = ROOT / "tests" / "golden" / "forms.json"
-SOURCES = ("client_app", "server_app", "task")
+SOURCES = ("client_app", "server_app", "task", "univarfl")
 SMALL = (
     "rounds=2", "local_epochs=1", "num_clients=4", "watch.tensorboard=false",
 )  # fmt: skip
