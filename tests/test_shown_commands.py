@@ -13,7 +13,11 @@ from tests.test_docs import NEW_PARTS, PRODUCT, parsed
 from univarfl.cli.main import application
 from univarfl.sweeps.combinations import combinations
 
-SHORT = {"rounds": "2", "local_epochs": "1", "evaluate_every": "2", "engine": "inprocess"}
+# In this process, as a fork server of earlier tests has another cache of images.
+SHORT = {
+    "rounds": "2", "local_epochs": "1", "evaluate_every": "2", "engine": "inprocess",
+    "federation.workers": "1",
+}  # fmt: skip
 SHORT_IF_SHOWN = {"after.steps": "20"}
 # Tests of their own run these: NEW_PARTS `test_examples.py`, a resume `test_resuming.py`, MLflow
 # `test_loggers.py`, deployments `test_tutorials.py` and `test_masked_deployment.py`, pages
