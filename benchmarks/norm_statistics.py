@@ -28,6 +28,7 @@ from server_app.runs.records.reader import Run, read_run, read_runs
 from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.training.after.moments import input_moments
 from task.training.evaluation import evaluate
+from task.training.worker import Worker
 from univarfl.analysis.analysed_run import AnalysedRun
 from univarfl.engines.train import train_experiment
 
@@ -60,14 +61,19 @@ def accuracies(run: Run) -> list[float]:
 
 def measured(analysed: AnalysedRun, images: Tensor, test: Tensor) -> float:
     """Return a model's accuracy on test images, with the statistics of other images."""
-    model, worker = analysed.model(), analysed.worker
+    model = analysed.model()
+    set_statistics(model, analysed.worker, images)
+    return accuracy(analysed, model, test)
+
+
+def set_statistics(model: nn.Module, worker: Worker, images: Tensor) -> None:
+    """Replace a model's batch-norm statistics by those of images, one layer after another."""
     _, size, _, channels = worker.data.dataset.images.shape
     layers = batch_norm_layers(model)
     for name in layers_in_order(model, channels, size):
         mean, variance = input_moments(model, name, worker.images, images)
         cast("Tensor", layers[name].running_mean).copy_(mean)
         cast("Tensor", layers[name].running_var).copy_(variance)
-    return accuracy(analysed, model, test)
 
 
 def accuracy(analysed: AnalysedRun, model: nn.Module, test: Tensor) -> float:

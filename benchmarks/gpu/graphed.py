@@ -9,12 +9,9 @@ several processes that share the GPU.
 import time
 from functools import partial
 
-import torch
-from torch import Tensor
-
 from benchmarks.gpu import kernels, rounds
 from benchmarks.gpu.chip import PRECISIONS, synchronize
-from benchmarks.gpu.mps import MpsError, mps
+from benchmarks.gpu.mps import mps_if_installed
 from benchmarks.gpu.steps import NETWORKS, QUICK_SIZES
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
@@ -57,35 +54,30 @@ def bits(settings: Settings) -> Result:
         kind = component_class("method", method)
         if kind.replayable and not kind.residual:
             try:
-                both = [two_rounds(method, runtime, settings) for runtime in RUNTIMES]
-                found[method] = "equal" if same(*both) else "DIFFERENT"
+                hashes = {two_rounds(method, runtime, settings) for runtime in RUNTIMES}
+                found[method] = "equal" if len(hashes) == 1 else "DIFFERENT"
             except (RuntimeError, TrainingError) as error:
                 found[method] = str(error).strip().split("\n")[0]
                 break  # a failed recording may leave the process unusable
     return {"methods": found}
 
 
-def two_rounds(method: str, runtime: str, settings: Settings) -> dict[str, Tensor]:
-    """Return what a client sends and keeps after two rounds."""
+def two_rounds(method: str, runtime: str, settings: Settings) -> str:
+    """Return the hash of what a client sends and keeps after two rounds."""
     words = [f"method={method}", "model=cnn", "batch_size=16", "local_epochs=3"]
     words += [f"runtime={runtime}", f"device={settings.device}"]
     worker = Worker(compose_experiment(words).local())
     weights, broadcast = worker.initial_weights(), worker.broadcast()
     first = worker.train(weights, 1, 0, broadcast=broadcast)
     second = worker.train(first.weights, 2, 0, first.state, broadcast)
-    return {**second.weights, **second.state, **second.extra}
-
-
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    """Whether two mappings hold equal tensors."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    return rounds.digest({**second.weights, **second.state, **second.extra})
 
 
 def measure(network: str, precision: Precision, settings: Settings) -> Result:
     """Return milliseconds a step of both ways, of the kernels alone, and whether bits are equal."""
     size = QUICK_SIZES[network] if settings.quick else NETWORKS[network]
     found: Result = {"network": network, "size": size, "precision": precision}
-    weights = []
+    hashes = set()
     for runtime in RUNTIMES:
         words = [
             *settings.pacs_words(), f"model={network}", f"data.image_size={size}", "method=fedavg",
@@ -97,8 +89,9 @@ def measure(network: str, precision: Precision, settings: Settings) -> Result:
         worker.train(start, 1, 0)  # loads libraries
         synchronize(worker.device)
         started = time.perf_counter()
-        weights.append(worker.train(start, 2, 0).weights)
+        weights = worker.train(start, 2, 0).weights
         spent = time.perf_counter() - started
+        hashes.add(rounds.digest(weights))
         config = worker.config
         steps = config.local_epochs * (len(worker.data.clients[0].train) // config.batch_size)
         found[runtime] = 1e3 * spent / max(1, steps)
@@ -107,25 +100,17 @@ def measure(network: str, precision: Precision, settings: Settings) -> Result:
     this = LocalRound(1, 0, torch_generator(0, "draws"), worker.images.counts(rows))
     worker.method.start(worker.model, this)
     found["kernels"] = kernels.profiled(worker.trainer, *worker.images[rows])["busy"]
-    return found | {"equal": same(*weights)}
+    return found | {"equal": len(hashes) == 1}
 
 
 def one_round(runtime: str, count: int, settings: Settings) -> Result:
     """Train sixteen clients by several processes, with tf32."""
-    clients = rounds.QUICK_CLIENTS if settings.quick else rounds.CLIENTS
-    words = [
-        *settings.pacs_words(), f"device={settings.device}", "method=fedavg", "partition=iid",
-        f"num_clients={clients}", f"local_epochs={QUICK_EPOCHS if settings.quick else EPOCHS}",
-        f"runtime={runtime}", "runtime.precision=tf32",
-    ]  # fmt: skip
-    local = compose_experiment(words).local()
-    parts = [list(range(clients))[start::count] for start in range(min(count, clients))]
-    found: Result = {"way": runtime, "count": count, "clients": clients}
-    try:
-        with mps() as environment:
-            return found | rounds.by_processes(local, parts, environment)
-    except MpsError:
-        return found | rounds.by_processes(local, parts, {})
+    epochs = f"local_epochs={QUICK_EPOCHS if settings.quick else EPOCHS}"
+    words = (epochs, f"runtime={runtime}", "runtime.precision=tf32")
+    local, parts = rounds.shares(count, settings, *words)
+    found: Result = {"way": runtime, "count": count, "clients": local.num_clients}
+    with mps_if_installed() as environment:
+        return found | rounds.by_processes(local, parts, environment)
 
 
 def report(results: dict[str, Result]) -> str:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 CONTROL = "nvidia-cuda-mps-control"
 SECONDS = 30
@@ -38,6 +38,17 @@ def mps() -> Iterator[dict[str, str]]:
             yield environment
         finally:
             control(environment, command="quit")
+
+
+@contextmanager
+def mps_if_installed() -> Iterator[dict[str, str]]:
+    """Yield the environment of processes that share a GPU; empty without MPS."""
+    with ExitStack() as stack:
+        try:
+            environment = stack.enter_context(mps())
+        except MpsError:
+            environment = {}
+        yield environment
 
 
 def servers(environment: dict[str, str]) -> list[str]:

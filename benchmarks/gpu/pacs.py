@@ -14,24 +14,20 @@ training images would show as a published accuracy near that on training images.
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import torch
-from torch import Tensor
 
-from benchmarks.gpu.mps import MpsError, mps
+from benchmarks.gpu.mps import mps_if_installed
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
+from benchmarks.norm_statistics import set_statistics
 from server_app.aggregation.weights import Weights, to_tensors
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
-from task.models.layers.norm import batch_norm_layers, layers_in_order
-from task.training.after.moments import input_moments
 from task.training.evaluation import evaluate
 from task.training.worker import Worker
 from univarfl.engines.local.processes import CONTEXT, warm_up
@@ -91,7 +87,7 @@ def together(names: Sequence[str], settings: Settings) -> Result:
         RuntimeError: one of them failed.
     """
     warm_up(__name__)
-    with shared() as environment:
+    with mps_if_installed() as environment:
         members = [
             CONTEXT.Process(target=train_and_read, args=(name, settings, environment))
             for name in names
@@ -110,16 +106,6 @@ def together(names: Sequence[str], settings: Settings) -> Result:
     if failed := [name for name, member in zip(names, members, strict=True) if member.exitcode]:
         raise RuntimeError(f"failed: {', '.join(failed)}; see their run.log in {settings.folder}")
     return {name: read(name, settings) for name in names}
-
-
-@contextmanager
-def shared() -> Iterator[dict[str, str]]:
-    """Yield the environment of processes that share a GPU; empty without MPS."""
-    try:
-        with mps() as environment:
-            yield environment
-    except MpsError:
-        yield {}
 
 
 def place(name: str, settings: Settings) -> Path:
@@ -162,12 +148,7 @@ def readings(worker: Worker, weights: Weights) -> dict[str, float]:
     test = worker.images.index(worker.data.dataset.test)
     train = torch.cat([worker.images.index(one.train) for one in worker.data.clients.values()])
     averaged = evaluate(worker.model, worker.images, [test, train])
-    layers = batch_norm_layers(worker.model)
-    _, size, _, channels = worker.data.dataset.images.shape
-    for name in layers_in_order(worker.model, channels, size):
-        mean, variance = input_moments(worker.model, name, worker.images, train)
-        cast("Tensor", layers[name].running_mean).copy_(mean)
-        cast("Tensor", layers[name].running_var).copy_(variance)
+    set_statistics(worker.model, worker, train)
     exact = evaluate(worker.model, worker.images, [test, train])
     names = ("averaged", "averaged_train", "exact", "exact_train")
     scores = [100 * one.means()["accuracy"] for one in (*averaged, *exact)]

@@ -47,14 +47,8 @@ def units() -> list[Unit]:
 
 def measure(way: str, count: int, settings: Settings) -> Result:
     """Train every client once by `count` workers, and return seconds, memory and a hash."""
-    clients = QUICK_CLIENTS if settings.quick else CLIENTS
-    words = [
-        *settings.pacs_words(), f"device={settings.device}", "method=fedavg", "partition=iid",
-        f"num_clients={clients}", f"local_epochs={1 if settings.quick else 5}",
-    ]  # fmt: skip
-    local = compose_experiment(words).local()
-    parts = [list(range(clients))[start::count] for start in range(min(count, clients))]
-    found: Result = {"way": way, "count": count, "clients": clients}
+    local, parts = shares(count, settings, f"local_epochs={1 if settings.quick else 5}")
+    found: Result = {"way": way, "count": count, "clients": local.num_clients}
     if way == "threads":
         return found | by_threads(local, parts)
     if way == "processes":
@@ -65,6 +59,17 @@ def measure(way: str, count: int, settings: Settings) -> Result:
             return found | result | {"mps_servers": len(servers(environment))}
     except MpsError as error:
         return found | {"reason": str(error)}
+
+
+def shares(count: int, settings: Settings, *words: str) -> tuple[LocalConfig, list[list[int]]]:
+    """Return the experiment with further words, and the clients that each worker trains."""
+    clients = QUICK_CLIENTS if settings.quick else CLIENTS
+    every = [
+        *settings.pacs_words(), f"device={settings.device}", "method=fedavg", "partition=iid",
+        f"num_clients={clients}", *words,
+    ]  # fmt: skip
+    parts = [list(range(clients))[start::count] for start in range(min(count, clients))]
+    return compose_experiment(every).local(), parts
 
 
 def by_processes(

@@ -21,9 +21,9 @@ names the interface when a new version of Flower changes one of these:
   often as it likes, so that a reply of 200 bytes grows to terabytes; a list of numbers grows
   eightfold. So a reply with an object or entry of a type that ours have not is refused unbuilt.
 
-`univarfl.flower.fleet` has the requests that a site makes with its own key,
-`univarfl.flower.output` the texts that Flower's programs print and that we rely on, and
-`univarfl.flower.programs` the environment variables that they read.
+`univarfl.flower.fleet` has the requests that a site makes with its own key.
+`univarfl.flower.output` has the texts of Flower's programs that we rely on.
+`univarfl.flower.programs` has the environment variables that these programs read.
 """
 
 import sys

@@ -52,6 +52,16 @@ def available_bytes(own: Path = OWN_GROUPS, root: Path = CONTROL_GROUPS) -> int:
     return min([left, *(limit - used for limit, used in limits(own, root))])
 
 
+def processes_that_fit(cpus: int, memory: int) -> int:
+    """Return how many processes that train fit: one for each core that memory has room for.
+
+    Args:
+        cpus: the number of cores.
+        memory: the free memory in bytes; each process may need `WORKER_BYTES`.
+    """
+    return max(1, min(cpus, memory // WORKER_BYTES))
+
+
 def limits(own: Path, root: Path) -> Iterator[tuple[int, int]]:
     """Yield the limit and the use of each control group that limits this process's memory."""
     for directory, names in groups(own, root):

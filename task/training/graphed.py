@@ -22,8 +22,8 @@ Replay = Callable[[], None]
 class GraphedSteps:
     """Takes the steps of one client after another, recorded for each kind of step.
 
-    The first step of a kind is taken as it is, so that momentum and the libraries' memory exist.
-    The second is recorded and replayed, all others are replayed.
+    The first step of a kind is not recorded, so that momentum and the libraries' memory exist. The
+    second is recorded and replayed, all others are replayed.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -72,7 +72,7 @@ class Recorder:
     """Records a step by keeping it."""
 
     def first(self, step: Replay) -> None:
-        """Take a step as it is."""
+        """Take a step without recording it."""
         step()
 
     def record(self, step: Replay) -> Replay:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server_app.config.experiment import Experiment, FederationConfig
 from server_app.rounds.sampling import participant_count
-from task.machine.memory import WORKER_BYTES
+from task.machine.memory import processes_that_fit
 from univarfl.engines.cluster import Machines
 
 
@@ -57,9 +57,9 @@ class Layout(BaseModel):
 
         Args:
             found: this machine.
-            memory: its free memory in bytes; each worker on a core may need `WORKER_BYTES`.
+            memory: its free memory in bytes.
         """
-        return self._gpus(found) or max(1, min(found.cpus, memory // WORKER_BYTES))
+        return self._gpus(found) or processes_that_fit(found.cpus, memory)
 
     def workers_follow_gpus(self) -> bool:
         """Return whether there is one worker for each GPU, if there are any."""

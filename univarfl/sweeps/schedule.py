@@ -11,7 +11,7 @@ import torch
 
 from server_app.runs.directory import plan_run_directory, runs_directory
 from task.errors import RunError
-from task.machine.memory import WORKER_BYTES, available_bytes
+from task.machine.memory import available_bytes, processes_that_fit
 from univarfl.sweeps.cells import Cell
 from univarfl.sweeps.job import Job
 from univarfl.sweeps.ledger import (
@@ -159,4 +159,4 @@ def jobs_at_a_time() -> int:
     """Return the default number of jobs: one per core if memory allows; one if there is a GPU."""
     if torch.cuda.is_available():
         return 1
-    return max(1, min(int(joblib.cpu_count()), available_bytes() // WORKER_BYTES))
+    return processes_that_fit(int(joblib.cpu_count()), available_bytes())
