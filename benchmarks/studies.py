@@ -31,6 +31,11 @@ CHOSEN = (
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 PACS = "experiment=pacs data.image_size=32 batch_size=32"
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
+STATISTICS_PACS = f"{PACS} rounds=16 local_epochs=2 optim.schedule=cosine"
+STATISTICS_DIGITS = (
+    "rounds=20 local_epochs=2 alpha=0.05 method=fedavg,univarfl optim.schedule=constant,cosine "
+    "model.statistics=averaged,moments"
+)
 LONG_PACS = f"{PACS} rounds=60 local_epochs=2"
 SMALL_PACS = f"{LONG_PACS} watch.models_every=10"
 DOMAINS = f"{PACS} rounds=15 local_epochs=2"
@@ -77,7 +82,7 @@ CAUSES = (
 )  # fmt: skip
 UNCHANGED = "no change"
 CHANCE_SEEDS = "rho=0.1,1.0 seed=0,1,2"
-STAGES = "after=batch_norm,ccvr,feddf"
+STAGES = "after=ccvr,feddf"
 FIVE_SEEDS = "seed=0,1,2,3,4"
 HEAVY = "num_clients=50 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock.dropout=0.05"
 TENTHS = f"{HEAVY} rho=0.2 method=fedavg,univarfl {FIVE_SEEDS}"
@@ -361,6 +366,18 @@ STUDIES = {  # with the time of each on two cores
     "after": Study(
         (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl {STAGES} {FIVE_SEEDS}",),
         tables=after_training,
+    ),
+    # An hour and a half. Compared: UniVarFL minus FedAvg, paired by seed, after the last round, with
+    # averaged statistics of batch norm and with those of all images.
+    "statistics-pacs": Study(
+        tuple(f"{STATISTICS_PACS} method=fedavg,univarfl seed={seed}" for seed in range(20, 30)),
+        needs="PACS",
+        tables=four_readings,
+    ),
+    # Three quarters of an hour. Compared: averaged moments minus averaged statistics, paired by seed,
+    # after the last round, for each of two methods and two schedules.
+    "statistics-digits": Study(
+        tuple(f"{STATISTICS_DIGITS} seed={seed}" for seed in range(20, 25)), tables=four_readings
     ),
     # Twenty minutes.
     "pace": Study(

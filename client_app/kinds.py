@@ -63,6 +63,11 @@ HANDLERS = {  # by Flower's message type
     "evaluate.score": Handler(
         "task.protocol.masking.messages:SCORE", "client_app.masked.report:score", in_time=True
     ),
+    "query.measure": Handler(
+        "task.protocol.masking.messages:MEASURE",
+        "client_app.masked.measuring:measure",
+        in_time=True,
+    ),
     "query.agree": Handler(
         "task.protocol.masking.messages:AGREE", "client_app.masked.stages:agree"
     ),

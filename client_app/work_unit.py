@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from client_app.error_redaction import reason_for_server
 from client_app.session import Session
 from task.errors import diverged
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum, new_sum
+from task.models.layers.norm import with_second_moments
 from task.progress import ClientTrained, emit
 from task.protocol.evaluation import EvaluateReply, EvaluateRequest, EvaluateRow
 from task.protocol.tensors import PackedTensors, check_tensors
@@ -120,13 +122,20 @@ def train_client(
     train = partial(worker.train, weights, request.round, client)
     if not worker.config.models_kept:
         charge(session)
-        return train(broadcast=broadcast, deadline=session.deadline)
+        return sent_result(session, train(broadcast=broadcast, deadline=session.deadline), weights)
     state = session.client_state()
     state.require_space()
     charge(session)
     result = train(state.load(client, accepted), broadcast, session.deadline)
     state.keep(client, request.round, accepted, result.state)
-    return result
+    return sent_result(session, result, weights)
+
+
+def sent_result(session: Session[Any], result: LocalResult, start: Tensors) -> LocalResult:
+    """Return a client's result as it is sent: with second moments if the server averages them."""
+    if session.worker.config.network().statistics != "moments":
+        return result
+    return replace(result, weights=with_second_moments(result.weights, start))
 
 
 def charge(session: Session[Any]) -> None:

@@ -40,6 +40,8 @@ class Sites(SiteGrid):
         self.away, self.slow, self.round = away, slow, 0
         self.held: dict[str, int] = {}
         self.name_of = dict(self.registered)
+        for supernode in self._supernodes.values():
+            supernode.context.node_config["tell-statistics"] = True
 
     def get_node_ids(self) -> Iterable[int]:
         return {node for node, name in self.name_of.items() if not self.away(name, self.round)}

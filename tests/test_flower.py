@@ -110,12 +110,22 @@ def test_masked_rounds_over_ray_give_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["batch_norm", "ccvr after.samples=20", "feddf after.steps=3"])
+@pytest.mark.parametrize("secure", ["none", "masked"])
+def test_batch_norm_measured_over_ray_gives_the_same_bits(
+    superlink: SuperLink, runs: Path, train: Train, secure: str
+) -> None:
+    words = [*CNN, "rounds=1", "model.statistics=exact", f"secure={secure}"]
+    said, directory = run_app(superlink, runs, [*TINY, *words])
+    assert re.search(r"test accuracy averaged 0\.\d+, of all images 0\.\d+", said)
+    assert sha256(directory) == sha256(train(*words))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["ccvr after.samples=20", "feddf after.steps=3"])
 def test_stages_after_training_over_ray_give_the_same_bits(
     superlink: SuperLink, runs: Path, train: Train, stage: str
 ) -> None:
-    network = CNN if stage == "batch_norm" else ()
-    words = [*network, "rounds=1", *f"after={stage}".split()]
+    words = ["rounds=1", *f"after={stage}".split()]
     said, directory = run_app(superlink, runs, [*TINY, *words])
     assert re.search(r"after training, \w+: test 0\.\d+ -> 0\.\d+", said)
     assert sha256(directory) == sha256(train(*words))

@@ -1,16 +1,22 @@
-"""The moments of one layer's inputs, which the server asks for after the last round."""
+"""The moments of one layer's inputs, which the server asks for after the last round.
+
+A site sends them only in an experiment with ``model.statistics=exact``. A simulated worker always
+does, because the record of a simulation has the accuracy with these statistics, too.
+"""
 
 import hashlib
+from typing import Any
 
 from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import ClientState
+from client_app.node import simulated
 from client_app.session import Session
 from task.errors import ProtocolError, SiteError
 from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.moments import MEAN, VARIANCE, MomentsReply, MomentsRequest
 from task.protocol.tensors import PackedTensors
 from task.tensors import Tensors
-from task.training.after.moments import input_moments
+from task.training.after.moments import input_moments, measured_positions
 
 MOMENTS_OF = "moments-of"  # the entry with the hash of the parameters that were described
 
@@ -34,7 +40,7 @@ def moments_of_clients(session: Session[MomentsRequest]) -> MomentsReply:
         weights = session.tensors(request.weights)
         check_same_model(session, weights)
         worker.load(weights)
-        positions = worker.images.index(worker.data.clients[client].train)
+        positions = measured_positions(worker, client, request.images)
         mean, variance = input_moments(worker.model, request.layer, worker.images, positions)
         return {MEAN: mean, VARIANCE: variance}
 
@@ -43,14 +49,36 @@ def moments_of_clients(session: Session[MomentsRequest]) -> MomentsReply:
 
 
 def check_allowed(session: Session[MomentsRequest]) -> None:
-    """Refuse moments that are not those of batch norm, or that the experiment or owner protects.
+    """Refuse moments that one client must not send.
 
     Raises:
-        ProtocolError: they are; or clients add noise.
+        ProtocolError: as for `check_measured`.
+        SiteError: the site does not tell its statistics; otherwise as for `check_measured`.
+    """
+    check_measured(session)
+    site = session.site
+    if site is not None and not site.tell_statistics:
+        raise SiteError(
+            f"site {site.name} does not send statistics of its images; its owner can set "
+            "tell-statistics = true in site.toml"
+        )
+
+
+def check_measured(session: Session[Any]) -> None:
+    """Refuse to measure what is no layer of batch norm, or what the experiment does not measure.
+
+    Raises:
+        ProtocolError: it is another round, layer or number of images; the experiment does not have
+            exact statistics; the model has personal parts; clients add noise.
         SiteError: the site limits its privacy loss.
     """
-    session.stage("batch_norm")
-    request, worker, site = session.request, session.worker, session.site
+    session.require_last_round("batch norm is measured")
+    request, worker = session.request, session.worker
+    network = worker.config.network()
+    if not simulated(session.node_config) and network.statistics != "exact":
+        raise ProtocolError("the experiment does not have model.statistics=exact")
+    if not simulated(session.node_config) and request.images != network.statistics_images:
+        raise ProtocolError("it names another number of images than model.statistics_images")
     if worker.personal:
         raise ProtocolError("no statistics are sent of a model with personal parts")
     if worker.config.privacy.private:
@@ -58,6 +86,7 @@ def check_allowed(session: Session[MomentsRequest]) -> None:
     layer = batch_norm_layers(worker.model).get(request.layer)
     if layer is None or layer.num_features != request.channels:
         raise ProtocolError("it names no layer of batch norm with this number of channels")
+    site = session.site
     if site is not None and site.max_epsilon is not None:
         raise SiteError(
             f"site {site.name} limits its privacy loss (its max-epsilon), and statistics of batch "
@@ -65,7 +94,7 @@ def check_allowed(session: Session[MomentsRequest]) -> None:
         )
 
 
-def check_same_model(session: Session[MomentsRequest], weights: Tensors) -> None:
+def check_same_model(session: Session[Any], weights: Tensors) -> None:
     """Refuse to describe a second model in the same run, or a layer twice with other statistics.
 
     From layer to layer the statistics of the layers before it change. Many answers about one layer

@@ -92,8 +92,12 @@ def score(session: Session[ScoreRequest]) -> ScoreReply:
     return ScoreReply.to(request, rows=rows, masked=total.packed())
 
 
-def check_model(session: Session[ReportRequest] | Session[ScoreRequest], weights: Tensors) -> None:
+def check_model(session: Session[Any], weights: Tensors) -> None:
     """Refuse a model other than the one that keys were made for, or with too large numbers.
+
+    Args:
+        session: the request, a `task.protocol.masking.messages.MaskedRequest`.
+        weights: the model.
 
     Raises:
         ProtocolError: it is another one, or has a number that masked sums do not take.

@@ -35,7 +35,7 @@ def keys(session: Session[KeysRequest]) -> TableReply:
     def row(client: int) -> KeysRow:
         session.check_trained_here(client)
         split = data.clients[client]
-        examples = len(split.train if party.scope.purpose == "train" else split.validation)
+        examples = len(split.train if party.scope.of_training else split.validation)
         told = told_examples(session, examples)
         signed = signed_survivors(party.ledger(client), party.scope)
         advert = party.participant(client).keys(party.scope, told)
@@ -104,8 +104,8 @@ def check_weights(session: Session[SharesRequest], setup: Setup) -> None:
     Raises:
         ProtocolError: they differ, and the rounding or the site needs equal ones.
     """
-    site, purpose = session.site, session.request.purpose
-    if purpose != "train" or setup.equal_weights:
+    site = session.site
+    if not setup.scope.of_training or setup.equal_weights:
         return
     if session.config.secure.rounding == "nearest":
         who = "with secure.rounding=nearest"

@@ -27,6 +27,7 @@ from server_app.aggregation.weights import (
     to_record,
     to_tensors,
 )
+from task.models.layers.norm import statistics_names
 from task.optim.parameters import trained_parameters
 from task.seeding import repeatable_bytes, secret_bytes
 
@@ -52,13 +53,20 @@ class Aggregator:
         model: defines which weights are parameters and which are buffers.
         participants: the number of clients that a round samples.
         seed: makes noise follow from it and the round, for studies; None for secret noise.
+        moments: whether clients send second moments in place of running variances; see
+            `task.models.layers.norm.with_second_moments`.
 
     Attributes:
         settings: the strategy.
     """
 
     def __init__(
-        self, settings: StrategySettings, model: nn.Module, participants: int, seed: int | None
+        self,
+        settings: StrategySettings,
+        model: nn.Module,
+        participants: int,
+        seed: int | None,
+        moments: bool = False,
     ) -> None:
         self.settings = settings
         with without_sampling_warning():
@@ -68,7 +76,7 @@ class Aggregator:
         buffers = {name: value for name, value in model.named_buffers() if name in sent}
         self._statistics = [name for name, v in buffers.items() if v.is_floating_point()]
         self._counters = [name for name, v in buffers.items() if not v.is_floating_point()]
-        self._seed = seed
+        self._seed, self._moments = seed, moments
 
     def state(self) -> Weights:
         """Return the strategy's state, by attribute or ``attribute/key`` of its entries."""
@@ -128,9 +136,11 @@ class Aggregator:
                 name: before[name] + value.astype(np.float64)
                 for name, value in ask(start, each).items()
             }
-        for name in statistics:
-            if name.endswith("running_var"):
-                new[name] = np.maximum(new[name], 0)
+        for running_mean, variance in statistics_names(statistics):
+            if self._moments:  # the law of total variance
+                moved = np.subtract(new[running_mean], before[running_mean], dtype=np.float64)
+                new[variance] = np.subtract(new[variance], np.square(moved))
+            new[variance] = np.maximum(new[variance], 0)
         new |= {name: mean[name] for name in counters}
         return to_tensors(
             {

@@ -60,6 +60,7 @@ class GlobalModel:
             worker.model,
             experiment.participants,
             experiment.seed if experiment.privacy.reproducible else None,
+            moments=experiment.network().statistics == "moments",
         )
         self.min_updates = strategy.min_updates()
         self._weights = dict(worker.initial_weights())

@@ -23,6 +23,10 @@ OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
     ),
     (lambda of: of.secure.rounded, "server_app.config.compatibility.masking:problems"),
     (lambda of: strategy_of(of).buffered, "server_app.config.compatibility.buffered:problems"),
+    (
+        lambda of: of.network().statistics != "averaged",
+        "server_app.config.compatibility.statistics:problems",
+    ),
 )
 
 

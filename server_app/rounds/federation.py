@@ -45,6 +45,7 @@ KEEP_MODELS = "server_app.rounds.kept_models:KeepModels"
 CLIENT_PARTS = "server_app.rounds.ending.client_parts:save_client_parts"
 PRIVACY = "server_app.rounds.privacy_account:PrivacyAccount"
 STAGE = "server_app.rounds.ending.final_stage:FinalStage"
+STATISTICS = "server_app.rounds.statistics.final:FinalStatistics"  # of networks with batch norm
 PACES = {  # by whether the strategy fills a buffer
     False: "server_app.rounds.pace.synchronous:Synchronous",
     True: "server_app.rounds.pace.buffered:Buffered",
@@ -53,6 +54,7 @@ FORGET_SECONDS = 60.0
 
 if TYPE_CHECKING:
     from server_app.rounds.ending.final_stage import FinalStage
+    from server_app.rounds.statistics.final import FinalStatistics
 
 logger = logging.getLogger("univarfl")
 
@@ -89,6 +91,9 @@ class Federation:
             raise ConfigError("data.validation_share", experiment.validation_share, allowed)
         self._stage = stage_of(experiment)
         self._stage.check_model(experiment, self._worker.model, self._worker.data.dataset)
+        self._statistics: FinalStatistics | None = None
+        if experiment.network().norm == "batch":
+            self._statistics = named(STATISTICS)(experiment, self._worker.model)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 
     def run(self) -> RoundContext:
@@ -149,6 +154,8 @@ class Federation:
                 callback.after_round(result)
         if self._worker.personal:
             named(CLIENT_PARTS)(context, self.recorder)
+        if self._statistics and self._statistics.measures:
+            self._statistics.run(pace.kind, self.recorder)
         if ending:
             ending.run()
         context.late_replies.drop_arrived()
@@ -188,7 +195,10 @@ class Federation:
         experiment = self.experiment
         nodes = self._nodes.wait_for_all()
         check_shared_state(nodes)
-        self._stage.check_sites([node for node in nodes if node.site])
+        sites = [node for node in nodes if node.site]
+        self._stage.check_sites(sites)
+        if self._statistics:
+            self._statistics.check_sites(sites)
         self._sizes.update(nodes)
         self._record_nodes(nodes)
         kinds = sorted({f"{node.runtime}, {node.device}" for node in nodes})

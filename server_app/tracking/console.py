@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
+from server_app.runs.records.readings import exact_scores, statistics_of
 from server_app.runs.records.tables import CLIENTS, LEAST_IMAGES, PARQUET
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
@@ -121,6 +122,7 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
     privacy = [privacy_line(summary["privacy"])] if "privacy" in summary else []
     return [
         f"final accuracy: {', '.join(shown)} (the rounds took {seconds:.0f} s)",
+        *statistics_lines(summary),
         *clients_line(summary.get("client_scores", {})),
         *privacy,
         f"record  {directory / 'run.json'}  rounds.csv  {clients}",
@@ -128,6 +130,14 @@ def closing_lines(directory: Path, summary: Mapping[str, Any]) -> list[str]:
         *parts_line(directory, summary.get("client_parts", 0)),
         *curves_line(directory),
     ]
+
+
+def statistics_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the test accuracy with batch norm's statistics of all images, if it is another one."""
+    scores = exact_scores(summary)
+    if "accuracy" not in scores or statistics_of(summary["config"]) == "exact":
+        return []
+    return [f"with batch norm's statistics of all images: test {scores['accuracy']:.3f}"]
 
 
 def curves_line(directory: Path) -> list[str]:

@@ -14,6 +14,7 @@ from task.registry import named
 
 ProjectorKind = Literal["normalised", "plain", "none"]
 Pan = Literal["none", "add", "multiply"]
+Statistics = Literal["averaged", "moments", "exact"]
 POSITION = "task.models.layers.position:Position"  # of runs with model.pan
 IS_SILENT = "task.models.layers.position:is_silent"
 
@@ -123,6 +124,10 @@ class ModelSettings(ABC):
             `task.models.layers.position`.
         pan_frequency: T, the periods of an encoding over the channels of a layer, at least 1.
         pan_amplitude: A, the largest value of an encoding, above 0.
+        statistics: how the global model gets its statistics of batch norm: ``averaged`` over the
+            clients, from averaged ``moments``, or ``exact``, measured after the last round.
+        statistics_images: the largest number of images of a client on which exact statistics are
+            measured, at least 2.
     """
 
     least_image_size: ClassVar[int] = 1
@@ -137,6 +142,8 @@ class ModelSettings(ABC):
     pan: Pan = field(default="none", kw_only=True)
     pan_frequency: int = field(default=1, kw_only=True)
     pan_amplitude: float = field(default=0.05, kw_only=True)
+    statistics: Statistics = field(default="averaged", kw_only=True)
+    statistics_images: int = field(default=256, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.features < 1:
@@ -145,6 +152,10 @@ class ModelSettings(ABC):
             refuse(self, "norm", "must be group: this network has no normalisation")
         if self.normalised and self.norm == "group" and self.features % GROUPS:
             refuse(self, "features", f"must be a multiple of {GROUPS} with model.norm=group")
+        if self.statistics != "averaged" and self.norm != "batch":
+            refuse(self, "statistics", "must be averaged: this network has no batch norm")
+        if self.statistics_images < 2:
+            refuse(self, "statistics_images", "must be at least 2")
         self._check_encoding()
 
     def _check_encoding(self) -> None:

@@ -25,7 +25,8 @@ class Scope:
         experiment: the settings of local training as JSON.
         model: the hash of the global weights, by `weights_hash`.
         nonce: random, and new whenever keys are collected.
-        purpose: what is added up: updates (``train``), or scores of the model (``validate``).
+        purpose: what is added up: updates (``train``), scores of the model (``validate``), or the
+            moments of the inputs of one of its layers (``measure``).
     """
 
     run: str
@@ -48,6 +49,11 @@ class Scope:
     def sum_name(self) -> str:
         """The name of the sum: its purpose and its model, without run and round."""
         return f"{self.purpose}-{self.model}"
+
+    @property
+    def of_training(self) -> bool:
+        """Whether the sum is over training images, whose counts are the weights."""
+        return self.purpose != "validate"
 
     @cached_property
     def settings(self) -> str:
@@ -86,7 +92,7 @@ class Setup:
     @property
     def weighs_alike(self) -> bool:
         """Whether all participants have the same weight; in a sum of scores images decide."""
-        return self.uniform and self.scope.purpose == "train"
+        return self.uniform and self.scope.of_training
 
     @property
     def equal_weights(self) -> bool:

@@ -47,7 +47,7 @@ def compare(
     rows = [*found.settings(), *found.accuracies(), ("seeds", seeds[0], seeds[1])]
     headings = ("", first.name, second.name)
     print_plain(tabulate(rows, headings, "simple", disable_numparse=True))
-    print_plain("\n" + "\n".join([found.paired_test(), *found.times(), *found.warnings()]))
+    print_plain("\n" + "\n".join([*found.paired_tests(), *found.times(), *found.warnings()]))
     try:
         found.draw(to)
     except OSError as error:

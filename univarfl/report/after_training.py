@@ -30,10 +30,11 @@ def after_training_table(summary: Summary) -> pd.DataFrame:
     for (setting, method), runs in summary.counted.items():
         if found := [pair for run in runs if (pair := accuracies(run))]:
             pairs = 100 * pd.DataFrame(found, columns=["before", "after"])
+            stage = str(runs[0].record["after"]["name"])
             rows.append(
                 {
                     "setting": setting, "method": method,
-                    "stage": label_of("after", str(runs[0].config["after"]["name"])),
+                    "stage": label_of("after", stage),
                     "seeds": len(pairs),
                     "before, %": mean_and_sd(pairs["before"]),
                     "after, %": mean_and_sd(pairs["after"]),

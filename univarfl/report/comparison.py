@@ -21,7 +21,7 @@ from univarfl.report.breakdown.by_client import spreads
 from univarfl.report.charts.draw import STYLE, drawn
 from univarfl.report.charts.of_runs import accuracy_plot
 from univarfl.report.comparability import different_code
-from univarfl.report.readings import LAST, READINGS, readings
+from univarfl.report.readings import EXACT, LAST, READINGS, readings
 from univarfl.report.spent.amounts import has_simulated_time
 from univarfl.report.spent.targets import compared
 from univarfl.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
@@ -70,7 +70,15 @@ class Comparison:
             name = reading if len(set(self.splits)) == 1 else f"{reading} ({splits})"
             yield name, mean_and_sd(100 * one[reading]), mean_and_sd(100 * other[reading])
 
-    def paired_test(self) -> str:
+    def paired_tests(self) -> list[str]:
+        """Return `paired_test` of the last round, and of `EXACT` if both have that reading."""
+        found = [self.paired_test()]
+        frames = [frame_of(runs)[EXACT] for runs in (self.first, self.second)]
+        if len(set(self.splits)) == 1 and all(frame.notna().any() for frame in frames):
+            found.append(self.paired_test(EXACT))
+        return found
+
+    def paired_test(self, reading: str = LAST) -> str:
         """Return the difference over the seeds that both have, with interval and p-value.
 
         If one is scored on the test set and the other with the clients' own models, it is that of
@@ -78,7 +86,7 @@ class Comparison:
         """
         if self.first[0].data_version != self.second[0].data_version:
             return "the two were trained on different images, so no paired difference is computed"
-        one, other, of = self._compared()
+        one, other, of = self._compared(reading)
         pairs = (100 * (other - one)).dropna()
         if not len(pairs):
             reason = f"no seed in common that has the {of}"
@@ -108,11 +116,11 @@ class Comparison:
         """The splits on which the two are scored."""
         return self.first[0].split, self.second[0].split
 
-    def _compared(self) -> tuple["pd.Series[float]", "pd.Series[float]", str]:
+    def _compared(self, reading: str) -> tuple["pd.Series[float]", "pd.Series[float]", str]:
         """Return the values of both by seed, and what they are."""
         if len(set(self.splits)) == 1:
-            one, other = (frame_of(runs)[LAST] for runs in (self.first, self.second))
-            return one, other, LAST
+            one, other = (frame_of(runs)[reading] for runs in (self.first, self.second))
+            return one, other, reading
         found = [spreads(runs).reindex(columns=["mean"]) for runs in (self.first, self.second)]
         return found[0]["mean"], found[1]["mean"], "mean accuracy at the clients"
 

@@ -1,4 +1,4 @@
-"""The three ways in which papers report the accuracy of a run."""
+"""The ways in which the accuracy of a run is reported."""
 
 import math
 from collections.abc import Sequence
@@ -7,14 +7,19 @@ import numpy as np
 
 from server_app.rounds.sampling import participant_count
 from server_app.runs.records.reader import Run
+from server_app.runs.records.readings import exact_scores, statistics_of
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
-READINGS = (LAST, LAST_FIVE, BEST)
+EXACT = "statistics of all images"
+READINGS = (LAST, LAST_FIVE, BEST, EXACT)
 WINDOW = 5
 
 
 def readings(run: Run) -> dict[str, float]:
-    """Return a run's accuracy in the three ways that papers report it; NaN if not available.
+    """Return a run's accuracy in each way; NaN if not available.
+
+    "Statistics of all images" is that of the last round's weights, with batch norm's statistics
+    measured on the clients' images. The others have the statistics of the rounds.
 
     "Last round" is before a stage that follows training. The mean of the last five rounds needs all
     five to be evaluated. The best round is the one with the best validation accuracy, the earliest
@@ -31,7 +36,14 @@ def readings(run: Run) -> dict[str, float]:
         LAST: scored[last],
         LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
         BEST: scored[max(rounds, key=lambda at: validated[at])] if rounds else math.nan,
+        EXACT: exact_scores(run.record).get("accuracy", math.nan),
     }
+
+
+def headline_reading(runs: Sequence[Run]) -> str:
+    """Return the reading that stands for runs: `EXACT` if their models have these statistics."""
+    exact = all(statistics_of(run.config) == "exact" and exact_scores(run.record) for run in runs)
+    return EXACT if runs and exact else LAST
 
 
 def comparable_rounds(run: Run, validated: Sequence[int]) -> Sequence[int]:

@@ -12,7 +12,7 @@ from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
 from server_app.runs.records.reader import Run
 from univarfl.records.labels import label_of
 from univarfl.records.published import published_numbers
-from univarfl.report.readings import LAST, READINGS, readings
+from univarfl.report.readings import EXACT, LAST, READINGS, headline_reading, readings
 from univarfl.report.section import Section
 from univarfl.report.settings import (
     ALL,
@@ -32,8 +32,15 @@ ACCURACIES = (
     '%, mean ± standard deviation over seeds. "Last round" is before a stage that follows. "Best '
     'by validation" is the accuracy after the round with the best validation accuracy, which is '
     "not the best accuracy. Validation uses the participants' images; with few participants the "
-    'choice is noisy. "Published" is the number of a paper for the same settings.'
+    'choice is noisy. "Statistics of all images" is the accuracy of the last weights with batch '
+    "norm's mean and variance measured on the clients' images; the others have the statistics of "
+    'the rounds. "Published" is the number of a paper for the same settings.'
 )
+GLANCE_NOTES = {
+    LAST: "Accuracy after the last round in %: mean ± standard deviation over seeds.",
+    EXACT: "Accuracy of the final model in %, with batch norm's statistics measured on the "
+    "clients' images (model.statistics=exact): mean ± standard deviation over seeds.",
+}
 OTHERS = (
     "Last round, test set. Balanced accuracy is the mean recall of the classes. AUROC and average "
     "precision are means over the classes, each class against the rest. Calibration error is the "
@@ -126,9 +133,8 @@ class Summary:
 
     def accuracy_sections(self) -> list[Section]:
         """Return the tables that come first."""
-        last = "Accuracy after the last round in %: mean ± standard deviation over seeds."
         return [
-            Section(GLANCE, last, table=self.glance()),
+            Section(GLANCE, GLANCE_NOTES[self.headline], table=self.glance()),
             Section("Accuracy", ACCURACIES, table=self.accuracies()),
             Section("Tuned settings", table=self.tuned_settings()),
         ]
@@ -153,8 +159,13 @@ class Summary:
         note = "One row for each run, with a link to its record. Seconds are those of the rounds."
         return Section(RUNS, note, table=self.runs_as_shown())
 
+    @property
+    def headline(self) -> str:
+        """The reading of accuracy of the first table: that of the runs' models."""
+        return headline_reading(self.runs)
+
     def glance(self) -> pd.DataFrame:
-        """Return the last accuracy in %: one row per method, one column per setting.
+        """Return the headline's accuracy in %: one row per method, one column per setting.
 
         Many settings are the rows, and the methods the columns.
         """
@@ -165,7 +176,7 @@ class Summary:
             shown = ACCURACY if setting == ALL else setting
             row, column = (shown, method) if across else (method, shown)
             head = {"setting" if across else "method": row}
-            values = 100 * self._part(setting, method)[LAST]
+            values = 100 * self._part(setting, method)[self.headline]
             rows.setdefault(row, head)[column] = mean_and_sd(values)
         return pd.DataFrame(rows.values()).fillna("")
 
@@ -215,6 +226,8 @@ class Summary:
             head = {key: part.iloc[0][key] for key in [*self.keys, "method"]}
             for metric, reading, column in readings + further:
                 values = part[column].dropna()
+                if reading == EXACT and not len(values):
+                    continue
                 counts = {"seeds": len(values), "mean": values.mean(), "sd": values.std(ddof=1)}
                 rows.append({**head, "metric": metric, "reading": reading, **counts})
         return pd.DataFrame(rows)
@@ -256,7 +269,8 @@ class Summary:
 
     def runs_as_shown(self) -> pd.DataFrame:
         """Return `frame` with settings formatted as text."""
-        return self.frame.drop(columns="setting").assign(
+        unread = [EXACT] if self.frame[EXACT].isna().all() else []
+        return self.frame.drop(columns=["setting", *unread]).assign(
             **{key: self.frame[key].map(format_value) for key in self.keys}
         )
 

@@ -16,6 +16,18 @@ def clients_with_images(context: RoundContext) -> list[int]:
     return [client for client, images in enumerate(context.sizes.train) if images]
 
 
+def telling_clients(context: RoundContext) -> list[int]:
+    """Return `clients_with_images` without those of sites that do not tell their statistics."""
+    silent = {
+        client
+        for node in context.nodes.nodes
+        if context.sites and not node.statistics
+        for client in clients_with_images(context)
+        if node.serves(client)
+    }
+    return [client for client in clients_with_images(context) if client not in silent]
+
+
 def ask_clients(
     context: RoundContext,
     kind: Kind[AskedOfClients, Answer],

@@ -66,20 +66,25 @@ class FinalStage(Callback):
             ConfigError, RunFailedError: the stage cannot be completed.
         """
         stage, recorder, context = self._stage, self._recorder, self._kind.context
-        started = time.perf_counter()
+        started, name = time.perf_counter(), context.experiment.after["name"]
         outcome = stage.apply(context, self.models() if stage.needs_models else {})
         if outcome.at_clients:
             scores = record_at_clients(context, recorder, outcome.at_clients)
         else:
-            scores = record_new_model(self._kind, recorder, outcome)
-        seconds, name = round(time.perf_counter() - started, 3), context.experiment.after["name"]
-        spent = recorder.summary["seconds"]
-        total = round(spent["connect"] + spent["rounds"] + seconds, 3)
+            scores = record_new_model(self._kind, recorder, outcome, f"after={name}")
+        seconds = round(time.perf_counter() - started, 3)
         recorder.update(
             after={"name": name, "seconds": seconds, **scores, **outcome.facts},
-            seconds={**spent, "after": seconds, "total": total},
+            seconds=with_stage(recorder.summary["seconds"], "after", seconds),
         )
         logger.info("%s", stage_line(name, scores, seconds, at_clients=stage.at_clients))
+
+
+def with_stage(spent: Mapping[str, float], stage: str, seconds: float) -> dict[str, float]:
+    """Return the seconds of a run's parts with those of a stage, and their new total."""
+    parts = {**spent, stage: seconds}
+    total = sum(value for name, value in parts.items() if name != "total")
+    return {**parts, "total": round(total, 3)}
 
 
 def record_at_clients(
@@ -95,11 +100,19 @@ def record_at_clients(
     }
 
 
-def record_new_model(kind: RoundKind, recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
+def record_new_model(
+    kind: RoundKind, recorder: Recorder, outcome: Outcome, stage: str
+) -> dict[str, Any]:
     """Replace the global model and its scores; return the test scores before and after.
 
     If there are no new weights, or they are not finite, the model stays, and the reason is
     returned too.
+
+    Args:
+        kind: asks the clients of the run.
+        recorder: the run's.
+        outcome: the new weights.
+        stage: the setting that has the stage, for the event.
     """
     context = kind.context
     model, facts = context.model, {}
@@ -109,7 +122,7 @@ def record_new_model(kind: RoundKind, recorder: Recorder, outcome: Outcome) -> d
         reason = f"{layer} is not finite"
     if reason:
         facts["reason"] = f"{reason}; the model of the last round is kept"
-        context.note("", f"after={context.experiment.after['name']}: {facts['reason']}")
+        context.note("", f"{stage}: {facts['reason']}")
     else:
         model.weights = {key: weights[key] for key in model.weights}
     found = score_model(kind, context.experiment.rounds, clients_of_final_scores(context))

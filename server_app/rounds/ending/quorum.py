@@ -20,7 +20,7 @@ def wait_for_quorum(context: RoundContext, clients: Sequence[int]) -> None:
 
 
 def check_quorum(
-    context: RoundContext, clients: Sequence[int], missing: Mapping[int, str], did: str
+    context: RoundContext, clients: Sequence[int], missing: Mapping[int, str], stage: str, did: str
 ) -> None:
     """Refuse to go on with too few clients; the run can be resumed when more are connected.
 
@@ -28,6 +28,7 @@ def check_quorum(
         context: the run, after its last round.
         clients: those that the stage should ask.
         missing: by client, why it has not answered.
+        stage: the setting that has the stage, for the message.
         did: what the others did, for the message.
 
     Raises:
@@ -38,7 +39,7 @@ def check_quorum(
         return
     first = next((f"; the first: {missing[client]}" for client in clients if client in missing), "")
     raise RunFailedError(
-        f"after={context.experiment.after['name']}: {answered} of {len(clients)} clients {did}, "
+        f"{stage}: {answered} of {len(clients)} clients {did}, "
         f"and the quorum is {wanted} (federation.quorum){first}"
     )
 

@@ -21,6 +21,7 @@ from task.secure.participant import Revealed
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import der
 from task.secure.transcript import Scope, View, weights_hash
+from task.tensors import Tensors
 
 LEFT_OUT = "a sum of this model was signed before, without it or with others"
 
@@ -39,6 +40,7 @@ class MaskedSumming:
         coordinator: knows the participants' counts and weights.
         least: how many participants the sum must hold, at least the threshold.
         length: of the sum, in numbers.
+        weights: those of the scope; None for the global model's.
 
     Attributes:
         stages: asks the workers.
@@ -53,6 +55,7 @@ class MaskedSumming:
         coordinator: Coordinator,
         least: int,
         length: int,
+        weights: Tensors | None = None,
     ) -> None:
         self._context, self._units, self._least = context, units, least
         self._coordinator = coordinator
@@ -62,6 +65,9 @@ class MaskedSumming:
         self.stages = Stages(context, scope.round, scope.attempt, units)
         self.survivors: set[int] = set()
         self._round = scope.round
+        self._weights = (
+            context.model.packed_weights if weights is None else PackedTensors.of(weights)
+        )
         self._total = np.zeros(length, np.int64)
 
     def prepare(self, max_norm: float = 0.0) -> View:
@@ -103,7 +109,7 @@ class MaskedSumming:
         boxes = {str(client): to_hex(self._coordinator.boxes_for(client)) for client in clients}
         return {
             **self._scope,
-            "weights": self._context.model.packed_weights,
+            "weights": self._weights,
             "members": list(view.members),
             "boxes": boxes,
         }
@@ -173,9 +179,16 @@ def site_keys(context: RoundContext, units: Sequence[WorkUnit]) -> dict[int, byt
     return {client: der(unit.node.public_key) for unit in units for client in unit.clients}
 
 
-def new_scope(context: RoundContext, server_round: int, attempt: int, purpose: str) -> Scope:
-    """Return an attempt to add something up of the global model."""
+def new_scope(
+    context: RoundContext,
+    server_round: int,
+    attempt: int,
+    purpose: str,
+    weights: Tensors | None = None,
+) -> Scope:
+    """Return an attempt to add something up of a model, the global one if there is no other."""
+    model = context.model.weights if weights is None else weights
     return Scope(
         context.run.id, server_round, attempt, context.run.experiment,
-        weights_hash(context.model.weights), secrets.token_hex(NONCE_BYTES), purpose,
+        weights_hash(model), secrets.token_hex(NONCE_BYTES), purpose,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from server_app.config.tables import Table
 from server_app.runs.records.client_scores import check_spread
+from server_app.runs.records.readings import check_readings
 from server_app.runs.records.tables import RecordError
 
 STATUSES = ("completed", "failed", "running")
@@ -15,7 +16,10 @@ GROUPS = (  # of the configuration, besides the method
     "after", "augmentation", "clock", "data", "federation", "guard", "model", "optim",
     "participation", "partition", "privacy", "runtime", "secure", "strategy", "watch",
 )  # fmt: skip
-MAPPINGS = ("after", "components", "data", "engine", "privacy", "results", "seconds", "versions")
+MAPPINGS = (
+    "after", "components", "data", "engine", "privacy", "results", "seconds", "statistics",
+    "versions",
+)  # fmt: skip
 WHOLE = {"seed": 0, "rounds": 1, "num_clients": 1}  # the least value of each
 MOST = 10**18
 
@@ -41,6 +45,7 @@ def check_entries(record: Mapping[str, Any]) -> None:
         raise RecordError("run.json's data_version is neither text nor null")
     if not all(isinstance(value, str) for value in record.get("components", {}).values()):
         raise RecordError("run.json's components are not a mapping to text")
+    check_readings(record)
     check_spread(record)
 
 

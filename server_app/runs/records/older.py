@@ -6,7 +6,9 @@ from task.extensions import PLUS
 
 RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
 DEALT = ("pathological", "power_law")  # partitions with partition.deal
+EVERY_IMAGE = 10**9
 PAN = {"pan": "none", "pan_frequency": 1, "pan_amplitude": 0.05}
+STATISTICS = {"statistics": "averaged", "statistics_images": 256}
 PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.projector
 
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -36,6 +38,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
             data.setdefault("subset", "own")
     config.setdefault("last_batch", "merge")
     config.setdefault("after", {"name": "none"})
+    replace_batch_norm(config)
     config.setdefault("clock", {"name": "real"})
     config.setdefault("participation", {"name": "uniform"})
     partition = config.get("partition")
@@ -44,6 +47,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
     model = config.get("model")
     if isinstance(model, dict) and model.get("name") in PROJECTED:
         model.setdefault("projector", "normalised")
+        model |= STATISTICS | model
     if isinstance(model, dict) and model.get("name") in (*PROJECTED, "lenet"):
         model |= PAN | model
     if isinstance(model, dict) and model.get("name") == "resnet18":
@@ -51,3 +55,10 @@ def add_later_settings(config: dict[str, Any]) -> None:
     method = config["method"]
     for name in method["name"].split(PLUS):
         method |= METHODS.get(name, {}) | method
+
+
+def replace_batch_norm(config: dict[str, Any]) -> None:
+    """Replace the stage ``after=batch_norm``, which measured all images of each client."""
+    if config["after"] == {"name": "batch_norm"} and isinstance(model := config.get("model"), dict):
+        config["after"] = {"name": "none"}
+        model |= {"statistics": "exact", "statistics_images": EVERY_IMAGE} | model

@@ -1,14 +1,17 @@
 """Normalisation layers: batch norm, or group norm, which keeps no statistics of the data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from task.tensors import Tensors
+
 Norm = Literal["batch", "group"]
 
+MEAN, VARIANCE = "running_mean", "running_var"
 GROUPS = 8  # divides every channel count of these models; the smallest is 16
 
 
@@ -29,6 +32,30 @@ def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
         for name, layer in model.named_modules()
         if isinstance(layer, _BatchNorm) and layer.running_mean is not None
     }
+
+
+def statistics_names(weights: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names of the running mean and variance of each layer among those of weights."""
+    for name in weights:
+        if name.endswith(VARIANCE):
+            yield f"{name.removesuffix(VARIANCE)}{MEAN}", name
+
+
+def with_second_moments(trained: Tensors, start: Tensors) -> dict[str, Tensor]:
+    """Return a client's weights with second moments in place of the running variances.
+
+    They are the mean squares of a layer's inputs minus the running mean at the start, so that they
+    can be averaged over clients: var_k + (mean_k - mean)^2. Centred, they keep their precision.
+
+    Args:
+        trained: after training.
+        start: the global weights before it.
+    """
+    found = dict(trained)
+    for mean, variance in statistics_names(trained):
+        moved = trained[mean].double() - start[mean].double()
+        found[variance] = (trained[variance].double() + moved.square()).to(trained[variance].dtype)
+    return found
 
 
 @torch.no_grad()

@@ -33,11 +33,13 @@ class MomentsRequest(TableRequest):
     Attributes:
         layer: the name of a layer of batch norm in the model.
         channels: the number of its channels.
+        images: the largest number of images of a client that are measured.
         weights: the global weights.
     """
 
     layer: Line
     channels: Annotated[int, Field(ge=1, le=10**6)]
+    images: Annotated[int, Field(ge=2)]
     weights: PackedTensors
 
     def parts(self, model: nn.Module) -> int:

@@ -3,11 +3,14 @@
 from typing import Annotated, Literal
 
 from pydantic import Field
+from torch import nn
 
 from task.errors import ProtocolError
-from task.protocol.base import Fingerprint, Nonce
+from task.models.layers.norm import batch_norm_layers
+from task.protocol.after.moments import moments_bytes
+from task.protocol.base import Fingerprint, Line, Nonce
 from task.protocol.envelope import Client, Kind, TableReply, TableRequest
-from task.protocol.limits import SHORT_HEADER, ReplyLimits, same_tensors
+from task.protocol.limits import NAMES_AND_SHAPES, SHORT_HEADER, ReplyLimits, same_tensors
 from task.protocol.masking.rows import MAX_PARTICIPANTS, Advert, Box, Number, Signature
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import NO_TENSORS, TrainRequest, TrainRow
@@ -17,7 +20,7 @@ VECTOR = "vector"  # the tensor of a masked sum
 ROW_BYTES = 4_000  # a row without a table: a reason of 1,000 characters
 
 Participants = Annotated[list[Client], Field(max_length=MAX_PARTICIPANTS)]
-Purpose = Literal["train", "validate"]
+Purpose = Literal["train", "validate", "measure"]
 Least = Annotated[int, Field(ge=1, le=MAX_PARTICIPANTS)]
 Boxes = Annotated[
     dict[Number, Annotated[dict[Number, Box], Field(max_length=MAX_PARTICIPANTS)]],
@@ -29,7 +32,7 @@ class MaskedRequest(TableRequest):
     """What the requests of a masked sum hold.
 
     Attributes:
-        purpose: what is added up: updates, or scores of the global model.
+        purpose: what is added up: updates, scores of the global model, or a layer's moments.
         model: the hash of the global weights, by `task.secure.transcript.weights_hash`.
         keys_nonce: random, and new whenever keys are collected; the same in all stages that follow.
     """
@@ -131,7 +134,7 @@ class ScoreRequest(MaskedRequest):
 
 
 class ScoreReply(TableReply):
-    """The sum of a worker's masked scores.
+    """The sum of a worker's masked scores, or of its masked moments.
 
     Attributes:
         rows: a `ScoreRow` for each client.
@@ -139,6 +142,34 @@ class ScoreReply(TableReply):
     """
 
     masked: PackedTensors = NO_TENSORS
+
+
+class MeasureRequest(MaskedRequest):
+    """Asks participants for the moments of a layer's inputs on their training images, masked.
+
+    Attributes:
+        layer: the name of a layer of batch norm in the model.
+        channels: the number of its channels.
+        images: the largest number of images of a client that are measured.
+        weights: the global weights, with the statistics of the layers before.
+        members: everyone whose shares have been sent on.
+        boxes: for each client of the request, by sender, the shares that are sealed for it.
+    """
+
+    purpose: Literal["measure"]
+    layer: Line
+    channels: Annotated[int, Field(ge=1, le=10**6)]
+    images: Annotated[int, Field(ge=2)]
+    weights: PackedTensors
+    members: Participants
+    boxes: Boxes
+
+    def parts(self, model: nn.Module) -> int:
+        return len(batch_norm_layers(model))
+
+    def reply_limits(self) -> ReplyLimits:
+        header = SHORT_HEADER + ROW_BYTES * len(self.clients)
+        return ReplyLimits(header, {"masked": moments_bytes(self.channels) + NAMES_AND_SHAPES})
 
 
 class AgreeRequest(MaskedRequest):
@@ -171,5 +202,6 @@ KEYS = Kind("query.keys", KeysRequest, TableReply)
 SHARES = Kind("query.shares", SharesRequest, TableReply)
 REPORT = Kind("train.report", ReportRequest, ReportReply, counted=True)
 SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply, counted=True)
+MEASURE = Kind("query.measure", MeasureRequest, ScoreReply, counted=True)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)

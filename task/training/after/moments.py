@@ -1,10 +1,14 @@
 """Mean and variance of the inputs of one layer, by channel, over a set of images."""
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
-from task.training.evaluation import outputs
+from task.seeding import torch_generator
+from task.training.evaluation import batch_pixels
+from task.training.worker import Worker
 
 
 class PooledMoments:
@@ -37,10 +41,31 @@ class PooledMoments:
         return self._scatter / self._count
 
 
+class _Measured(Exception):  # noqa: N818  (no error)
+    """Ends a forward pass after the layer that is measured."""
+
+
+def measured_positions(worker: Worker, client: int, images: int) -> Tensor:
+    """Return at most `images` of a client's training images, the same whenever they are measured.
+
+    Args:
+        worker: has the client.
+        client: the client.
+        images: at least 1.
+    """
+    own = worker.data.clients[client].train
+    draws = torch_generator(worker.config.seed, "measured images", client)
+    chosen = torch.randperm(len(own), generator=draws)[:images].sort().values
+    return worker.images.index(own[chosen.numpy()])
+
+
+@torch.inference_mode()
 def input_moments(
     model: nn.Module, layer: str, images: DeviceImages, positions: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance of a layer's inputs, each [c] float64, on the CPU.
+
+    The layers after it are not computed.
 
     Args:
         model: the model; put into eval mode.
@@ -55,11 +80,13 @@ def input_moments(
         values = x.detach().double().transpose(0, 1).flatten(1)
         variance, mean = torch.var_mean(values, dim=1, correction=0)
         pooled.add(values.shape[1], mean, variance)
+        raise _Measured
 
-    hook = model.get_submodule(layer).register_forward_pre_hook(look)
+    hook = model.eval().get_submodule(layer).register_forward_pre_hook(look)
     try:
-        for _ in outputs(model, images, positions):
-            pass
+        for batch in positions.split(images.images_per(batch_pixels(images.device))):
+            with suppress(_Measured):
+                model(images[batch][0])
     finally:
         hook.remove()
     return pooled.mean.cpu(), pooled.variance.cpu()

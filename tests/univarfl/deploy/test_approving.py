@@ -193,9 +193,10 @@ class Asking(Site):
     Args:
         root: an empty directory.
         words: more of the experiment.
+        tell_statistics: whether the site tells its statistics.
     """
 
-    def __init__(self, root: Path, *words: str) -> None:
+    def __init__(self, root: Path, *words: str, tell_statistics: bool = False) -> None:
         super().__init__(root)
         self.config = compose_experiment([*WORDS, *words]).local()
         self.worker = Worker(self.config)
@@ -203,6 +204,7 @@ class Asking(Site):
         (self.node,) = self.grid.registered
         settings = self.grid._supernodes[self.node].context.node_config
         settings |= {**tomllib.loads(self.place.settings.read_text()), "key": settings["key"]}
+        settings["tell-statistics"] = tell_statistics
         assert "has not approved" in self.ask(TRAIN, 1)
         self.said(self.said().split()[0])
 
@@ -243,7 +245,6 @@ def test_other_models_in_one_round_are_few(tmp_path: Path, kind: Kind[Any, Any])
     [
         (FINETUNE, {}),
         (STATISTICS, {"classes": 2, "features": 128}),
-        (MOMENTS, {"layer": "encoder.1", "channels": 16}),
     ],
 )
 def test_a_stage_that_was_not_approved_is_refused(
@@ -253,12 +254,26 @@ def test_a_stage_that_was_not_approved_is_refused(
     assert "and the experiment has another stage" in coordinator.ask(kind, 1, **more)
 
 
+def test_batch_norm_is_not_measured_in_an_experiment_that_was_approved_without_it(
+    tmp_path: Path,
+) -> None:
+    coordinator = Asking(tmp_path, *SCORED)
+    more: dict[str, Any] = {"layer": "encoder.1", "channels": 16, "images": 256}
+    assert "does not have model.statistics=exact" in coordinator.ask(MOMENTS, 1, **more)
+
+
+def test_batch_norm_is_not_measured_where_the_owner_does_not_allow_it(tmp_path: Path) -> None:
+    coordinator = Asking(tmp_path, "model.statistics=exact")
+    more: dict[str, Any] = {"layer": "encoder.1", "channels": 16, "images": 256}
+    assert "its owner can set tell-statistics = true" in coordinator.ask(MOMENTS, 1, **more)
+
+
 def test_statistics_of_other_models_are_few(tmp_path: Path) -> None:
     """A site forgets what it has described when the coordinator says that the run is over."""
-    coordinator = Asking(tmp_path, "after=batch_norm")
+    coordinator = Asking(tmp_path, "after=batch_norm", tell_statistics=True)
     layers = batch_norm_layers(coordinator.worker.model)
     name, layer = next(iter(layers.items()))
-    more: dict[str, Any] = {"layer": name, "channels": layer.num_features}
+    more: dict[str, Any] = {"layer": name, "channels": layer.num_features, "images": 256}
     assert coordinator.ask(MOMENTS, 1, **more) == ""
     most = MOST_ANSWERS * len(layers)
     for _ in range(most - 1):

@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 
 from server_app.runs.records.reader import read_runs
-from tests.server_app.runs.recorded import record
-from univarfl.report.readings import BEST, LAST, LAST_FIVE, readings
+from server_app.runs.records.readings import ALL_IMAGES
+from tests.server_app.runs.recorded import change, record
+from univarfl.report.charts.of_runs import charts as all_charts
+from univarfl.report.comparison import compare
+from univarfl.report.readings import BEST, EXACT, LAST, LAST_FIVE, readings
 from univarfl.report.settings import format_value, heading_of
 from univarfl.report.statistics import difference
 from univarfl.report.summary import Summary
@@ -19,14 +22,54 @@ def summary(place: Path) -> Summary:
     return Summary(read_runs(place).runs)
 
 
-def test_the_three_readings(tmp_path: Path) -> None:
+def test_the_readings(tmp_path: Path) -> None:
     """Validation is best after rounds 3 and 5; the earlier has test accuracy 0.7."""
     test = [0.1, 0.2, 0.9, 0.7, 0.4, 0.5, 0.6]
     validation = [0.0, 0.2, 0.3, 0.8, 0.7, 0.8, 0.1]
     run = read_runs(record(tmp_path, "a", [], test, validation)).runs[0]
-    assert readings(run) == pytest.approx(
-        {LAST: 0.6, LAST_FIVE: (0.9 + 0.7 + 0.4 + 0.5 + 0.6) / 5, BEST: 0.7}
-    )
+    mean = (0.9 + 0.7 + 0.4 + 0.5 + 0.6) / 5
+    expected = {LAST: 0.6, LAST_FIVE: mean, BEST: 0.7, EXACT: math.nan}
+    assert readings(run) == pytest.approx(expected, nan_ok=True)
+
+
+def with_exact(place: Path, name: str, words: list[str], last: float, exact: float) -> None:
+    """Record a run with its last accuracy and that with statistics of all images."""
+    directory = record(place, name, words, [0.1, last])
+    change(directory, statistics={"readings": {ALL_IMAGES: {"accuracy": exact}}})
+
+
+def test_statistics_of_all_images_are_a_reading_with_a_paired_interval(tmp_path: Path) -> None:
+    for seed, gain in enumerate((0.01, 0.02, 0.03)):
+        words = [f"seed={seed}", "engine=inprocess"]
+        with_exact(tmp_path, f"a{seed}", [*words, "method=fedavg"], 0.3, 0.6)
+        with_exact(tmp_path, f"u{seed}", [*words, "method=univarfl"], 0.2, 0.6 + gain)
+    found = summary(tmp_path)
+    assert found.headline == LAST
+    assert found.accuracies()[EXACT].tolist() == ["60.0 ± 0.0", "62.0 ± 1.0"]
+    (row,) = found.differences().to_dict("records")
+    assert row[EXACT] == "+2.0 (-0.5 to +4.5)"
+    assert row[LAST] == "-10.0"
+    charts = [chart.name for chart in all_charts(found)]
+    assert any(name.startswith("bars-exact") for name in charts)
+    pair = compare(tmp_path / "a0", tmp_path / "u0").paired_tests()
+    assert [("last round" in one, EXACT in one) for one in pair] == [(True, False), (False, True)]
+    assert "+2.0 points over 3 seeds" in pair[1]
+
+
+def test_the_headline_of_models_with_exact_statistics_is_theirs(tmp_path: Path) -> None:
+    with_exact(tmp_path, "a", ["method=fedavg", "model.statistics=exact"], 0.3, 0.6)
+    found = summary(tmp_path)
+    assert found.headline == EXACT
+    assert "60.0" in found.glance().iloc[0].tolist()
+    assert "model.statistics=exact" in found.accuracy_sections()[0].note
+
+
+def test_readings_that_are_no_scores_are_refused(tmp_path: Path) -> None:
+    for name, readings_ in (("a", []), ("b", {"x": 1}), ("c", {"x": {"accuracy": "high"}})):
+        change(record(tmp_path, name, [], [0.1, 0.2]), statistics={"readings": readings_})
+    problems = read_runs(tmp_path).problems
+    assert len(problems) == 3
+    assert all("readings that are no test scores" in problem for problem in problems)
 
 
 def test_a_round_that_its_own_clients_validate_is_not_chosen(tmp_path: Path) -> None:

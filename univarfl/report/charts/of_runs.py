@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from server_app.runs.records.reader import Run
+from server_app.runs.records.readings import exact_scores
 from univarfl.report.charts.base import (
     Bar,
     Bars,
@@ -27,7 +28,8 @@ SWEPT = {"alpha": "alpha (smaller is more skewed)", "rho": "rho (share of client
 BAND = "mean over seeds, with a band of one standard deviation"
 SPREAD = "After the last round: mean and standard deviation over seeds."
 NOTES = {
-    BARS: "After the last round: mean, standard deviation, and a dot for each seed.",
+    BARS: "After the last round: mean, standard deviation, and a dot for each seed. A second chart "
+    "has the same weights with batch norm's statistics measured on the clients' images.",
     "Accuracy over the rounds": f"Accuracy of the global model: {BAND}.",
     "Loss over the rounds": f"Training cross-entropy of the participants: {BAND}.",
     "Accuracy over time": "Seconds are those of the rounds as recorded. Runs that shared a machine "
@@ -48,6 +50,7 @@ def charts(summary: Summary) -> Iterator[Chart]:
     alone = len(summary.frame) == 1
     for section, name, figure_of in (
         (BARS, "bars", accuracy_bars),
+        (BARS, "bars-exact", exact_bars),
         ("Accuracy over the rounds", "accuracy", accuracy_plot),
         ("Loss over the rounds", "loss", loss_plot),
         ("Accuracy over time", "time", time_plot),
@@ -108,6 +111,25 @@ def accuracy_bars(runs: Group, methods: Sequence[str]) -> Bars:
         ]
         bars.append(Bar(method, methods.index(method), points))
     return Bars(f"{split_of(runs)} accuracy after the last round, %", bars)
+
+
+def exact_bars(runs: Group, methods: Sequence[str]) -> Bars | None:
+    """Return each method's accuracy with batch norm's statistics of all images; None if unknown."""
+    bars = [
+        Bar(method, methods.index(method), points)
+        for method, of in runs.items()
+        if (points := exact_points(of))
+    ]
+    return Bars("test accuracy with statistics of all images, %", bars) if bars else None
+
+
+def exact_points(runs: Sequence[Run]) -> list[tuple[str, float]]:
+    """Return each run's seed and accuracy with statistics of all images, where it is known."""
+    return [
+        (f"seed {run.config['seed']}", 100 * scores["accuracy"])
+        for run in runs
+        if "accuracy" in (scores := exact_scores(run.record))
+    ]
 
 
 def recall_cells(runs: Group, methods: Sequence[str]) -> Cells | None:

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 import pandas as pd
 
 from univarfl.records.labels import label_of
-from univarfl.report.readings import LAST, LAST_FIVE
+from univarfl.report.readings import EXACT, LAST, LAST_FIVE
 from univarfl.report.statistics import CONFIDENCE, all_equal, interval, limits
 from univarfl.report.summary import Summary
 
 LEAST_SEEDS = 5  # an interval from fewer seeds is too wide for a headline
-MOST_LINES = 4
-# Both are always given: choosing the reading with the larger difference would bias the result.
-HEADLINED = {LAST: "last round", LAST_FIVE: "mean of the last five rounds"}
+MOST_LINES = 6
+# All are always given: choosing the reading with the largest difference would bias the result.
+HEADLINED = {
+    LAST: "last round",
+    LAST_FIVE: "mean of the last five rounds",
+    EXACT: "last round, batch norm's statistics of all images",
+}
 OWN = label_of("method", "univarfl")  # the method of the headline if several were compared
 ABOVE, BELOW, UNCLEAR = "above", "below", "not significant"
 NUMBERS = ("five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from server_app.nodes.failure import ABSENT, Failure, usable
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.context import RoundContext
-from server_app.rounds.ending.asking import ask_clients, clients_with_images
+from server_app.rounds.ending.asking import ask_clients, clients_with_images, telling_clients
 from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
 from task.errors import ProtocolError
 from task.protocol.after.statistics import (
@@ -47,14 +47,7 @@ class Collection:
                 allow it.
         """
         context = self._context
-        wanted = clients_with_images(context)
-        silent = {
-            client
-            for client in wanted
-            for node in context.nodes.nodes
-            if context.sites and node.serves(client) and not node.statistics
-        }
-        allowed = [client for client in wanted if client not in silent]
+        wanted, allowed = clients_with_images(context), telling_clients(context)
         wait_for_quorum(context, allowed)
         sizes = context.sizes.train
         clients = [client for client in wanted if sizes[client]]
@@ -64,7 +57,7 @@ class Collection:
         self.missing |= {client: ABSENT for client in wanted if not sizes[client]}
         for client, reason in sorted(self.missing.items()):
             context.note_client(client, f"no statistics: {reason}")
-        check_quorum(context, allowed, self.missing, "sent statistics")
+        check_quorum(context, allowed, self.missing, "after=ccvr", "sent statistics")
 
     def _ask(self, clients: Sequence[int]) -> None:
         context = self._context

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from client_app.after import moments
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
-from server_app.rounds.after.normalisation.measured_layers import MeasuredLayers
-from server_app.rounds.after.normalisation.measuring import Measuring
 from server_app.rounds.errors import RunFailedError
+from server_app.rounds.statistics.measured_layers import MeasuredLayers
+from server_app.rounds.statistics.measuring import Measuring
+from server_app.runs.records.readings import ALL_IMAGES
 from server_app.runs.records.record import read_record
 from task.data.batches import DeviceImages
 from task.errors import ConfigError, ProtocolError, RunError, SiteError
@@ -35,7 +36,7 @@ from task.tensors import Tensors
 from task.training.after.moments import PooledMoments, input_moments
 from task.training.worker import Worker
 from tests.absent_sites import Run
-from tests.conftest import CNN, SMALL_CNN, SMALL_RESNET, Train, rows
+from tests.conftest import CNN, SMALL_CNN, SMALL_RESNET, Train, rows, sha256
 
 STAGE = ("after=batch_norm", "rounds=1")
 ONE = torch.tensor([[1.0, 0.5], [0.2, -0.4], [-0.6, 0.9]], dtype=torch.float64)
@@ -99,7 +100,8 @@ def assert_measured(worker: Worker, positions: Tensor) -> None:
 
 def test_the_statistics_are_those_of_all_images_and_the_weights_stay(train: Train) -> None:
     words = ["partition=dirichlet", "alpha=0.3", "rounds=1"]
-    before = load_file(train(*words) / "model.safetensors")
+    plain = train(*words)
+    before = load_file(plain / "model.safetensors")
     run = train(*words, "after=batch_norm")
     after = load_file(run / "model.safetensors")
     changed = {name.rpartition(".")[2] for name in before if not before[name].equal(after[name])}
@@ -108,28 +110,56 @@ def test_the_statistics_are_those_of_all_images_and_the_weights_stay(train: Trai
     worker.load(after)
     every = [torch.from_numpy(each.train) for each in worker.data.clients.values()]
     assert_measured(worker, worker.images.index(torch.cat(every).numpy()))
-    found = read_record(run)["after"]
+    found = read_record(run)["statistics"]
     assert (found["clients"], found["missing"], found["layers"]) == (4, {}, 10)
+    assert found["images"] == 256
+    readings = found["readings"]
+    assert list(readings) == ["averaged", ALL_IMAGES]
+    assert readings["averaged"] == read_record(plain)["results"]["test"]
+    assert readings[ALL_IMAGES] == read_record(run)["results"]["test"]
+    assert read_record(plain)["statistics"]["readings"] == readings
+    spent = read_record(run)["seconds"]
+    parts = spent["connect"] + spent["rounds"] + spent["statistics"]
+    assert spent["total"] == pytest.approx(parts, abs=0.002)
+
+
+def test_the_bits_depend_neither_on_the_workers_nor_on_the_blocks(train: Train) -> None:
+    words = ["partition=dirichlet", *STAGE]
+    one, two = train(*words), train(*words, "federation.workers=2")
+    apart = train(*words, "federation.workers=3", "federation.message_megabytes=0.001")
+    assert sha256(one) == sha256(two) == sha256(apart)
+
+
+def test_a_stage_after_training_has_the_measured_statistics(train: Train) -> None:
+    exact, both = train(*STAGE), train("model.statistics=exact", "rounds=1", "after=ccvr")
+    one, other = (load_file(run / "model.safetensors") for run in (exact, both))
+    changed = {name for name in one if not one[name].equal(other[name])}
+    assert changed == {"classifier.weight", "classifier.bias"}
+    record = read_record(both)
+    assert record["after"]["before"] == record["statistics"]["readings"][ALL_IMAGES]
 
 
 @pytest.mark.parametrize(
-    ("words", "key", "reason"),
+    ("statistics", "words", "reason"),
     [
         (
-            "secure=masked",
-            "after",
-            "batch norm's statistics of single clients, which secure=masked",
+            "exact",
+            "method=fedbn",
+            "is for one model of all clients, and each client of method=fedbn",
         ),
-        ("method=fedbn", "after", "changes one model of all clients"),
-        ("guard=clip", "after", "bypasses guard=clip"),
-        ("strategy=krum", "after", "bypasses strategy=krum"),
-        ("strategy=dp_fixed model.norm=group", "after", "without noise, and strategy=dp_fixed"),
+        ("exact", "guard=clip", "which bypasses guard=clip; choose averaged"),
+        ("exact", "strategy=krum", "which bypasses strategy=krum; choose averaged"),
+        ("exact", "model.norm=group", "must be averaged: this network has no batch norm"),
+        ("exact", "model.statistics_images=1", "must be at least 2"),
+        ("moments", "strategy=fedmedian", "and strategy=fedmedian computes none; choose averaged"),
+        ("moments", "method=fedbn", "is for one model of all clients"),
+        ("moments", "model.norm=group", "must be averaged: this network has no batch norm"),
     ],
 )
-def test_what_does_not_fit_is_refused(words: str, key: str, reason: str) -> None:
+def test_what_does_not_fit_is_refused(statistics: str, words: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        compose_experiment(["after=batch_norm", *words.split()])
-    assert caught.value.key == key
+        compose_experiment([f"model.statistics={statistics}", *words.split()])
+    assert caught.value.key.startswith("model.statistics")
     assert reason in caught.value.allowed
 
 
@@ -137,7 +167,7 @@ def test_what_does_not_fit_is_refused(words: str, key: str, reason: str) -> None
 def test_a_model_without_batch_norm_is_refused_before_the_first_round(
     train: Train, tmp_path: Path, words: str
 ) -> None:
-    reason = "after=batch_norm: measures batch norm again, and the model has none; add after=none"
+    reason = "model.statistics=exact: must be averaged: this network has no batch norm"
     with pytest.raises(ConfigError, match=reason):
         train(*STAGE, "method=fedavg", *words.split())
     assert not (tmp_path / "runs").exists()
@@ -167,14 +197,16 @@ def test_other_moments_are_refused(found: dict[str, Tensor], reason: str) -> Non
 
 def request_for(words: list[str], **changes: Any) -> MomentsRequest:
     """The request for the first layer's moments of client 0, with changes."""
-    stage = {"after": {"name": "batch_norm"}}
-    local = compose_experiment([*SMALL_CNN, *words]).local().model_copy(update=stage)
+    local = compose_experiment([*SMALL_CNN, "method=fedavg"]).local()
+    other = compose_experiment([*SMALL_CNN, *words]).local().method  # that the rules would refuse
+    model = {**local.model, "statistics": "exact"}
+    local = local.model_copy(update={"model": model, "method": other})
     worker = Worker(local)
     name, layer = next(iter(batch_norm_layers(worker.model).items()))
     fields = {
         "run": "run", "experiment": local.model_dump_json(),
         "fingerprint": fingerprint_for(local.model_dump_json()), "round": 2, "clients": [0],
-        "layer": name, "channels": layer.num_features,
+        "layer": name, "channels": layer.num_features, "images": 256,
         "weights": PackedTensors.of(worker.initial_weights()),
     }  # fmt: skip
     return MomentsRequest(**{**fields, **changes})
@@ -212,8 +244,9 @@ class TestSites:
         """A request to a simulated worker that is treated as a site."""
         session = Session(request_for([], **changes), {IN_PROCESS: True})
         site = Site.model_validate(
-            {"site": "east", "data-dir": str(place), "memory-dir": str(place)}
-        )
+            {"site": "east", "data-dir": str(place), "memory-dir": str(place),
+             "tell-statistics": True}
+        )  # fmt: skip
         session.__dict__["worker"] = session.worker
         session.__dict__["site"] = site
         return session
@@ -238,6 +271,20 @@ class TestSites:
         session.__dict__["site"] = session.site.model_copy(update={"max_epsilon": 1.0})
         with pytest.raises(SiteError, match="limits its privacy loss"):
             moments.check_allowed(session)
+
+    def test_one_that_does_not_tell_statistics_sends_none(self, tmp_path: Path) -> None:
+        session = self.session(tmp_path)
+        assert session.site is not None
+        moments.check_allowed(session)
+        session.__dict__["site"] = session.site.model_copy(update={"tell_statistics": False})
+        with pytest.raises(SiteError, match="its owner can set tell-statistics = true"):
+            moments.check_allowed(session)
+
+    def test_one_measures_what_the_experiment_says(self, tmp_path: Path) -> None:
+        more = self.session(tmp_path, images=1000)
+        more.node_config = {}
+        with pytest.raises(ProtocolError, match="another number of images than"):
+            moments.check_measured(more)
 
 
 Moments = Callable[..., tuple[Tensor, Tensor]]
@@ -275,7 +322,7 @@ def failing(mean: Tensor) -> Any:
 def test_one_client_costs_itself_alone_from_then_on(train: Train, lie: Any, reason: str) -> None:
     with patch.object(moments, "input_moments", lying(lie)):
         run = train(*STAGE)
-    found = read_record(run)["after"]
+    found = read_record(run)["statistics"]
     assert found["clients"] == 3
     assert list(found["missing"]) == ["1"]
     assert re.search(reason, found["missing"]["1"])
@@ -296,7 +343,7 @@ def test_the_largest_moments_that_are_allowed_can_be_stored() -> None:
 
 def test_a_mean_that_would_make_the_variance_infinite_is_refused(train: Train) -> None:
     with patch.object(moments, "input_moments", lying(lambda mean: mean + 2e19)):
-        found = read_record(train(*STAGE))["after"]
+        found = read_record(train(*STAGE))["statistics"]
     assert list(found["missing"]) == ["1"]
     assert "reason" not in found
 
@@ -306,8 +353,8 @@ def test_if_nobody_answers_the_run_fails(train: Train) -> None:
         patch.object(moments, "input_moments", side_effect=RuntimeError("offline")),
         pytest.raises(
             RunError,
-            match=r"after=batch_norm: 0 of 4 clients measured encoder\.1, and the quorum is 1 "
-            r"\(federation.quorum\); the first: .*offline",
+            match=r"model\.statistics=exact: 0 of 4 clients measured encoder\.1, and the quorum is "
+            r"1 \(federation.quorum\); the first: .*offline",
         ),
     ):
         train(*STAGE)
@@ -315,19 +362,17 @@ def test_if_nobody_answers_the_run_fails(train: Train) -> None:
 
 def test_a_stage_that_was_ended_goes_on_with_other_sites(run_at_sites: Run) -> None:
     """A site describes a layer once, so the layers that were measured are kept."""
-    pooled = Measuring._pooled
-    layers: list[str] = []
+    moments_of = Measuring._moments
 
     def ended_in_the_third(
-        measuring: Measuring, layer: str, weights: Tensors, channels: int
-    ) -> PooledMoments:
-        if len(layers) == 2:
+        measuring: Measuring, number: int, layer: str, weights: Tensors
+    ) -> tuple[Tensor, Tensor]:
+        if number == 3:
             raise RunFailedError("the coordinator is gone")
-        layers.append(layer)
-        return pooled(measuring, layer, weights, channels)
+        return moments_of(measuring, number, layer, weights)
 
     with (
-        patch.object(Measuring, "_pooled", ended_in_the_third),
+        patch.object(Measuring, "_moments", ended_in_the_third),
         pytest.raises(RunFailedError, match="the coordinator is gone"),
     ):
         run_at_sites(*STAGE, *CNN, "run_id=ended", away=lambda name, at: name == "north" and at > 1)
@@ -335,8 +380,8 @@ def test_a_stage_that_was_ended_goes_on_with_other_sites(run_at_sites: Run) -> N
     assert run_at_sites(f"resume={ended}") == ended
     record = read_record(ended)
     assert record["status"] == "completed"
-    assert (record["after"]["clients"], list(record["after"]["missing"])) == (2, ["1"])
-    assert record["after"]["layers"] > 2
+    assert (record["statistics"]["clients"], list(record["statistics"]["missing"])) == (2, ["1"])
+    assert record["statistics"]["layers"] > 2
     assert not (ended / "checkpoints").exists()
 
 

@@ -1,0 +1,37 @@
+"""The readings of a final model's accuracy: with which statistics of batch norm it is scored."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from server_app.runs.records.tables import RecordError
+
+ALL_IMAGES = "of all images"
+
+
+def check_readings(record: Mapping[str, Any]) -> None:
+    """Check the readings of a ``run.json``.
+
+    Raises:
+        RecordError: they are not test scores by name.
+    """
+    readings = record.get("statistics", {}).get("readings", {})
+    if not isinstance(readings, dict) or not all(map(are_scores, readings.values())):
+        raise RecordError("run.json's statistics have readings that are no test scores")
+
+
+def are_scores(value: object) -> bool:
+    """Return whether a value maps the names of metrics to numbers."""
+    if not isinstance(value, dict):
+        return False
+    return all(type(number) in (int, float) for number in value.values())
+
+
+def exact_scores(record: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the test scores with statistics of all images; empty if they were not measured."""
+    readings: Mapping[str, Mapping[str, float]] = record.get("statistics", {}).get("readings", {})
+    return readings.get(ALL_IMAGES, {})
+
+
+def statistics_of(config: Mapping[str, Any]) -> str:
+    """Return the setting ``model.statistics`` of a run's configuration."""
+    return str(config.get("model", {}).get("statistics", "averaged"))
