@@ -367,15 +367,15 @@ STUDIES = {  # with the time of each on two cores
         (f"{SMALL_DIGITS} alpha=0.05 method=fedavg,univarfl {STAGES} {FIVE_SEEDS}",),
         tables=after_training,
     ),
-    # An hour and a half. Compared: UniVarFL minus FedAvg, paired by seed, after the last round, with
-    # averaged statistics of batch norm and with those of all images.
+    # An hour and a half. Compared: UniVarFL minus FedAvg, paired by seed, after the last round,
+    # with averaged statistics of batch norm and with those of all images.
     "statistics-pacs": Study(
         tuple(f"{STATISTICS_PACS} method=fedavg,univarfl seed={seed}" for seed in range(20, 30)),
         needs="PACS",
         tables=four_readings,
     ),
-    # Three quarters of an hour. Compared: averaged moments minus averaged statistics, paired by seed,
-    # after the last round, for each of two methods and two schedules.
+    # Three quarters of an hour. Compared: averaged moments minus averaged statistics, paired by
+    # seed, after the last round, for each of two methods and two schedules.
     "statistics-digits": Study(
         tuple(f"{STATISTICS_DIGITS} seed={seed}" for seed in range(20, 25)), tables=four_readings
     ),
