@@ -46,7 +46,8 @@ class Site(BaseModel):
         keep_free_megabytes: ``keep-free-megabytes``, what it leaves free on the disk of its copies
             of images, client state and models.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
-        tell_statistics: ``tell-statistics``, whether ``after=ccvr`` may have its features' moments.
+        tell_statistics: ``tell-statistics``, whether ``after=ccvr`` may have the moments of its
+            features, and ``model.statistics=exact`` those of the inputs of batch norm.
         max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.

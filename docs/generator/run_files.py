@@ -43,7 +43,7 @@ FILES = {
     "of more than 1,000 clients, at a sample. Not with masks or noise at the clients.",
     "events.csv": "Events of sites and of the run; empty for most runs.",
     "model.safetensors": "The global model after the last round, not after the best one; without "
-    "the layers that stay with each client. With `after=batch_norm`, `ccvr` or `feddf`, the model "
+    "the layers that stay with each client. With `after=ccvr` or `feddf`, the model "
     "after that stage.",
     "clients/": "In a simulation whose clients keep a part of the model: the part of each client "
     "that has trained, `clients/3.safetensors`.",
@@ -174,13 +174,16 @@ RECORD = {
     "personal": "The layers that stay with each client, if there are any.",
     "client_parts": "In a simulation whose clients keep a part of the model: how many of their "
     "parts are in `clients/`.",
+    "statistics": "For networks with batch norm: the test scores with averaged statistics and with "
+    "those of all images (`readings`), who measured them on how many images each, and seconds; see "
+    "[Choose the statistics of batch norm](../how-to/measure-batch-norm.md).",
     "after": "With a stage after training: its name and seconds, test scores `before` and `after` "
     "it, and who took part. With `after=finetune` the scores are those over the clients, as in "
     "`client_scores`.",
     "privacy": "With differential privacy: what was spent, on what, and what it does not cover. "
     "`attempts` counts every attempt at a round that was begun, repeated ones included.",
-    "seconds": "Seconds of `connect` (until all SuperNodes were ready), of the `rounds`, of the "
-    "stage `after` training if there is one, and in `total`.",
+    "seconds": "Seconds of `connect` (until all SuperNodes were ready), of the `rounds`, of batch "
+    "norm's `statistics` and the stage `after` training where they exist, and in `total`.",
     "ended": "Time in UTC.",
     "model_sha256": "Hash of `model.safetensors`.",
     "sha256": "Hash of all other entries, compared before a run is resumed.",
