@@ -60,6 +60,7 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     """Yield each problem by the rules of local training and of the options that are chosen."""
     yield from of_sites(config)
     config.augmenter()
+    yield from of_fixed_statistics(config)
     yield from of_methods(config)
     yield from of_options(OPTIONS, config)
 
@@ -86,6 +87,13 @@ def of_sites(config: LocalConfig) -> Iterator[ConfigError]:
         if config.num_clients != len(sites):
             allowed = f"must be {len(sites)}, the number of sites in partition.names"
             yield ConfigError("num_clients", config.num_clients, f"{allowed}; leave it out")
+
+
+def of_fixed_statistics(config: LocalConfig) -> Iterator[ConfigError]:
+    """Recorded steps of a network that changes during the run."""
+    if config.network().norm == "fixed" and config.runtime.graphed:
+        allowed = "a recorded step has the batches' statistics, and model.norm=fixed changes them"
+        yield ConfigError("runtime.graphed", True, f"{allowed}; leave it out")
 
 
 def of_methods(config: LocalConfig) -> Iterator[ConfigError]:

@@ -87,7 +87,9 @@ class FedSOL(Method):
         return model
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        self._teacher = teacher(model, self._teacher).train()
+        self._teacher = teacher(model, self._teacher)
+        for own, other in zip(self._teacher.modules(), model.modules(), strict=True):
+            own.training = other.training
         self._model = model
         self._parameters: list[Tensor] = list(trained_parameters(model).values())
         self._global = list(snapshot(model).values())

@@ -117,7 +117,8 @@ class ModelSettings(ABC):
         trained_features: whether layers that can be trained come before the classifier.
         normalised: whether it has normalisation layers; if not, `norm` must be ``group``.
         features: d, the width of the projector, at least 1.
-        norm: ``batch``, or ``group``, which keeps no statistics of the data.
+        norm: ``batch``; ``fixed``, batch norm whose statistics stay from a round on (FixBN); or
+            ``group``, which keeps no statistics of the data.
         projector: the layers before the classifier; see `projector`. Without any, the pooled maps
             are the features, and `features` is not used.
         pan: the position encodings of PAN before each ReLU: ``add``, ``multiply`` or ``none``; see
@@ -126,6 +127,8 @@ class ModelSettings(ABC):
         pan_amplitude: A, the largest value of an encoding, above 0.
         statistics: how the global model gets its statistics of batch norm: ``averaged`` over the
             clients, from averaged ``moments``, or ``exact``, measured after the last round.
+        fixed_after: the share of the rounds after which the statistics stay, with ``norm=fixed``;
+            above 0 and below 1.
         statistics_images: the largest number of images of a client on which exact statistics are
             measured, at least 2.
     """
@@ -144,6 +147,7 @@ class ModelSettings(ABC):
     pan_amplitude: float = field(default=0.05, kw_only=True)
     statistics: Statistics = field(default="averaged", kw_only=True)
     statistics_images: int = field(default=256, kw_only=True)
+    fixed_after: float = field(default=0.5, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.features < 1:
@@ -152,7 +156,9 @@ class ModelSettings(ABC):
             refuse(self, "norm", "must be group: this network has no normalisation")
         if self.normalised and self.norm == "group" and self.features % GROUPS:
             refuse(self, "features", f"must be a multiple of {GROUPS} with model.norm=group")
-        if self.statistics != "averaged" and self.norm != "batch":
+        if not 0 < self.fixed_after < 1:
+            refuse(self, "fixed_after", "must be above 0 and below 1")
+        if self.statistics != "averaged" and not self.keeps_statistics:
             refuse(self, "statistics", "must be averaged: this network has no batch norm")
         if self.statistics_images < 2:
             refuse(self, "statistics_images", "must be at least 2")
@@ -174,6 +180,20 @@ class ModelSettings(ABC):
                     f"of {width} channels would be 0"
                 )
                 refuse(self, "pan_frequency", allowed)
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether the network has batch norm, whose statistics of the data are in the model."""
+        return self.norm != "group"
+
+    def fixes_statistics(self, server_round: int, rounds: int) -> bool:
+        """Return whether the statistics of batch norm stay as they are in a round.
+
+        Args:
+            server_round: the round, from 1.
+            rounds: the rounds of the whole run.
+        """
+        return self.norm == "fixed" and server_round > self.fixed_after * rounds
 
     @property
     def encoding(self) -> Encoding | None:

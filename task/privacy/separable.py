@@ -28,12 +28,12 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     if config.last_batch != "merge":
         allowed = "batches are drawn at random with privacy.unit=example; leave it out"
         yield ConfigError("last_batch", config.last_batch, allowed)
-    if config.network().norm == "batch":
+    if config.network().keeps_statistics:
         allowed = (
             "batch norm mixes the images of a batch, and its statistics reveal them; with "
             "privacy.unit=example add model.norm=group"
         )
-        yield ConfigError("model.norm", "batch", allowed)
+        yield ConfigError("model.norm", config.network().norm, allowed)
     if config.runtime.compiled:
         allowed = "the gradients of single images are computed uncompiled; add runtime=eager"
         yield ConfigError("runtime.compiled", True, allowed)

@@ -21,6 +21,7 @@ from task.error_messages import NO_ENGINE, is_gpu_shortage
 from task.errors import TrainingError, UntrainableDataError, diverged, out_of_time
 from task.methods.base import LocalRound, Method
 from task.models.base import Output
+from task.models.layers.norm import fix_statistics
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
 from task.registry import named
@@ -175,6 +176,8 @@ class LocalTrainer:
         self.optimizer.begin(kept_before)
         self.optimizer.rate = self.config.optim.rate(server_round, self.config.rounds)
         self.model.train()
+        if self.config.network().fixes_statistics(server_round, self.config.rounds):
+            fix_statistics(self.model)
         key = (self.config.seed, "local", server_round, client)
         this = LocalRound(
             server_round,

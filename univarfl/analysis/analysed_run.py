@@ -81,7 +81,7 @@ class AnalysedRun:
         `task.analysis.curvature.diagonal` is exact for piecewise linear networks. FedETF's
         classifier normalises the features, so it is none.
         """
-        if self.config.network().norm != "batch":
+        if not self.config.network().keeps_statistics:
             return "model.norm=batch"
         return "" if CLASSIFIER in self.weights else "a linear classifier"
 

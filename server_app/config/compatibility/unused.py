@@ -66,6 +66,10 @@ UNUSED = (
         "without model.pan=add or model.pan=multiply; leave it out, or add one of them",
     ),
     Unused(
+        ("model.fixed_after",), lambda of: of["model"]["norm"] != "fixed",
+        "without model.norm=fixed; leave it out, or add that",
+    ),
+    Unused(
         ("model.features",), lambda of: of["model"].get("projector") == "none",
         "with model.projector=none, where the pooled maps are the features; leave it out",
     ),

@@ -8,7 +8,7 @@ RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data wi
 DEALT = ("pathological", "power_law")  # partitions with partition.deal
 EVERY_IMAGE = 10**9
 PAN = {"pan": "none", "pan_frequency": 1, "pan_amplitude": 0.05}
-STATISTICS = {"statistics": "averaged", "statistics_images": 256}
+STATISTICS = {"statistics": "averaged", "statistics_images": 256, "fixed_after": 0.5}
 PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.projector
 
 SECTIONS: dict[str, dict[str, Any]] = {

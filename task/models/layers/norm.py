@@ -1,4 +1,11 @@
-"""Normalisation layers: batch norm, or group norm, which keeps no statistics of the data."""
+"""Normalisation layers: batch norm, or group norm, which keeps no statistics of the data.
+
+With ``fixed`` batch norm is trained on the batches' statistics at first, and on the global ones
+from a round on: they do not change any more, so that clients train the network that is averaged.
+Source: FixBN, Zhong et al., "Making Batch Normalization Great in Federated Deep Learning",
+arXiv 2303.06530. We know its abstract: training is divided into two stages, and the second one
+freezes the statistics. The momentum that the paper adds is not built.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -9,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from task.tensors import Tensors
 
-Norm = Literal["batch", "group"]
+Norm = Literal["batch", "fixed", "group"]
 
 MEAN, VARIANCE = "running_mean", "running_var"
 GROUPS = 8  # divides every channel count of these models; the smallest is 16
@@ -17,12 +24,18 @@ GROUPS = 8  # divides every channel count of these models; the smallest is 16
 
 def norm_2d(kind: Norm, channels: int) -> nn.Module:
     """Return the normalisation layer for maps [n, channels, h, w]."""
-    return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(GROUPS, channels)
+    return nn.GroupNorm(GROUPS, channels) if kind == "group" else nn.BatchNorm2d(channels)
 
 
 def norm_1d(kind: Norm, channels: int) -> nn.Module:
     """Return the normalisation layer for vectors [n, channels]."""
-    return nn.BatchNorm1d(channels) if kind == "batch" else nn.GroupNorm(GROUPS, channels)
+    return nn.GroupNorm(GROUPS, channels) if kind == "group" else nn.BatchNorm1d(channels)
+
+
+def fix_statistics(model: nn.Module) -> None:
+    """Have a model in training mode normalise with its running statistics, which then stay."""
+    for layer in batch_norm_layers(model).values():
+        layer.eval()
 
 
 def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:

@@ -239,7 +239,7 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
                 "contrastive_weight, temperature"
             ),
         ),
-        ("model.norm=layer", "model.norm=layer: must be 'batch' or 'group'"),
+        ("model.norm=layer", "model.norm=layer: must be 'batch', 'fixed' or 'group'"),
         (
             "model.norm=group model.features=100",
             "model.features=100: must be a multiple of 8 with model.norm=group",
