@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from flwr.app import Context, Message, MessageType, RecordDict
@@ -31,17 +31,20 @@ class Sites(SiteGrid):
         names: what they call themselves, and are registered as.
         away: whether a site is away when a round begins; round 0 is the registration.
         slow: whether a site's reply in a round is there only in the next one.
+        silent: the sites that do not tell their statistics.
     """
 
     def __init__(
-        self, root: Path, place: Path, names: Iterable[str], away: Absent, slow: Absent
-    ) -> None:
+        self, root: Path, place: Path, names: Iterable[str], away: Absent, slow: Absent,
+        silent: Collection[str],
+    ) -> None:  # fmt: skip
         super().__init__(client_app, root, list(names), place)
         self.away, self.slow, self.round = away, slow, 0
         self.held: dict[str, int] = {}
         self.name_of = dict(self.registered)
-        for supernode in self._supernodes.values():
-            supernode.context.node_config["tell-statistics"] = True
+        for node, name in self.name_of.items():
+            config = self._supernodes[node].context.node_config
+            config["tell-statistics"] = name not in silent
 
     def get_node_ids(self) -> Iterable[int]:
         return {node for node, name in self.name_of.items() if not self.away(name, self.round)}
@@ -76,9 +79,9 @@ class Run:
 
     def __call__(
         self, *words: str, away: Absent = never, slow: Absent = never,
-        names: Iterable[str] = NAMES,
+        names: Iterable[str] = NAMES, silent: Collection[str] = (),
     ) -> Path:  # fmt: skip
-        grid = Sites(self.images, self.place.parent, names, away, slow)
+        grid = Sites(self.images, self.place.parent, names, away, slow, silent)
         words = (*WORDS, f"output_dir={self.place}", *words)
         if words[-1].startswith("resume="):
             words = words[-1:]

@@ -17,7 +17,7 @@ from server_app.config.experiment import Experiment
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.after.base import Outcome
 from server_app.rounds.context import RoundContext
-from server_app.rounds.ending.asking import telling_clients
+from server_app.rounds.ending.asking import clients_with_images, telling_clients
 from server_app.rounds.ending.final_stage import not_finite, record_new_model, with_stage
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.kind import RoundKind
@@ -33,6 +33,8 @@ NOBODY = (
     "no site sends its statistics of batch norm; set tell-statistics = true in site.toml of the "
     "sites that agree, or add model.statistics=averaged"
 )
+
+SILENT = "the site's owner does not allow tell-statistics"
 
 logger = logging.getLogger("univarfl")
 
@@ -83,8 +85,9 @@ class FinalStatistics:
         context, started = kind.context, time.perf_counter()
         if not (self.chosen or len(context.worker.data.dataset.test)):
             return
-        measuring = Measuring(context, *self._clients_and_images(context))
+        asked, images = self._clients_and_images(context)
         try:
+            measuring = Measuring(context, asked, images)
             weights = measuring.measure()
         except RunFailedError as error:
             if self.chosen:
@@ -103,11 +106,16 @@ class FinalStatistics:
         """Return who is asked, and for how many images at most."""
         experiment = context.experiment
         images = experiment.network().statistics_images
-        asked = list(range(experiment.num_clients)) if self._masked else telling_clients(context)
+        everyone = clients_with_images(context)
+        if self.chosen and self._masked:
+            return everyone, images
         if self.chosen:
-            return asked, images
+            telling = telling_clients(context)
+            for client in set(everyone) - set(telling):
+                context.note_client(client, f"batch norm not measured: {SILENT}")
+            return telling, images
         some = set(clients_to_score(experiment.num_clients, experiment.seed))
-        asked = [client for client in asked if client in some]
+        asked = [client for client in everyone if client in some]
         return asked, min(images, max(2, READ_IMAGES // max(1, len(asked))))
 
     def _scores(

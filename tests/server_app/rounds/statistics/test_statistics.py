@@ -401,3 +401,22 @@ def test_layers_of_another_model_or_of_a_damaged_file_are_measured_again(
     else:
         model["a.running_mean"] += 1
     assert MeasuredLayers(tmp_path, model).statistics == {}
+
+
+def test_a_site_that_does_not_tell_is_not_asked_and_is_named(run_at_sites: Run) -> None:
+    run = run_at_sites(*STAGE, *CNN, silent=("south",))
+    record = read_record(run)
+    assert record["statistics"]["clients"] == 2
+    (event,) = [row for row in rows(run, "events.csv") if row["site"] == "south"]
+    assert event["event"] == (
+        "batch norm not measured: the site's owner does not allow tell-statistics"
+    )
+
+
+def test_a_run_does_not_start_if_no_site_tells(run_at_sites: Run) -> None:
+    with pytest.raises(RunFailedError, match="no site sends its statistics of batch norm"):
+        run_at_sites(*STAGE, *CNN, silent=("east", "north", "south"))
+
+
+def test_sites_measure_only_if_it_is_chosen(run_at_sites: Run) -> None:
+    assert "statistics" not in read_record(run_at_sites("rounds=1", *CNN))
