@@ -156,6 +156,26 @@ def test_a_resume_repeats_the_set_that_sites_have_signed(
     assert all("a sum of this model was signed before, without it" in reason for reason in reasons)
 
 
+EXACT = ("model=cnn", "data.image_size=32", "model.statistics=exact", "rounds=1", MASKED)
+
+
+@pytest.mark.slow
+def test_batch_norm_is_measured_as_a_sum_without_tell_statistics(
+    images: Path, tmp_path: Path
+) -> None:
+    grid = MaskedSites(images, tmp_path / "m")
+    plain = trained(grid, tmp_path, "plain", *WORDS, *EXACT, "seed=1", "model.statistics=averaged")
+    whole = read_record(trained(grid, tmp_path, "whole", *WORDS, *EXACT, "seed=2"))
+    assert (whole["statistics"]["clients"], whole["statistics"]["layers"]) == (4, 10)
+    assert "statistics" not in read_record(plain)
+    kept = (tmp_path / "m" / f"north.mem/{SIGNED}").rglob("measure-*.json")
+    assert len(list(kept)) == 10
+    grid.dies = [("query.measure", "1")]
+    record = read_record(trained(grid, tmp_path, "less", *WORDS, *EXACT, "seed=3"))
+    assert record["statistics"]["clients"] == 3
+    assert list(record["statistics"]["missing"]) == ["3"]
+
+
 def test_a_coordinator_that_asks_for_another_set_gets_no_sum(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
