@@ -1,7 +1,7 @@
 """The tables of a benchmark, from its completed runs."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from server_app.runs.records.reader import Run
 from server_app.runs.records.tables import LEAST_IMAGES
 from univarfl.records.labels import label_of
 from univarfl.report.breakdown.by_client import spreads
-from univarfl.report.readings import LAST, LAST_FIVE, readings
+from univarfl.report.readings import EXACT, LAST, LAST_FIVE, readings
 from univarfl.report.section import Section
 from univarfl.report.statistics import difference, mean_and_sd
 from univarfl.report.summary import GLANCE, first_at
@@ -20,6 +20,8 @@ from univarfl.sweeps.benchmark.outcome import Outcome
 from univarfl.sweeps.benchmark.ranks import average_ranks, critical_difference, significant
 
 BASE = label_of("method", "fedavg")
+EXACT_VALUES = "With statistics of all images"
+MINUS_EXACT = "Minus FedAvg, statistics of all images"
 OWN_VALUES, MINUS, MINUS_OWN, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
     "With the papers' values", "Minus FedAvg", "Minus FedAvg with its own rate",
     "Rounds and seconds to FedAvg's accuracy", "The worst tenth of the clients", "Cost",
@@ -28,6 +30,9 @@ OWN_VALUES, MINUS, MINUS_OWN, TARGET, CLIENTS, COSTS, TRIALS, COMMANDS = (
 NOTES = {
     OWN_VALUES: "The same with the settings of conf/method/, the papers' where they name one, "
     "instead of tuned values.",
+    EXACT_VALUES: "The first table again, with batch norm's statistics measured on the clients' "
+    "images under the final weights. Cells whose network has no batch norm are left out.",
+    MINUS_EXACT: "The differences in this reading.",
     MINUS: "Accuracy after the last round minus FedAvg's of the same cell and seed, both tuned, in "
     "percentage points: mean and Student's 95 % interval over the seeds. Wins, losses and ties "
     "count the runs of all cells. A run that diverged loses to one that did not, two that diverged "
@@ -68,9 +73,10 @@ class Tables:
                 run = self.outcome.run_of(entry)
                 if run is None and not self.outcome.has_diverged(entry):
                     continue
-                own = readings(run) if run else {LAST: DIVERGED, LAST_FIVE: DIVERGED}
+                own = readings(run) if run else dict.fromkeys((LAST, LAST_FIVE, EXACT), DIVERGED)
                 kind, label = TUNED if entry.value else OWN, label_of("method", method)
-                yield kind, entry.cell, label, entry.seed, own[LAST], own[LAST_FIVE], run
+                scores = own[LAST], own[LAST_FIVE], own[EXACT]
+                yield kind, entry.cell, label, entry.seed, *scores, run
 
     def runs(self, kind: str) -> list[Run]:
         """Return the completed runs of one kind of row."""
@@ -80,8 +86,10 @@ class Tables:
         """Return every table with its explanation."""
         tables = {
             GLANCE: self.standing(TUNED),
+            EXACT_VALUES: self.standing(TUNED, (EXACT,)),
             OWN_VALUES: self.standing(OWN),
             MINUS: self.differences(TUNED),
+            MINUS_EXACT: self.differences(TUNED, EXACT),
             MINUS_OWN: self.differences(OWN),
             TARGET: self.targets(),
             CLIENTS: self.clients(),
@@ -113,12 +121,24 @@ class Tables:
             )
         return text
 
-    def standing(self, kind: str) -> pd.DataFrame:
-        """Return one row per method: its average ranks, and its accuracy in each cell."""
-        part = self.frame[self.frame["kind"] == kind]
+    def cells(self, reading: str) -> list[str]:
+        """Return the cells, without those that have no batch norm if it is of its statistics."""
+        if reading != EXACT:
+            return list(self.outcome.plan.cells)
+        known = self.frame[np.isfinite(self.frame[reading])]["cell"]
+        return [cell for cell in self.outcome.plan.cells if cell in set(known)]
+
+    def standing(self, kind: str, of_ranks: Sequence[str] = (LAST, LAST_FIVE)) -> pd.DataFrame:
+        """Return one row per method: its average ranks, and its accuracy in each cell.
+
+        Args:
+            kind: of the rows.
+            of_ranks: the readings that are ranked; the first is shown.
+        """
+        shown = self.cells(of_ranks[0])
+        part = self.frame[(self.frame["kind"] == kind) & self.frame["cell"].isin(shown)]
         ranks = {
-            f"rank, {reading}": average_ranks(self._ranked(kind, reading))
-            for reading in (LAST, LAST_FIVE)
+            f"rank, {reading}": average_ranks(self._ranked(kind, reading)) for reading in of_ranks
         }
         ranks = {name: found for name, found in ranks.items() if len(found)}
         rows = []
@@ -128,8 +148,8 @@ class Tables:
                 name: f"{found[method]:.1f}" if method in found else ""
                 for name, found in ranks.items()
             }
-            for cell in self.outcome.plan.cells:
-                values = 100 * of[of["cell"] == cell][LAST]
+            for cell in shown:
+                values = 100 * of[of["cell"] == cell][of_ranks[0]]
                 row[cell] = (mean_and_sd(finite(values)) + self._of_seeds(values)).strip()
             rows.append(row)
         order = next(iter(ranks.values()), pd.Series(dtype=float))
@@ -146,21 +166,24 @@ class Tables:
 
     def _ranked(self, kind: str, reading: str) -> pd.DataFrame:
         """Return a row per cell and seed and a column per method that has all of them."""
-        part = self.frame[self.frame["kind"] == kind]
+        known = self.frame["cell"].isin(self.cells(reading))
+        part = self.frame[(self.frame["kind"] == kind) & known]
         scores = part.pivot(index=["cell", "seed"], columns="method", values=reading)
         complete = scores.dropna(axis=1)
         return complete if complete.shape[1] > 1 else complete[:0]
 
-    def differences(self, base_kind: str) -> pd.DataFrame:
+    def differences(self, base_kind: str, reading: str = LAST) -> pd.DataFrame:
         """Return tuned accuracy minus FedAvg's with the same seeds, by cell, with wins and losses.
 
         Args:
             base_kind: FedAvg's row that is subtracted.
+            reading: of the accuracy.
         """
-        part = self.frame[self.frame["kind"] == TUNED]
-        scores = 100 * part.pivot(index=["cell", "seed"], columns="method", values=LAST)
-        of_base = self.frame[(self.frame["kind"] == base_kind) & (self.frame["method"] == BASE)]
-        base = 100 * of_base.set_index(["cell", "seed"])[LAST]
+        known = self.frame[self.frame["cell"].isin(self.cells(reading))]
+        part = known[known["kind"] == TUNED]
+        scores = 100 * part.pivot(index=["cell", "seed"], columns="method", values=reading)
+        of_base = known[(known["kind"] == base_kind) & (known["method"] == BASE)]
+        base = 100 * of_base.set_index(["cell", "seed"])[reading]
         rows = []
         for method in part["method"].unique() if len(base) else ():
             if (method, base_kind) == (BASE, TUNED):
@@ -170,7 +193,7 @@ class Tables:
             row = {"method": method}
             row["wins"], row["losses"] = str((pairs > 0).sum()), str((pairs < 0).sum())
             row["ties"] = str((both["own"] == both["base"]).sum())
-            for cell in self.outcome.plan.cells:
+            for cell in self.cells(reading):
                 of_cell = pairs[pairs.index.get_level_values("cell") == cell]
                 row[cell] = (difference(finite(of_cell), "+.1f") + self._of_seeds(of_cell)).strip()
             rows.append(row)
@@ -230,7 +253,7 @@ class Tables:
 
 
 DIVERGED = -math.inf  # the accuracy of a run without a final model: the worst
-COLUMNS = ("kind", "cell", "method", "seed", LAST, LAST_FIVE, "run")
+COLUMNS = ("kind", "cell", "method", "seed", LAST, LAST_FIVE, EXACT, "run")
 
 
 def finite(values: "pd.Series[float]") -> "pd.Series[float]":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from server_app.runs.records.readings import ALL_IMAGES
 from task.errors import DIVERGED, ConfigError, RunError
 from tests.server_app.runs.recorded import change, record
 from univarfl.report.section import filled_tables
@@ -72,6 +73,20 @@ def test_wins_losses_and_ties_are_counted(place: Path) -> None:
     row = row_of(place, "Minus FedAvg", "FedLC")
     assert (row["wins"], row["losses"], row["ties"]) == ("2", "0", "1")
     assert row["a"].startswith("+10.0 (")
+
+
+def test_statistics_of_all_images_are_ranked_in_tables_of_their_own(place: Path) -> None:
+    """There FedAvg leads on each seed."""
+    before = filled_tables(Tables(Benchmark(PLAN, place).outcome()).sections())
+    assert not any("statistics of all images" in title for title in before)
+    for method, exact in (("fedavg", 0.9), ("fedlc", 0.8)):
+        for seed in PLAN.seeds:
+            readings = {ALL_IMAGES: {"accuracy": exact}}
+            change(directory_of(place, method, seed), statistics={"readings": readings})
+    row = row_of(place, "With statistics of all images", "FedLC")
+    assert (row["a"], row["rank, statistics of all images"]) == ("80.0 ± 0.0", "2.0")
+    row = row_of(place, "Minus FedAvg, statistics of all images", "FedLC")
+    assert (row["losses"], row["a"]) == ("3", "-10.0")
 
 
 def test_a_missing_seed_is_named_in_each_cell(place: Path) -> None:
