@@ -14,19 +14,20 @@ class ConfigError(ValueError):
         key: the setting, with dots between groups.
         value: its value.
         allowed: what is allowed, starting with "must" or a verb.
+        problem: pydantic's name for the type of the problem, if pydantic found it.
     """
 
-    def __init__(self, key: str, value: Any, allowed: str) -> None:
+    def __init__(self, key: str, value: Any, allowed: str, problem: str = "") -> None:
         setting = f"{key}={value}".replace("\n", "\\n")
         super().__init__(f"{setting}: {allowed}")
-        self.key, self.value, self.allowed = key, value, allowed
+        self.key, self.value, self.allowed, self.problem = key, value, allowed, problem
 
     def under(self, group: str) -> "ConfigError":
         """Return the same error with `group.` in front of its key."""
-        return ConfigError(f"{group}.{self.key}", self.value, self.allowed)
+        return ConfigError(f"{group}.{self.key}", self.value, self.allowed, self.problem)
 
-    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, Any, str]]:
-        return ConfigError, (self.key, self.value, self.allowed)
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, Any, str, str]]:
+        return ConfigError, (self.key, self.value, self.allowed, self.problem)
 
 
 class DataError(RuntimeError):

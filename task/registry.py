@@ -133,4 +133,4 @@ def first_error(error: ValidationError) -> ConfigError:
     key = ".".join(str(part) for part in problem["loc"])
     words = PYDANTIC_WORDS.get(problem["type"], problem["msg"].replace("Input should", "must"))
     value = "" if problem["type"] == "missing" else problem["input"]
-    return ConfigError(key, value, words)
+    return ConfigError(key, value, words, problem["type"])
