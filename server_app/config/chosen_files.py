@@ -11,13 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
-from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 
 from server_app.config.choices import CONF, choices, search_path
 from server_app.config.override_text import quoted
-from server_app.config.vocabulary.overrides import Override
-from server_app.config.vocabulary.suggestions import unknown_choice
+from server_app.config.overrides import Override
 from task.extensions import PLUS
 
 KEPT = 256  # compositions of files; each takes 0.1 MB
@@ -28,9 +26,6 @@ def chosen_files(overrides: Sequence[Override]) -> tuple[DictConfig, dict[str, l
 
     Of two files that set the same key, that of the earlier group counts. ``method=b+a`` takes both
     files and gets the one name ``a+b``. Words that set a single value are left out.
-
-    Raises:
-        ConfigError: a choice is unknown.
     """
     groups = choices()
     chosen = {each.key: each.value for each in overrides if each.key in groups}
@@ -38,17 +33,11 @@ def chosen_files(overrides: Sequence[Override]) -> tuple[DictConfig, dict[str, l
     methods: list[str] = []
     if "method" in chosen:
         methods = sorted(part.strip(" '\"") for part in chosen["method"].split(PLUS))
-        if not set(methods) <= set(groups["method"]):
-            raise unknown_choice("method", chosen["method"])
         words.append(f"method=[{','.join(methods)}]")
     places = search_path()
     if places:
         words.append(f"hydra.searchpath=[{','.join(quoted(f'file://{path}') for path in places)}]")
-    try:
-        config, names = _composed(tuple(words), _state((CONF, *places)))
-    except MissingConfigException as error:
-        group, _, choice = str(error.missing_cfg_file).partition("/")
-        raise unknown_choice(group, chosen.get(group, choice)) from None
+    config, names = _composed(tuple(words), _state((CONF, *places)))
     config = copy.deepcopy(config)
     if len(methods) > 1:
         config.method.name = PLUS.join(methods)

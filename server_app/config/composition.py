@@ -20,9 +20,8 @@ from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of, start_hash, with_hash
 from server_app.config.given_weights import given_weights
 from server_app.config.local_paths import FILES, downloaded, local_paths
-from server_app.config.vocabulary.overrides import Override, parse, read_override
-from server_app.config.vocabulary.suggestions import improved, unknown_key
-from server_app.config.vocabulary.word_forms import check_forms
+from server_app.config.overrides import Override, parse, read_override
+from server_app.config.vocabulary import check_forms, improved, unknown_key
 from task.errors import ConfigError
 from task.machine.files import from_home
 from task.registry import explained

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from server_app.aggregation.weights import Readable, Weights, to_tensors
-from server_app.config.vocabulary.keys import nearest
+from server_app.config.vocabulary import nearest
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.runs.records.reader import Run
 from server_app.runs.round_models import RoundModels, kept_rounds, load_models

@@ -48,7 +48,7 @@ def answer_to_option(error: click.NoSuchOption, words: list[str]) -> str:
         words: the command line without the program's name.
     """
     # Imported here because it reads conf/, and `--help` must be quick.
-    from server_app.config.vocabulary.word_forms import read_option  # noqa: PLC0415
+    from server_app.config.vocabulary import read_form  # noqa: PLC0415
 
     context = error.ctx
     at_root = context is not None and context.parent is None
@@ -58,7 +58,7 @@ def answer_to_option(error: click.NoSuchOption, words: list[str]) -> str:
     if at_root or takes_overrides:
         for word, after in zip(words, [*words[1:], ""], strict=True):
             if word.partition("=")[0].startswith(error.option_name):
-                typed, meant = read_option(word, after)
+                typed, meant = read_form([word, after])
                 if meant:
                     return f"{typed}: write {'univarfl train ' if at_root else ''}{meant}"
     return error.format_message()

@@ -37,7 +37,7 @@ def complete_override(ctx: click.Context, incomplete: str) -> list[str]:
 
 def known_keys() -> list[str]:
     """Return every key, and ``sweep``."""
-    from server_app.config.vocabulary.keys import every_key  # noqa: PLC0415
+    from server_app.config.conf_settings import every_key  # noqa: PLC0415
 
     return [*every_key(), SWEEPS]
 

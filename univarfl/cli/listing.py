@@ -5,13 +5,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from server_app.config.choices import SWEEPS, choices, files_in, names_in
+from server_app.config.conf_settings import choices_with, general_settings, settings_of_choice
 from server_app.config.override_text import as_typed
-from server_app.config.vocabulary.keys import (
-    choices_with,
-    general_settings,
-    nearest,
-    settings_of_choice,
-)
+from server_app.config.vocabulary import nearest
 from task.errors import ConfigError
 
 KEYS = "keys"

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from server_app.config.choices import choices, files_in
 from server_app.config.chosen_files import chosen_files
-from server_app.config.override_text import flat
-from server_app.config.vocabulary.keys import (
+from server_app.config.conf_settings import (
     general_settings,
-    listed_choices,
-    settings_in_conf,
     settings_of_choice,
+    settings_of_file,
 )
-from server_app.config.vocabulary.overrides import read_override
+from server_app.config.override_text import flat
+from server_app.config.overrides import read_override
+from univarfl.records.published import listed_choices
 
 TYPED, DEFAULT = "override", "default"
 
@@ -63,10 +63,11 @@ def source_of(key: str, chosen: Mapping[str, Sequence[str]]) -> str:
 
 def sets(group: str, name: str, key: str) -> bool:
     """Return whether a file of ``conf/`` sets a general key, or chooses the file of a group."""
-    text = files_in(group)[name].read_text()
+    file = files_in(group)[name]
+    text = file.read_text()
     if not text.startswith("# @package _global_"):
         return False
-    return key in settings_in_conf(group, name) or f"override /{key}:" in text
+    return key in settings_of_file(file) or f"override /{key}:" in text
 
 
 def referred(key: str, chosen: Mapping[str, Sequence[str]]) -> str:

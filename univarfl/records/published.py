@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from server_app.config.choices import names_in
+from omegaconf import OmegaConf
+
+from server_app.config.choices import CONF, files_in
+from server_app.config.conf_settings import settings_of_file
 from server_app.config.override_text import flat
 from server_app.config.tables import Cell, Table
-from server_app.config.vocabulary.keys import listed_choices, settings_in_conf
 
 # The groups that decide a result. A table need not name their usual choices and values.
 GROUPS = (
@@ -52,13 +55,24 @@ def changes(config: Mapping[str, Any], group: str) -> set[str]:
     if not isinstance(own, Mapping):
         return set()
     name = own.get("name", usual_choice)
-    usual = settings_in_conf(group, name) if name in names_in(group) else {}
+    usual = settings_of_file(files[name]) if name in (files := files_in(group)) else {}
     found = {
         f"{group}.{key}"
         for key, value in flat(own).items()
         if key in usual and value != resolved(usual[key], config)
     }
     return found if name == usual_choice else {group, *found}
+
+
+@cache
+def listed_choices() -> dict[str, str | None]:
+    """Return each group with its choice, in the order of ``conf/config.yaml``.
+
+    A later group's file takes precedence over an earlier one's.
+    """
+    entries = OmegaConf.load(CONF / "config.yaml").defaults
+    listed = [dict(entry) for entry in entries if not isinstance(entry, str)]
+    return {str(group): name for entry in listed for group, name in entry.items()}
 
 
 def resolved(value: Any, config: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights
 from server_app.config.given_weights import MODEL, without_weights
-from server_app.config.vocabulary.suggestions import improved
+from server_app.config.vocabulary import improved
 from server_app.runs.checkpoint import onward
 from server_app.runs.client_parts import load_client_part, saved_clients
 from server_app.runs.records.reader import Run, ending, read_run
@@ -48,7 +48,7 @@ def local_config_of(run: Run, device: Device = "auto") -> LocalConfig:
     """
     if device not in (devices := get_args(Device)):
         allowed = f"must be {', '.join(map(repr, devices[:-1]))} or {devices[-1]!r}"
-        raise improved(ConfigError("device", device, allowed), {})
+        raise improved(ConfigError("device", device, allowed, "literal_error"), {})
     known = LocalConfig.model_fields
     settings = {key: value for key, value in run.config.items() if key in known}
     settings["model"] = without_weights(settings["model"])

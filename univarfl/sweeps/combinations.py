@@ -10,10 +10,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from server_app.config.choices import CONF, SWEEPS, names_in
-from server_app.config.vocabulary.keys import nearest
-from server_app.config.vocabulary.overrides import legible, parse
-from server_app.config.vocabulary.suggestions import same
-from server_app.config.vocabulary.word_forms import check_forms
+from server_app.config.overrides import legible, parse
+from server_app.config.vocabulary import check_forms, nearest
 from task.errors import ConfigError
 
 SWEEP = f"{SWEEPS}="
@@ -41,7 +39,7 @@ def lines_of(words: Sequence[str]) -> list[list[str]]:
         return [rest]
     options = names_in(SWEEPS)
     if names[-1] not in options:
-        meant = same(names[-1], options) or nearest(names[-1], options)
+        meant = nearest(names[-1], options)
         likely = f"did you mean sweep={meant}? " if meant else ""
         raise ConfigError("sweep", names[-1], f"{likely}choose one of {', '.join(options)}")
     lines = OmegaConf.to_container(OmegaConf.load(CONF / SWEEPS / f"{names[-1]}.yaml"))

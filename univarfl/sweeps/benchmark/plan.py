@@ -9,8 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server_app.config.choices import CONF
-from server_app.config.vocabulary.suggestions import unknown_choice
-from server_app.config.vocabulary.word_forms import check_forms
+from server_app.config.vocabulary import check_forms, unknown_choice
 from task import registry
 from task.errors import ConfigError, system_reason
 from task.extensions import PLUS

@@ -4,7 +4,7 @@ import pytest
 from hydra.core.override_parser.types import Override
 
 from server_app.config.composition import compose_experiment
-from server_app.config.vocabulary.overrides import parse
+from server_app.config.overrides import parse
 from task.errors import ConfigError
 
 EXAMPLE = "write key=value, as in alpha=0.05"
@@ -48,7 +48,7 @@ def test_a_word_that_sets_no_value_is_refused_in_one_line(word: str, line: str) 
 
 
 def test_hydras_parser_reads_words_as_we_use_it() -> None:
-    """If this fails, Hydra has changed the parser that `vocabulary.overrides` uses."""
+    """If this fails, Hydra has changed the parser that `config.overrides` uses."""
     override = parse("+method.clients=[1,2]")
     assert isinstance(override, Override)
     assert (override.key_or_group, override.package) == ("method.clients", None)

@@ -8,8 +8,8 @@ import pytest
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment, compose_settings
-from server_app.config.vocabulary.keys import ALIASES, OPPOSITES, every_key
-from server_app.config.vocabulary.symbols import symbols_of
+from server_app.config.conf_settings import every_key
+from server_app.config.vocabulary import symbols, unknown_key, vocabulary
 from task.errors import ConfigError
 
 FOR_NOISE = (
@@ -146,18 +146,29 @@ def test_both_words_for_noise_are_accepted(word: str, place: str) -> None:
 
 
 def test_every_word_that_can_be_switched_off_has_an_opposite() -> None:
-    meant = {key for keys in ALIASES.values() for key in keys if "=" in key}
-    assert meant <= OPPOSITES.keys()
-    for word in OPPOSITES.values():
-        assert compose_settings([word])
+    switches = {word.meaning: word.other for word in vocabulary() if word.other}
+    assert len(switches) >= 11
+    for meaning, other in switches.items():
+        opposite = f"{meaning.partition('=')[0]}={other}"
+        assert compose_settings([meaning]) != compose_settings([opposite])
 
 
 def test_the_symbols_of_a_choice_are_keys_of_its_group() -> None:
-    found = {name: symbols_of("method", name) for name in choices()["method"]}
-    assert sum(map(len, found.values())) >= 18
-    assert found["univarfl"] == {
-        "mu": "method.energy_weight", "lambda": "method.variance_weight",
-        "epsilon": "method.energy_eps",
+    assert sum(word.choice.startswith("method=") for word in symbols()) >= 18
+    assert {word[:2] for word in symbols() if word.choice == "method=univarfl"} == {
+        ("mu", "method.energy_weight"), ("lambda", "method.variance_weight"),
+        ("epsilon", "method.energy_eps"),
     }  # fmt: skip
-    assert {key for each in found.values() for key in each.values()} <= set(every_key())
-    assert symbols_of("strategy", "dp_fixed") == {}
+    assert {word.meaning for word in symbols()} <= set(every_key())
+    assert not any(word.choice == "strategy=dp_fixed" for word in symbols())
+
+
+@pytest.mark.parametrize(
+    ("value", "used"), [("0.5", "0.5"), ("1e-3", "1e-3"), ("0.5x", "1.0"), ("2 3", "1.0")]
+)
+def test_a_value_is_suggested_again_only_if_all_of_it_is_a_number(value: str, used: str) -> None:
+    config = {"privacy": {"unit": "example"}}
+    answers = {typed: unknown_key("noise", typed, config).allowed for typed in (value, used)}
+    assert answers[value] == answers[used] != ""
+    assert f"={used}" in answers[value]
+    assert "0.5x" not in answers[value]

@@ -1,1 +1,0 @@
-"""Which words can a person type, and what is meant by others?"""
