@@ -253,7 +253,7 @@ def noise_to_type(key: str, value: str, config: Mapping[str, object]) -> str:
     """Return what to type for noise, which needs choices beside it, or for epsilon."""
     known, is_noise = flat(config), NOISE.fullmatch(key)
     noise = f"noise_multiplier={value if is_noise and NUMBER.fullmatch(value) else USUAL}"
-    norm = "model.norm=group " if known.get("model.norm") == "batch" else ""
+    norm = "" if known.get("model.norm") == "group" else "model.norm=group "
     none = "leave it out; nothing adds noise without privacy=example or strategy=dp_fixed"
     if known.get("privacy.unit"):
         words, none = f"privacy.{noise}", "write privacy=none"
