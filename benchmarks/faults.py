@@ -145,7 +145,7 @@ def at_work(site: psutil.Process) -> list[psutil.Process]:
     servers = [
         process
         for process in site.children(recursive=True)
-        if "resident.fork_server" in " ".join(process.cmdline())
+        if "site.fork_server" in " ".join(process.cmdline())
     ]
     return [child for server in servers for child in server.children() if is_alive(child)]
 

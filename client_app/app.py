@@ -4,9 +4,10 @@ Flower's simulation imports this file before it starts Ray, in a process that an
 `client_app.handlers`, which imports PyTorch, is imported with the first message.
 """
 
+from collections.abc import Callable
+
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
 
 from client_app.error_redaction import redact_errors
 from client_app.kinds import HANDLERS, Handler
@@ -16,7 +17,7 @@ app = ClientApp(mods=[log_site_work, redact_errors])
 CATEGORIES = {"query": app.query, "train": app.train, "evaluate": app.evaluate}
 
 
-def answers(handler: Handler) -> ClientAppCallable:
+def answers(handler: Handler) -> Callable[[Message, Context], Message]:
     """Return the function that Flower calls for the messages of a kind."""
 
     def answer(message: Message, context: Context) -> Message:

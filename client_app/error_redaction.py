@@ -6,9 +6,9 @@ that hold no such names.
 """
 
 import logging
+from collections.abc import Callable
 
 from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 
 from client_app.node import simulated
 from task.error_messages import describe_error
@@ -36,7 +36,9 @@ def reason_for_server(error: Exception, node_config: NodeConfig) -> str:
     return one_line(f"site {name} failed; see the site's log for the reason")
 
 
-def redact_errors(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+def redact_errors(
+    message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+) -> Message:
     """Replace the text of an exception that the coordinator may not read. A Flower mod.
 
     Raises:

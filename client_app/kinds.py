@@ -75,22 +75,3 @@ HANDLERS = {  # by Flower's message type
         "task.protocol.masking.messages:UNMASK", "client_app.masked.stages:unmask"
     ),
 }
-
-
-# What some messages need besides. A site imports all of it before its files can change.
-FURTHER = (
-    "client_app.budget:charge_round",
-    "task.approval.approvals:Approvals",
-    "task.combination:combine",
-    "task.data.image_store.building:built_dataset",
-    "task.data.site_data:federate_site",
-    "task.data.splits.stored:stored_partition",
-    "task.methods.feduv:classifier_deviation",
-    "task.models.layers.position:Position",
-    "task.optim.update_norm:clip_result",
-    "task.privacy.separable:problems",
-    "task.privacy.whole_clients:problems",
-    "task.secure.rules.masked_experiment:problems",
-    "task.secure.vectors.rounded_sum:RoundedSum",
-    "task.training.graphed:GraphedSteps",
-)

@@ -2,9 +2,9 @@
 
 import logging
 import sys
+from collections.abc import Callable
 
 from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 
 from client_app.node import simulated
 from task.plain_text import PlainFormatter
@@ -22,7 +22,9 @@ def write_site_log() -> None:
         logger.propagate = False
 
 
-def log_site_work(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+def log_site_work(
+    message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+) -> Message:
     """Send the worker's log to standard output on a site. A Flower mod.
 
     Simulated workers log nothing, because they are too many.

@@ -6,7 +6,6 @@ import secrets
 
 import numpy as np
 import torch
-from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY
 
 from client_app.client_state import ClientState, StateLostError
 from client_app.error_redaction import reason_for_server
@@ -18,7 +17,7 @@ from task.plain_text import one_line
 from task.privacy.settings import UNTOLD_IMAGES, large_delta
 from task.protocol.registration import RegistrationReply, RegistrationRequest
 from task.registry import named
-from task.site import Site, site_name
+from task.site import NUM_PARTITIONS, PARTITION_ID, Site, site_name
 from task.training.worker import Worker
 
 Facts = dict[str, str | int | list[int]]
@@ -41,8 +40,8 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
     node = session.node_config
     on_site = not simulated(node)  # a site keeps its host and its directories to itself
     facts: Facts = {
-        "index": int(str(node.get(PARTITION_ID_KEY, 0))),
-        "nodes": int(str(node.get(NUM_PARTITIONS_KEY, 1))),
+        "index": int(str(node.get(PARTITION_ID, 0))),
+        "nodes": int(str(node.get(NUM_PARTITIONS, 1))),
         "device": "none", "site": "", "train": 0, "validation": 0, "labels": [], "error": "",
         "statistics": False,
         "compiled": False, "state": "",

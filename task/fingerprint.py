@@ -3,7 +3,8 @@
 Flower's simulation workers may import these packages from the directory where its daemon was first
 started, instead of from the bundle that was submitted. Without the hash nobody would notice. It
 covers all code of this project that clients could run, and the other packages of an experiment's
-components; `server_app.runs.identity` covers what a run does use.
+components; `server_app.runs.identity` covers what a run does use. Neither covers
+`univarfl.deploy.site`, which only passes a site's messages on.
 """
 
 import functools

@@ -18,7 +18,9 @@ from task.privacy.settings import Delta
 
 NodeConfig = Mapping[str, object]
 
-IN_PROCESS = "in-process"  # a setting of simulated nodes: does it share the server's process?
+# Settings of simulated nodes; Flower's simulation gives each the first two.
+PARTITION_ID, NUM_PARTITIONS = "partition-id", "num-partitions"
+IN_PROCESS = "in-process"  # does it share the server's process?
 
 SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SITE_NAME_FORM = "1 to 64 letters, digits, '.', '_' and '-', with a letter or digit first"

@@ -56,7 +56,7 @@ def test_a_killed_site_and_coordinator_leave_none_of_flowers_processes(tmp_path:
         site, run, coordinator = (
             machines.processes.pop(name).pid for name in ("north", "run", "coordinator")
         )
-        kill_and_wait(site, "flower-supernode", "site_worker", "resident.fork_server")
+        kill_and_wait(site, "flower-supernode", "site_worker", "site.fork_server")
         kill_and_wait(run, "flwr run")
         until(lambda: "flwr-serverapp" not in names(family_of(coordinator)), "the ServerApp's end")
         assert "the command that submitted it" in read_record(machines.record())["reason"]

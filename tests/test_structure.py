@@ -1,6 +1,7 @@
 """Rules about the structure of the code that no linter checks."""
 
 import ast
+import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ FORBIDDEN = {
 NOT_IN_PRODUCT = {"benchmarks", "tests"}
 COMPONENTS = {group: package.replace(".", "/") for group, package in PACKAGES.items()}
 MOST_ENTRIES_IN_SERVER_APP = 9
+DOCUMENTED = (  # the packages that Flower documents; what each exports is public
+    "flwr.app", "flwr.clientapp", "flwr.clientapp.mod", "flwr.serverapp", "flwr.serverapp.strategy",
+)  # fmt: skip
+FLOWERS_MODULE = re.compile(r"flwr(\.[a-z_]\w*)+")  # also as a text, which may be imported
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -135,6 +140,33 @@ def test_hydras_private_modules_are_not_imported() -> None:
         if module.startswith("hydra._internal")
     }
     assert found == set()
+
+
+def private_in_flower(path: Path) -> set[str]:
+    """Return what a file uses of Flower beyond the documented packages, wherever in the file."""
+    public = {"flwr", *DOCUMENTED}
+    for package in DOCUMENTED:
+        public |= {f"{package}.{name}" for name in importlib.import_module(package).__all__}
+    text = path.read_text()
+    used = {module for module in imported(path) if top_level(module) == "flwr"}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and FLOWERS_MODULE.fullmatch(str(node.value)):
+            used.add(str(node.value))
+    return used - public | set(re.findall(r'__dict__\["_\w+"\]', text))
+
+
+def test_where_flowers_private_interfaces_are_used() -> None:
+    """One file of the ServerApp, and those of a deployment: no client, engine or task."""
+    found = {
+        path.relative_to(ROOT).as_posix(): used
+        for path in product_files()
+        if (used := private_in_flower(path))
+    }
+    print(f"{len(found)} files use private interfaces of Flower:")
+    for name, used in found.items():
+        print(f"  {name}: {len(used)} of them")
+    elsewhere = {name for name in found if not name.startswith("univarfl/deploy/")}
+    assert elsewhere == {"server_app/flower/internals.py"}
 
 
 def test_no_file_is_longer_than_400_lines() -> None:

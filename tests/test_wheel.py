@@ -128,7 +128,7 @@ def test_it_runs_from_an_empty_directory_beside_another_application(
 
 FORKED = """\
 import univarfl.application
-from client_app.resident.forks import ForkServer
+from univarfl.deploy.site.forks import ForkServer
 server = ForkServer()
 print(server.fork(lambda: None).end(patience=60))
 server.stop()

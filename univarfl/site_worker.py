@@ -5,7 +5,7 @@ import univarfl.application  # noqa: F401  (makes client_app importable)
 
 def main() -> None:
     """Run the worker."""
-    from client_app.resident.worker import main as run_worker  # noqa: PLC0415
+    from univarfl.deploy.site.worker import main as run_worker  # noqa: PLC0415
 
     run_worker()
 

@@ -1,12 +1,12 @@
 """What the server uses of Flower and Flower does not document.
 
 Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. In `server_app`,
-this module alone imports from others; in `univarfl`, `univarfl.flower.fleet` and
-`univarfl.deploy.gate.announcements`. ``tests/server_app/flower/test_internals.py`` fails and
-names the interface when a new version of Flower changes one of these:
+this module alone imports from others; in `univarfl`, only `univarfl.deploy` does.
+``tests/server_app/flower/test_internals.py`` fails and names the interface when a new version of
+Flower changes one of these:
 
 - ``flwr.common.constant``: the error codes of `flwr.app.Error`, which has no public names for them,
-  and the keys and node id that Flower's simulation gives each node.
+  and the SuperLink's node id.
 - ``flwr.supercore.run.Run``: a grid must return one as its ``run``.
 - ``flwr.supercore.task_identity.TaskIdentity``: `flwr.app.Message` reads its sender from it.
 - ``Message.metadata.__dict__["_message_id"]``: a grid sets it, and there is no public setter.
@@ -21,7 +21,7 @@ names the interface when a new version of Flower changes one of these:
   often as it likes, so that a reply of 200 bytes grows to terabytes; a list of numbers grows
   eightfold. So a reply with an object or entry of a type that ours have not is refused unbuilt.
 
-`univarfl.flower.fleet` has the requests that a site makes with its own key.
+`univarfl.deploy.joining.fleet` has the requests that a site makes with its own key.
 `univarfl.flower.output` has the texts of Flower's programs that we rely on.
 `univarfl.flower.programs` has the environment variables that these programs read.
 """
@@ -34,7 +34,7 @@ from functools import partial
 
 import httpx
 from flwr.app import ConfigRecord, Error, Message
-from flwr.common.constant import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, SUPERLINK_NODE_ID, ErrorCode
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.proto.recorddict_pb2 import ConfigRecord as ProtoConfigRecord
 from flwr.supercore.inflatable.inflatable_object import (
     get_object_body,
@@ -56,8 +56,6 @@ GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)
 
 __all__ = [
     "GRID_ERRORS",
-    "NUM_PARTITIONS_KEY",
-    "PARTITION_ID_KEY",
     "ErrorCode",
     "Run",
     "bounded_pull",

@@ -191,7 +191,7 @@ KINDS: dict[str, Callable[[Sites, SiteFault], None]] = {
     "disk full": disk,
     "SuperNode killed": process_killed("bin/flower-supernode"),
     "worker killed": process_killed("univarfl.site_worker"),
-    "training killed": process_killed("resident.fork_server"),
+    "training killed": process_killed("site.fork_server"),
     "SuperLink killed": program_killed("flower-superlink"),
     "ServerApp killed": program_killed("flwr-serverapp"),
     "gate killed": program_killed("deploy gate"),

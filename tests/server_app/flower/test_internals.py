@@ -1,11 +1,9 @@
 """Flower's undocumented interfaces that we use; a failure here names the one that has changed."""
 
-import ast
 import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import flwr
@@ -16,39 +14,12 @@ from flwr.supercore.error.base import ApiErrorCode
 from flwr.superlink.grid import HttpGrid
 
 from server_app.flower import internals
+from task import site
 from univarfl.deploy.joining import admission, reach
 from univarfl.flower import output
 from univarfl.flower.programs import environment
 
-ROOT = Path(__file__).parents[3]
 FLOWER = Path(inspect.getfile(flwr)).parent
-PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
-ALLOWED = {  # and nowhere else
-    "univarfl/flower/fleet.py",
-    "server_app/flower/internals.py",
-    "client_app/resident/supernode/internals.py",  # a SuperNode's local API; imports no server
-    "univarfl/deploy/gate/announcements.py",  # the form of a fleet request; imports no server
-    "client_app/registration.py",  # the keys of the simulation's node config; imports no server
-}
-
-
-def imports_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-
-
-def test_no_other_file_uses_what_flower_does_not_document() -> None:
-    users = set()
-    for package in ("client_app", "server_app", "task", "univarfl"):
-        for path in (ROOT / package).rglob("*.py"):
-            modules = [name for name in imports_of(path) if name.split(".")[0] == "flwr"]
-            private = [name for name in modules if not name.startswith(PUBLIC)]
-            if private or '__dict__["_' in path.read_text():
-                users.add(path.relative_to(ROOT).as_posix())
-    assert users == ALLOWED
 
 
 def test_the_task_identity_is_the_sender_of_new_messages() -> None:
@@ -90,9 +61,8 @@ def test_the_error_codes(name: str) -> None:
 
 
 def test_the_keys_of_a_simulated_nodes_config() -> None:
-    assert (internals.PARTITION_ID_KEY, internals.NUM_PARTITIONS_KEY) == (
-        "partition-id", "num-partitions",
-    )  # fmt: skip
+    keys = (constant.PARTITION_ID_KEY, constant.NUM_PARTITIONS_KEY)
+    assert keys == (site.PARTITION_ID, site.NUM_PARTITIONS)
 
 
 def test_the_texts_that_flowers_programs_print() -> None:

@@ -9,11 +9,11 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        "client_app.resident.worker",
+        "univarfl.deploy.site.worker",
         "univarfl.deploy.coordinator",
         "univarfl.deploy.gate.server",
         "univarfl.deploy.keys",
-        "univarfl.deploy.site",
+        "univarfl.deploy.site.processes",
     ],
 )
 def test_a_program_that_trains_nothing_does_not_import_pytorch(module: str) -> None:

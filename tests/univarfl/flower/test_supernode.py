@@ -11,7 +11,7 @@ from task.site import Site
 from tests.univarfl.deploy.joining.server import HEARTBEAT, PULL, Server, serving
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace, SitePlace
-from univarfl.deploy.site import run_to_end
+from univarfl.deploy.site.processes import run_to_end
 from univarfl.deploy.site_keys import make_site
 from univarfl.flower import supernode
 

@@ -193,7 +193,7 @@ def site(
 ) -> None:
     """Make the checks, then run a site's SuperNode until Ctrl-C or SIGTERM."""
     from univarfl.deploy.health.inspection import read_site  # noqa: PLC0415
-    from univarfl.deploy.site import run_supernode, supernode_command  # noqa: PLC0415
+    from univarfl.deploy.site.processes import run_supernode, supernode_command  # noqa: PLC0415
     from univarfl.deploy.systemd import unit  # noqa: PLC0415
     from univarfl.flower.programs import free_ports  # noqa: PLC0415
 

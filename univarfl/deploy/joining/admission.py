@@ -10,6 +10,7 @@ from task.errors import RunError
 from task.site import Site
 from univarfl.deploy.gate.authentication import CLOCK_DIFFERS, KEY_REVOKED, NOT_REGISTERED
 from univarfl.deploy.gate.callers.machines import ALIVE_SECONDS, KEY_IN_USE
+from univarfl.deploy.joining.fleet import Refusal, fleet_client, refusal_of
 from univarfl.deploy.joining.machine import machine_name
 from univarfl.deploy.joining.reach import (
     BUSY,
@@ -21,7 +22,6 @@ from univarfl.deploy.joining.reach import (
 )
 from univarfl.deploy.membership.successor import adopt_next_key
 from univarfl.deploy.places import SitePlace
-from univarfl.flower.fleet import Refusal, fleet_client, refusal_of
 
 NOT_ACTIVATED, NOT_DEACTIVATED = NOT_REGISTERED, 2005  # Flower's codes
 UNAUTHENTICATED = 401

@@ -6,9 +6,9 @@ import logging
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from server_app.flower.internals import NUM_PARTITIONS_KEY, PARTITION_ID_KEY, ErrorCode
+from server_app.flower.internals import ErrorCode
 from server_app.flower.local_grid import FIRST_NODE_ID, RUN_ID
-from task.site import IN_PROCESS
+from task.site import IN_PROCESS, NUM_PARTITIONS, PARTITION_ID
 
 
 def node_context(index: int, supernodes: int, *, in_server: bool) -> Context:
@@ -23,8 +23,8 @@ def node_context(index: int, supernodes: int, *, in_server: bool) -> Context:
         run_id=RUN_ID,
         node_id=FIRST_NODE_ID + index,
         node_config={
-            PARTITION_ID_KEY: index,
-            NUM_PARTITIONS_KEY: supernodes,
+            PARTITION_ID: index,
+            NUM_PARTITIONS: supernodes,
             IN_PROCESS: in_server,
         },
         state=RecordDict(),

@@ -1,6 +1,6 @@
 """A process that is warm with PyTorch and this site's data, and forks a child for each message.
 
-Called as ``python -m client_app.resident.fork_server NUMBER`` with the file number of a socket to
+Called as ``python -m univarfl.deploy.site.fork_server NUMBER`` with the file number of a socket to
 the worker. It reads no message itself. It has one thread and does not initialise CUDA, because a
 forked process can use neither its parent's other threads nor its CUDA.
 """
@@ -21,21 +21,39 @@ from typing import NoReturn
 
 import torch
 
-from client_app.kinds import FURTHER, HANDLERS
+from client_app.kinds import HANDLERS
 from client_app.node import site_of
-from client_app.resident import frames
-from client_app.resident.answering import answer
 from client_app.session import worker_for
 from task.fingerprint import fingerprint
 from task.registry import named
 from task.rules import read_local_config
 from task.training.worker import shared_worker
+from univarfl.deploy.site import frames
+from univarfl.deploy.site.answering import answer
 
 PR_SET_PDEATHSIG = 1
 THREADS = Path("/proc/self/task")
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 FIRST_TO_GO = "1000"
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"  # asks for GPUs without initialising CUDA
+
+# Imported late by `client_app` and `task`. A site imports all of it before its files can change.
+FURTHER = (
+    "client_app.budget:charge_round",
+    "task.approval.approvals:Approvals",
+    "task.combination:combine",
+    "task.data.image_store.building:built_dataset",
+    "task.data.site_data:federate_site",
+    "task.data.splits.stored:stored_partition",
+    "task.methods.feduv:classifier_deviation",
+    "task.models.layers.position:Position",
+    "task.optim.update_norm:clip_result",
+    "task.privacy.separable:problems",
+    "task.privacy.whole_clients:problems",
+    "task.secure.rules.masked_experiment:problems",
+    "task.secure.vectors.rounded_sum:RoundedSum",
+    "task.training.graphed:GraphedSteps",
+)
 
 
 def main() -> None:

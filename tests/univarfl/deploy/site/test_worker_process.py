@@ -8,8 +8,8 @@ import pytest
 
 from tests.machines import until
 from univarfl.deploy.places import SitePlace
-from univarfl.deploy.resident import site_worker
-from univarfl.deploy.resident.site_worker import MOST_RESTARTS, SiteWorker
+from univarfl.deploy.site import worker_process
+from univarfl.deploy.site.worker_process import MOST_RESTARTS, SiteWorker
 
 
 def test_a_worker_that_cannot_be_started_again_ends_the_supernode(
@@ -24,8 +24,8 @@ def test_a_worker_that_cannot_be_started_again_ends_the_supernode(
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
         return started[0]
 
-    monkeypatch.setattr(site_worker, "start", start)
-    monkeypatch.setattr(site_worker, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(worker_process, "start", start)
+    monkeypatch.setattr(worker_process, "PAUSE_SECONDS", 0.0)
     supernode = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     with SiteWorker(SitePlace(tmp_path), supernode, 1) as worker:
         until(lambda: worker.failed, "the end of the restarts")

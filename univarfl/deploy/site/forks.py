@@ -12,20 +12,19 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 
-import client_app
-from client_app.resident import frames
-from client_app.resident.limits import LimitError, Limits, memory_limit
+from univarfl.application import DIRECTORY
+from univarfl.deploy.site import frames
+from univarfl.deploy.site.limits import LimitError, Limits, memory_limit
 
 STARTS, WINDOW_SECONDS = 5, 600.0  # so many starts are allowed within this time
 START_SECONDS, LOAD_SECONDS, END_SECONDS = 180.0, 60.0, 20.0
 TICK_SECONDS, PATIENCE_SECONDS = 0.1, 2.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 NVML_CHECK = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-PROGRAM = "client_app.resident.fork_server"
+PROGRAM = "univarfl.deploy.site.fork_server"
 
 NOTHING_TO_LOAD = b"{}"
 
@@ -160,7 +159,7 @@ class ForkServer:
         self._starts.append(now)
         own, other = socket.socketpair()
         environment = {**os.environ, **ONE_THREAD, **NVML_CHECK}
-        code = str(Path(client_app.__file__).parent.parent)  # before packages that the site added
+        code = str(DIRECTORY)  # before packages that the site added
         others = os.environ.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{code}{os.pathsep}{others}" if others else code
         with other:

@@ -15,12 +15,6 @@ from flwr.app import Message, RecordDict
 from flwr.supercore.constant import TaskType
 from flwr.supercore.corestate import in_memory_corestate
 
-from client_app.resident import worker
-from client_app.resident.fork_server import require_one_thread
-from client_app.resident.forks import ForkServer, ForkServerFailedError
-from client_app.resident.supernode import tasks
-from client_app.resident.supernode.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
-from client_app.resident.worker import Worker
 from server_app.config.composition import compose_experiment
 from server_app.flower.internals import set_task_identity
 from server_app.nodes.messages import Letter, RecordWriter
@@ -35,13 +29,18 @@ from task.protocol.registration import (
     RegistrationRequest,
 )
 from task.training.device import choose_device
-from tests.client_app.resident.supernode import BUNDLE, FAB_HASH, NODE, RUN, SECRET, SuperNode
 from tests.hostile.growing import growing
 from tests.machines import until
 from tests.task.data import making
+from tests.univarfl.deploy.site.supernode import BUNDLE, FAB_HASH, NODE, RUN, SECRET, SuperNode
 from univarfl.deploy.keys import new_key, write_key
+from univarfl.deploy.site import tasks, worker
+from univarfl.deploy.site.fork_server import require_one_thread
+from univarfl.deploy.site.forks import ForkServer, ForkServerFailedError
+from univarfl.deploy.site.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
+from univarfl.deploy.site.worker import Worker
 
-FAULTY = "tests.client_app.resident.faulty"
+FAULTY = "tests.univarfl.deploy.site.faulty"
 MEMORY = 1_500_000_000
 WORDS = [
     "data=folder", "data.classes=[cat,dog]", "data.image_size=32", "partition=sites",
@@ -290,7 +289,7 @@ def test_a_task_whose_message_was_cancelled_is_given_up(
 
 @pytest.mark.slow
 def test_a_fork_server_that_cannot_start_is_given_up() -> None:
-    server = ForkServer("tests.client_app.resident.no_such_module")
+    server = ForkServer("tests.univarfl.deploy.site.no_such_module")
     with pytest.raises(ForkServerFailedError, match="ended 5 times within 10 minutes"):
         until(server.watch, "the end of its attempts")
 

@@ -17,7 +17,7 @@ from univarfl.deploy.exclusive import hold_alone
 from univarfl.deploy.joining.admission import wait_until_admitted
 from univarfl.deploy.joining.machine import machine_name
 from univarfl.deploy.places import SitePlace, refuse_unusable
-from univarfl.deploy.resident.site_worker import SiteWorker, renew_secret
+from univarfl.deploy.site.worker_process import SiteWorker, renew_secret
 from univarfl.engines.restarts import STEADY_SECONDS, Restarts
 from univarfl.flower import supernode
 from univarfl.flower.output import IGNORED_MESSAGE, NODE_ACTIVATED

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from client_app.resident.supernode.internals import (
+from univarfl.deploy.site.internals import (
     AcquireTaskRequest,
     ConfirmMessageReceivedRequest,
     Node,

@@ -11,10 +11,10 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from client_app.app import app
 from client_app.masked.party import restore_secrets, secrets_of
-from client_app.resident import answering, fork_server, frames
 from task.protocol.envelope import Request
 from task.site import NodeConfig
 from task.training.worker import shared_worker
+from univarfl.deploy.site import answering, fork_server, frames
 
 ORDER = "query.order"
 announce = answering.announce

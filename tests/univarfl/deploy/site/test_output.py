@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from univarfl.deploy.places import SitePlace
-from univarfl.deploy.site import print_output
+from univarfl.deploy.site.processes import print_output
 
 
 def test_control_characters_of_the_coordinator_are_not_printed(

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from client_app.logs import write_site_log
-from client_app.resident import frames
-from client_app.resident.forks import Child, ChildLostError, ForkServer, ForkServerFailedError
-from client_app.resident.limits import GRACE_SECONDS, READ_SECONDS, UNREAD
-from client_app.resident.supernode.internals import PackedReply, error_reply, read_head
-from client_app.resident.supernode.tasks import (
+from task.fingerprint import fingerprint
+from task.site import Site, site_name
+from univarfl.deploy.site import frames
+from univarfl.deploy.site.forks import Child, ChildLostError, ForkServer, ForkServerFailedError
+from univarfl.deploy.site.internals import PackedReply, error_reply, read_head
+from univarfl.deploy.site.limits import GRACE_SECONDS, READ_SECONDS, UNREAD
+from univarfl.deploy.site.tasks import (
     RuntimeApi,
     SecretRefusedError,
     TaskApi,
     TaskGoneError,
     TaskInput,
 )
-from task.fingerprint import fingerprint
-from task.site import Site, site_name
 
 POLL_SECONDS = 0.2  # each look costs both sides 6 ms
 END_SECONDS = 2.0  # for a child that has sent its reply

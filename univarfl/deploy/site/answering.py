@@ -16,8 +16,6 @@ from client_app.kinds import HANDLERS
 from client_app.logs import write_site_log
 from client_app.masked.party import restore_secrets, secrets_of
 from client_app.messages import read_request
-from client_app.resident import frames
-from client_app.resident.supernode.internals import pack_reply, read_task
 from task.errors import CodeMismatchError, ProtocolError
 from task.fingerprint import fingerprint_for
 from task.protocol.envelope import Request
@@ -25,6 +23,8 @@ from task.protocol.packed import Packed
 from task.protocol.registration import REGISTER, RegistrationReply, RegistrationRequest
 from task.registry import named
 from task.site import NodeConfig
+from univarfl.deploy.site import frames
+from univarfl.deploy.site.internals import pack_reply, read_task
 
 Task = tuple[bytes, str, dict[str, bytes]]  # its input, its message's id and its objects
 

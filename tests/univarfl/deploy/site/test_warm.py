@@ -10,7 +10,7 @@ from server_app.runs import identity
 NAMED = re.compile(r'"([a-z_]\w*(?:\.\w+)+):\w+"')
 WARM = """
 import sys
-from client_app.resident.fork_server import warm_up
+from univarfl.deploy.site.fork_server import warm_up
 warm_up()
 print(*sys.modules)
 """

@@ -5,9 +5,7 @@ serves a local HTTP API, where that program claims a task, takes the message and
 Flower's own program for it, ``flower-superexec``, installs the coordinator's bundle and runs the
 code in it. This module speaks the same API and uses no bundle.
 
-``tests/client_app/resident/test_worker.py`` fails when a new version of Flower changes one. One
-other module of ``client_app`` imports from Flower's private modules: `client_app.registration`, for
-the names of two keys.
+``tests/univarfl/deploy/site/test_worker.py`` fails when a new version of Flower changes one.
 """
 
 from dataclasses import dataclass, field

@@ -1,1 +1,0 @@
-"""How does the resident worker speak to the SuperNode beside it?"""

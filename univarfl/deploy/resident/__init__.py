@@ -1,1 +1,0 @@
-"""How is a site's worker kept running beside its SuperNode?"""

@@ -1,0 +1,1 @@
+"""How does a site run its SuperNode, and answer messages with its own installed code?"""
