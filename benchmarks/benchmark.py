@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 
 from benchmarks.results import archive, replace_part, save
-from server_app.runs.records.reader import Run, read_run
+from univarfl.records.reader import Run, read_run
 from univarfl.report.summary import GLANCE
 from univarfl.report.write import markdown
 from univarfl.sweeps.benchmark.outcome import diverged_runs

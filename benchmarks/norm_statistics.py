@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from benchmarks.studies import CHANCE
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.reader import Run, read_run, read_runs
 from task.models.layers.norm import batch_norm_layers, layers_in_order
 from task.training.after.moments import input_moments
 from task.training.evaluation import evaluate
 from task.training.worker import Worker
 from univarfl.analysis.analysed_run import AnalysedRun
 from univarfl.engines.train import train_experiment
+from univarfl.records.reader import Run, read_run, read_runs
 
 ALL = 1_000_000
 

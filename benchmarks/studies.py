@@ -12,10 +12,11 @@ from benchmarks.time_to_accuracy import by_pace
 from server_app.config.composition import compose_experiment, compose_settings
 from server_app.config.override_text import flat
 from server_app.config.tables import Table
-from server_app.runs.records.client_scores import ClientScore, read_client_scores
-from server_app.runs.records.reader import Run
+from server_app.runs.records.client_scores import ClientScore
 from univarfl.records.labels import label_of
 from univarfl.records.published import published_numbers
+from univarfl.records.reader import Run
+from univarfl.records.scores import read_client_scores
 from univarfl.report.after_training import after_training_table
 from univarfl.report.breakdown.by_client import ByClient
 from univarfl.report.statistics import difference, mean_and_sd

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from server_app.runs.records.reader import Run
 from univarfl.records.labels import label_of
+from univarfl.records.reader import Run
 from univarfl.report.spent.participation import in_words, participation_of
 from univarfl.report.statistics import all_equal, limits, mean_and_sd
 from univarfl.report.summary import Summary, first_at

@@ -15,7 +15,6 @@ import grpc
 import psutil
 import pytest
 
-from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from tests.chaos.through_ray import suffered
 from tests.conftest import CNN, SMALL, Train, model_for, rows, sha256
@@ -24,6 +23,7 @@ from tests.processes import family_of, names
 from tests.server_app.rounds.ending.saved import scored_again
 from tests.univarfl.engines.test_grid import EXPECTED, PROBE
 from univarfl.engines.superlink import SuperLink
+from univarfl.records.scores import read_client_scores
 
 ROOT = Path(__file__).parent.parent
 TINY = [*SMALL[1:], "rounds=1"]

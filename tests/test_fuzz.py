@@ -36,7 +36,6 @@ from server_app.runs.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from server_app.runs.records.reader import read_runs
 from task.errors import ConfigError, ProtocolError, SiteError
 from task.fingerprint import fingerprint
 from task.plain_text import PlainFormatter, one_line
@@ -48,6 +47,7 @@ from task.registry import named
 from task.site import Site
 from tests.server_app.aggregation.updates import EXAMPLES, NODE, accumulator_of, model, row
 from tests.server_app.runs.recorded import record
+from univarfl.records.reader import read_runs
 
 PLACES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from tests.conftest import Train, rows, sha256
 from tests.machines import Machines, until
 from tests.processes import end
 from tests.test_deployment import SITES, WORDS, create_images, has_reached
+from univarfl.records.scores import read_client_scores
 
 ROUNDS = 3
 PERSONAL = ["method=fedbn", "data.validation_share=0.3", f"rounds={ROUNDS}", "evaluate_every=3"]

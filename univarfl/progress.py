@@ -14,8 +14,8 @@ import univarfl.application  # noqa: F401
 from server_app.config.experiment import Experiment
 from server_app.runs.records.tables import count_rounds
 from server_app.tracking.console import ConsoleHandler, shown_by
-from server_app.tracking.streams import on_terminal
 from univarfl.cli.progress import progress_on_terminal
+from univarfl.terminal.streams import on_terminal
 
 LAST_LINE = "final accuracy"
 

@@ -12,12 +12,13 @@ import univarfl.application  # noqa: F401
 from server_app.runs.lookup import find_run
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, TRUE_CLASS
 from server_app.runs.records.client_scores import CLIENT_SCORES
-from server_app.runs.records.clients.reading import read_clients
-from server_app.runs.records.reader import read_run_json
 from server_app.runs.records.record import RUN_JSON
-from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError, read_table
+from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError
 from task.config import Device
 from task.errors import ConfigError
+from univarfl.records.clients import read_clients
+from univarfl.records.csv_tables import read_table
+from univarfl.records.reader import read_run_json
 
 if TYPE_CHECKING:
     import pandas as pd

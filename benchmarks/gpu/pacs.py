@@ -26,12 +26,12 @@ from benchmarks.norm_statistics import set_statistics
 from server_app.aggregation.weights import Weights, to_tensors
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
 from task.training.evaluation import evaluate
 from task.training.worker import Worker
 from univarfl.engines.local.processes import CONTEXT, warm_up
 from univarfl.engines.train import train_experiment
+from univarfl.records.reader import read_run
 from univarfl.records.trained import final_weights, local_config_of
 
 PART = "pacs"

@@ -47,7 +47,7 @@ PACKAGES = (
     "torch",
     "torchvision",
 )
-COMPACT = "server_app.runs.records.clients.compaction:compact"  # with pandas and pyarrow
+COMPACT = "server_app.runs.records.compaction:compact"  # with pandas and pyarrow
 NO_RECALL: Mapping[int, tuple[int, float]] = MappingProxyType({})
 
 logger = logging.getLogger("univarfl")

@@ -1,19 +1,12 @@
 """The models of single rounds, stored for later analysis: one file per round."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-
-from server_app.aggregation.weights import Readable, as_bytes, read_array
+from server_app.aggregation.weights import Readable, as_bytes
 from server_app.runs.records.tables import MODELS
-from task.errors import ConfigError, system_reason
-from task.machine.files import round_files, write_whole
-from task.machine.regular import regular
+from task.machine.files import write_whole
 
 RECEIVED, AGGREGATED, CLIENT = "received", "aggregated", "client-"
 
@@ -33,22 +26,6 @@ class RoundModels:
     aggregated: Readable
 
 
-class KeptWeights(Mapping[str, NDArray[np.generic]]):
-    """One model in a round's file; an array is read when it is accessed."""
-
-    def __init__(self, file: Any, owner: str, names: Sequence[str]) -> None:
-        self._file, self._owner, self._names = file, owner, names
-
-    def __getitem__(self, name: str) -> NDArray[np.generic]:
-        return read_array(self._file, f"{self._owner}/{name}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
 def save_models(directory: Path, server_round: int, models: RoundModels) -> None:
     """Write a round's models to the run directory.
 
@@ -65,35 +42,3 @@ def save_models(directory: Path, server_round: int, models: RoundModels) -> None
     place = directory / MODELS
     place.mkdir(exist_ok=True)
     write_whole(place / f"round-{server_round:06}.safetensors", as_bytes(arrays))
-
-
-def kept_rounds(directory: Path) -> dict[int, Path]:
-    """Return the files of stored models, by round."""
-    return round_files(directory / MODELS)
-
-
-def load_models(path: Path) -> RoundModels:
-    """Return the models in a file; their arrays stay on disk until they are accessed.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        file: Any = safe_open(regular(path), framework="numpy")  # it has no types
-    except OSError as error:
-        raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
-    except SafetensorError as error:
-        raise ConfigError("run", path, f"is damaged: {error}") from None
-    names: dict[str, list[str]] = {}
-    for key in file.keys():  # noqa: SIM118  (the file is no mapping)
-        owner, _, name = key.partition("/")
-        names.setdefault(owner, []).append(name)
-    if not {RECEIVED, AGGREGATED} <= set(names):
-        raise ConfigError("run", path, "is damaged: the global models of the round are missing")
-    models = {owner: KeptWeights(file, owner, of) for owner, of in names.items()}
-    clients = {
-        int(owner.removeprefix(CLIENT)): model
-        for owner, model in models.items()
-        if owner.startswith(CLIENT)
-    }
-    return RoundModels(models[RECEIVED], dict(sorted(clients.items())), models[AGGREGATED])

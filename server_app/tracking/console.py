@@ -1,7 +1,6 @@
 """The lines that a run prints: one per round, and the results at its end."""
 
 import logging
-import select
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -43,13 +42,6 @@ class Shown(logging.Handler):
 
 class ConsoleHandler(Shown, logging.StreamHandler[TextIO]):
     """Prints messages."""
-
-
-def output_closed() -> bool:
-    """Return whether standard output is a pipe whose reader has closed it, as ``head`` does."""
-    poll = select.poll()
-    poll.register(sys.stdout, 0)  # errors alone
-    return bool(poll.poll(0))
 
 
 def show_progress() -> None:

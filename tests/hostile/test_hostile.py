@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.reader import read_runs
 from tests.conftest import rows, sha256
 from tests.hostile import requests
 from tests.hostile.federation import (
@@ -31,6 +30,7 @@ from tests.hostile.replies import (
     TRAINING,
     VALIDATION,
 )
+from univarfl.records.reader import read_runs
 from univarfl.report.write import report
 
 MOST = 64 * MEGABYTE  # how far memory may grow for any message, above what it was sent in

@@ -11,10 +11,7 @@ from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
 
 from server_app.runs.output_directory import make_output_directory
-from server_app.runs.records.csv_files import frame_as_csv, read_frame
-from server_app.runs.records.reader import Run, read_runs
 from server_app.runs.records.tables import ANALYSIS, RecordError
-from server_app.tracking.steps import Begin, steps_on_terminal
 from task.error_messages import describe_error, is_gpu_shortage
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from task.machine.files import write_whole
@@ -30,8 +27,11 @@ from univarfl.analysis.release_curvature import ReleaseCurvature
 from univarfl.analysis.singular_values import SingularValues
 from univarfl.analysis.spread import Spread
 from univarfl.analysis.training_loss import TrainingLoss
+from univarfl.records.csv_tables import frame_as_csv, read_frame
 from univarfl.records.labels import label_of
+from univarfl.records.reader import Run, read_runs
 from univarfl.report.charts.base import Chart, slug
+from univarfl.terminal.steps import Begin, steps_on_terminal
 
 MEASURES: tuple[Measure, ...] = (
     SingularValues(), Spread(), ClientDrift(), TrainingLoss(), Curvature(), ReleaseCurvature(),

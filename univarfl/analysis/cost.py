@@ -4,12 +4,12 @@ from statistics import mean
 
 import pandas as pd
 
-from server_app.runs.records.clients.reading import read_clients
 from server_app.runs.records.tables import RecordError
 from task.analysis.cost import training_cost
 from task.errors import DataError
 from univarfl.analysis.analysed_run import AnalysedRun
 from univarfl.analysis.base import Measure
+from univarfl.records.clients import read_clients
 
 MILLION = 1e6
 

@@ -36,9 +36,9 @@ def compare(
     """Compare two runs."""
     from tabulate import tabulate  # noqa: PLC0415
 
-    from server_app.tracking.streams import print_plain  # noqa: PLC0415
     from task.errors import ConfigError, system_reason  # noqa: PLC0415
     from univarfl.report.comparison import compare as compare_runs  # noqa: PLC0415
+    from univarfl.terminal.streams import print_plain  # noqa: PLC0415
 
     found = compare_runs(first, second)
     seeds = [

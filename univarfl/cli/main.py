@@ -15,8 +15,6 @@ import click
 import typer
 
 from server_app.rounds.errors import InterruptedRunError
-from server_app.tracking.console import output_closed
-from server_app.tracking.streams import ESCAPED, discard, lost_output, prepare_streams, print_plain
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from univarfl.cli.analyse import ANALYSE_HELP, analyse
 from univarfl.cli.bench import BENCH_HELP, bench
@@ -36,6 +34,14 @@ from univarfl.cli.report import REPORT_HELP, report
 from univarfl.cli.runs import RUNS_HELP, runs
 from univarfl.cli.sweep import sweep, sweep_help
 from univarfl.cli.train import train, train_help
+from univarfl.terminal.streams import (
+    ESCAPED,
+    discard,
+    lost_output,
+    output_closed,
+    prepare_streams,
+    print_plain,
+)
 
 BAD_INPUT = 2
 FAILED = 1

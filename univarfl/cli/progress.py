@@ -9,9 +9,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from server_app.config.experiment import Experiment
 from server_app.tracking.console import shown_by
-from server_app.tracking.steps import LinesAbove
-from server_app.tracking.streams import on_terminal
 from task.progress import ClientTrained, Events, RoundEnded, progress_file
+from univarfl.terminal.steps import LinesAbove
+from univarfl.terminal.streams import on_terminal
 
 DAY = 24 * 3600.0
 LOOK_SECONDS = 0.1

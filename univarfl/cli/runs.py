@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from server_app.tracking.streams import print_plain
 from task.errors import ConfigError
 from univarfl.cli.arguments import runs_argument
+from univarfl.terminal.streams import print_plain
 
 RUNS_HELP = """List runs: status, settings that differ, accuracy.
 

@@ -71,9 +71,9 @@ def train(
         return
 
     from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
-    from server_app.tracking.streams import on_terminal  # noqa: PLC0415
     from task.progress import progress_file  # noqa: PLC0415
     from univarfl.engines.early import command_workers, start_early  # noqa: PLC0415
+    from univarfl.terminal.streams import on_terminal  # noqa: PLC0415
 
     named = progress_file() if on_terminal() else nullcontext()
     start_early(settings)

@@ -9,15 +9,14 @@ from typing import Any
 import jinja2
 
 from server_app.config.override_text import flat
-from server_app.runs.records.by_class import read_by_class
-from server_app.runs.records.client_counts import client_count, counts_in_words
-from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.machine.files import write_whole
 from task.plain_text import escaped
 from task.privacy.description import FROM_SYSTEM
 from univarfl.inference.model import TrainedModel
+from univarfl.records.labels import client_count, counts_in_words
+from univarfl.records.scores import read_by_class, read_client_scores
 
 MARKDOWN = "\\`<[|"  # characters with which Markdown begins something else than text
 OMITTED_SETTINGS = (

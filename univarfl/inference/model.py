@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 
 from server_app.aggregation.weights import to_tensors
-from server_app.runs.records.reader import Run
 from task.config import Device, LocalConfig
 from task.inference.classifier import Classifier
 from task.training.device import choose_device, prepare_process, set_precision
+from univarfl.records.reader import Run
 from univarfl.records.trained import (
     completed_run,
     layers_differ,

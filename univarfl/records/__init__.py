@@ -1,1 +1,1 @@
-"""How are the runs of a directory listed, named and opened?"""
+"""How are the records of runs read, listed and named?"""

@@ -1,4 +1,7 @@
-"""The names of components as people write them: ``FedAvg`` for ``fedavg``."""
+"""The names of components and recorded values as people write them: ``FedAvg`` for ``fedavg``."""
+
+from server_app.runs.records.client_counts import CountSummary
+from server_app.runs.records.metrics import METRICS
 
 LABELS = {
     "after": {
@@ -54,3 +57,27 @@ def name_of(group: str, label: str) -> str:
     labels = {text.lower(): text for text in LABELS.get(group, {}).values()}
     parts = (label_of(group, part.lower()) for part in label.split(JOINT))
     return JOINT.join(labels.get(part.lower(), part) for part in parts)
+
+
+def client_count(recorded: list[int] | CountSummary) -> int:
+    """Return the number of clients in what `recorded_counts` returned."""
+    count = len(recorded) if isinstance(recorded, list) else recorded["count"]
+    assert isinstance(count, int)
+    return count
+
+
+def counts_in_words(recorded: list[int] | CountSummary) -> str:
+    """Return what `recorded_counts` returned, for a person: a list, or the spread."""
+    if isinstance(recorded, list):
+        return ", ".join(map(str, recorded))
+    return f"{recorded['min']} to {recorded['max']}, median {recorded['median']}"
+
+
+def label_of_metric(name: str) -> str:
+    """Return a metric's label with its unit."""
+    return METRICS[name].heading if name in METRICS else name.replace("_", " ")
+
+
+def shown_value(name: str, value: float) -> float:
+    """Return a recorded value in the unit of its metric's label."""
+    return round(100 * value, 9) if name in METRICS and METRICS[name].percent else value

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from server_app.runs.records.reader import Run
 from univarfl.records.labels import label_of
+from univarfl.records.reader import Run
 from univarfl.report.section import Section
 from univarfl.report.statistics import CONFIDENCE, difference, mean_and_sd
 from univarfl.report.summary import Summary

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from server_app.runs.records.reader import Run
+from univarfl.records.reader import Run
 from univarfl.report.breakdown.by_client import TITLE as AT_CLIENTS
 from univarfl.report.breakdown.duplicates import duplicates_in
 from univarfl.report.summary import Summary

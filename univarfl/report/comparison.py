@@ -12,10 +12,10 @@ from scipy import stats
 
 from server_app.config.differences import deciding
 from server_app.config.override_text import as_typed
-from server_app.runs.records.reader import UNSCORED, Run, read_runs
 from task.errors import ConfigError
 from task.machine.files import draft_of
 from univarfl.records.labels import label_of
+from univarfl.records.reader import UNSCORED, Run, read_runs
 from univarfl.records.trained import completed_run
 from univarfl.report.breakdown.by_client import spreads
 from univarfl.report.charts.draw import STYLE, drawn

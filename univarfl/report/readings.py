@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from server_app.rounds.sampling import participant_count
-from server_app.runs.records.reader import Run
 from server_app.runs.records.readings import exact_scores, statistics_of
+from univarfl.records.reader import Run
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
 EXACT = "statistics of all images"

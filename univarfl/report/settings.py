@@ -6,9 +6,9 @@ from typing import Any
 
 from server_app.config.differences import deciding, varied_keys
 from server_app.config.override_text import flat
-from server_app.runs.records.reader import Run
 from task.errors import ConfigError
 from univarfl.records.labels import label_of
+from univarfl.records.reader import Run
 
 IGNORED = ("seed", "method", "device")  # compared elsewhere, or without effect
 NAME_FIRST = (

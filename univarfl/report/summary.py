@@ -9,9 +9,9 @@ import pandas as pd
 
 from server_app.runs.records.entries import tables_of
 from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
-from server_app.runs.records.reader import Run
 from univarfl.records.labels import label_of
 from univarfl.records.published import published_numbers
+from univarfl.records.reader import Run
 from univarfl.report.readings import EXACT, LAST, READINGS, headline_reading, readings
 from univarfl.report.section import Section
 from univarfl.report.settings import (

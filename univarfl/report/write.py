@@ -10,14 +10,13 @@ from rich.progress import track
 from server_app.runs.checkpoint import onward
 from server_app.runs.lookup import latest_run
 from server_app.runs.output_directory import make_output_directory
-from server_app.runs.records.csv_files import frame_as_csv
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import ANALYSIS
-from server_app.tracking.streams import on_terminal, print_plain
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
+from univarfl.records.csv_tables import frame_as_csv
 from univarfl.records.labels import name_of
+from univarfl.records.reader import read_runs
 from univarfl.report.after_training import after_training
 from univarfl.report.breakdown.by_class import ByClass
 from univarfl.report.breakdown.by_client import ByClient
@@ -34,6 +33,7 @@ from univarfl.report.spent.participation import participation
 from univarfl.report.spent.targets import simulated_targets
 from univarfl.report.summary import GLANCE, Summary
 from univarfl.sweeps.ledger import SWEEPS, unmet_cells
+from univarfl.terminal.streams import on_terminal, print_plain
 
 TITLE = "<title>univarfl report</title>"
 MOST_PRINTED = 30  # rows

@@ -29,17 +29,3 @@ def recorded_counts(images: Sequence[int]) -> list[int] | CountSummary:
         **dict(zip(names, quantile, strict=False)),
         "deciles": quantile[len(names) :],
     }
-
-
-def client_count(recorded: list[int] | CountSummary) -> int:
-    """Return the number of clients in what `recorded_counts` returned."""
-    count = len(recorded) if isinstance(recorded, list) else recorded["count"]
-    assert isinstance(count, int)
-    return count
-
-
-def counts_in_words(recorded: list[int] | CountSummary) -> str:
-    """Return what `recorded_counts` returned, for a person: a list, or the spread."""
-    if isinstance(recorded, list):
-        return ", ".join(map(str, recorded))
-    return f"{recorded['min']} to {recorded['max']}, median {recorded['median']}"

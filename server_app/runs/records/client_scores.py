@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from server_app.runs.records.csv_files import rows_as_csv
-from server_app.runs.records.tables import (
-    LEAST_IMAGES,
-    RecordError,
-    parse_count,
-    parse_number,
-    rows_under,
-)
+from server_app.runs.records.tables import LEAST_IMAGES, RecordError
 from task.machine.files import write_whole
 from task.training.evaluation import Score
 
@@ -59,28 +53,6 @@ def save_client_scores(directory: Path, scores: Iterable[ClientScore]) -> None:
 def delete_client_scores(directory: Path) -> None:
     """Delete the file, if there is one."""
     (directory / CLIENT_SCORES).unlink(missing_ok=True)
-
-
-def read_client_scores(directory: Path) -> list[ClientScore]:
-    """Return what `save_client_scores` wrote; empty if the record has no such file.
-
-    Raises:
-        RecordError: the file cannot be read, or is wrong.
-    """
-    path = directory / CLIENT_SCORES
-    if not path.exists():
-        return []
-    rows = rows_under(path, CLIENT_SCORE_COLUMNS)
-    return [
-        ClientScore(
-            parse_count(client, path.name),
-            site,
-            parse_count(images, path.name),
-            parse_number(accuracy, "accuracy", path.name),
-            parse_number(loss, "loss", path.name),
-        )
-        for client, site, images, accuracy, loss in rows
-    ]
 
 
 def client_scores(scores: Mapping[int, Score], sites: Sequence[str]) -> list[ClientScore]:

@@ -22,14 +22,17 @@ MAPPINGS = (
 )  # fmt: skip
 WHOLE = {"seed": 0, "rounds": 1, "num_clients": 1}  # the least value of each
 MOST = 10**18
+NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 
 def check_entries(record: Mapping[str, Any]) -> None:
     """Check the entries of a ``run.json`` that readers use.
 
     Raises:
-        RecordError: an entry has a wrong type or value.
+        RecordError: an entry is missing, or has a wrong type or value.
     """
+    if missing := [name for name in NEEDED if name not in record]:
+        raise RecordError(f"run.json lacks {', '.join(missing)}")
     if not is_unicode(record):
         raise RecordError("run.json has text that is not Unicode")
     if record["status"] not in STATUSES:

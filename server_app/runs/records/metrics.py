@@ -48,13 +48,3 @@ FURTHER = tuple(METRICS)[1:]
 RECALL = "recall"  # of one class, in tables of classes; a share
 SHARES = (RECALL, *(name for name, metric in METRICS.items() if metric.share))
 MAY_DIVERGE = tuple(name for name, metric in METRICS.items() if metric.may_diverge)
-
-
-def label_of_metric(name: str) -> str:
-    """Return a metric's label with its unit."""
-    return METRICS[name].heading if name in METRICS else name.replace("_", " ")
-
-
-def shown_value(name: str, value: float) -> float:
-    """Return a recorded value in the unit of its metric's label."""
-    return round(100 * value, 9) if name in METRICS and METRICS[name].percent else value

@@ -35,7 +35,7 @@ def hash_of_entries(summary: Mapping[str, Any]) -> str:
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """Return ``run.json`` unchecked; `server_app.runs.records.reader.read_run` checks it.
+    """Return ``run.json`` unchecked; `univarfl.records.reader.read_run` checks it.
 
     Raises:
         OSError, ValueError: it is missing, or not a JSON object.

@@ -1,19 +1,14 @@
 """The CSV tables of a run's record: their columns, and the reader."""
 
-import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from server_app.runs.records.csv_files import read_frame, read_rows
 from server_app.runs.records.metrics import MAY_DIVERGE, METRICS, NAME, SHARES
 from task.errors import system_reason
 from task.machine.regular import LARGEST_TABLE, read_end
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ROUNDS, CLASSES, CLIENTS, EVENTS = "rounds.csv", "classes.csv", "clients.csv", "events.csv"
 PARQUET = "clients.parquet"  # replaces a clients.csv of more than `MOST_ROWS_AS_CSV` rows
@@ -54,41 +49,6 @@ class RecordError(ValueError):
     """A file of a record is missing or wrong; the text names the file and the error."""
 
 
-def rows_under(path: Path, columns: Sequence[str]) -> list[list[str]]:
-    """Return the rows of a CSV file that has exactly these columns.
-
-    Raises:
-        RecordError: the file cannot be read, has other columns, or is cut short.
-    """
-    try:
-        header, *rows = list(read_rows(path)) or [[]]
-    except OSError as error:
-        raise RecordError(f"{path.name}: {system_reason(error)}") from None
-    except csv.Error as error:
-        raise RecordError(f"{path.name} is not CSV: {error}") from None
-    if header != list(columns) or any(len(row) != len(columns) for row in rows):
-        raise RecordError(f"{path.name} has other columns, or is cut short")
-    return rows
-
-
-def read_table(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":
-    """Return a CSV file as a data frame.
-
-    Args:
-        path: the file.
-        text: columns that are text, even if every cell is a number.
-
-    Raises:
-        RecordError: the file cannot be read, or is not CSV.
-    """
-    try:
-        return read_frame(path, text)
-    except OSError as error:
-        raise RecordError(f"{path.name}: {system_reason(error)}") from None
-    except ValueError as error:
-        raise RecordError(f"{path.name} is not CSV: {str(error).splitlines()[0]}") from None
-
-
 def count_rounds(directory: Path) -> int:
     """Return how many rounds a run has completed; each has one row of its seconds."""
     try:
@@ -116,36 +76,6 @@ def read_series(path: Path) -> Series:
         value = parse_number(text, metric, line) if known else parse_float(text, line)
         series[split, metric][at] = value
     return dict(series)
-
-
-def check_complete(series: Series, rounds: int) -> None:
-    """Check that a completed run has all its rounds.
-
-    Raises:
-        RecordError: a round is missing.
-    """
-    seconds = series.get(("train", "seconds"), {})
-    beyond = max((at for points in series.values() for at in points), default=0)
-    if beyond > rounds:
-        raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
-    missing = next((at for at in range(1, rounds + 1) if at not in seconds), None)
-    if missing:
-        raise RecordError(f"rounds.csv lacks round {missing} of {rounds}")
-
-
-def read_recall(path: Path) -> dict[int, tuple[int, float]]:
-    """Return the last round of ``classes.csv``: images and recall by class number.
-
-    Of a very long file only the end is read.
-
-    Raises:
-        RecordError: the file is missing, or a line is wrong.
-    """
-    by_round: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
-    for line, (number, label, examples, recall) in read_lines(path, CLASS_COLUMNS, ending=True):
-        counted = parse_count(examples, line), parse_number(recall, "recall", line)
-        by_round[parse_count(number, line)][parse_count(label, line)] = counted
-    return by_round[max(by_round)] if by_round else {}
 
 
 def read_lines(

@@ -9,8 +9,8 @@ from server_app.config.experiment import Experiment
 from server_app.config.override_text import as_typed
 from server_app.runs.identity import code_of, identity_of, recorded_code
 from server_app.runs.lock import hold
+from server_app.runs.records.entries import check_entries
 from server_app.runs.records.image_versions import recorded_versions, versions_of
-from server_app.runs.records.reader import read_run_json
 from server_app.runs.records.record import FORMAT, HASH, RUN_JSON
 from server_app.runs.records.tables import RecordError
 from server_app.runs.resuming.record import damaged, unchanged_record
@@ -51,7 +51,7 @@ def check_record(directory: Path, experiment: Experiment) -> None:
     if HASH not in record:
         raise damaged(directory, f"{RUN_JSON} has no entry {HASH}")
     try:
-        read_run_json(directory / RUN_JSON)
+        check_entries(record)
     except RecordError as error:
         raise damaged(directory, str(error)) from None
     check_settings(directory, record["config"], config)

@@ -22,7 +22,6 @@ from server_app.config.composition import compose_experiment
 from server_app.config.run_config import Submitted, to_run_config
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.ending import asking
-from server_app.runs.client_parts import load_client_part
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, ProtocolError
 from task.fingerprint import fingerprint_for
@@ -38,6 +37,7 @@ from tests.conftest import SMALL_CNN, rows
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 from univarfl.inference.model import trained_model
+from univarfl.records.client_parts import load_client_part
 
 NAMES = ["east", "north"]
 SHARE = "data.validation_share=0.3"

@@ -8,11 +8,7 @@ from safetensors.numpy import load_file
 
 from server_app.config.composition import compose_experiment
 from server_app.rounds.sampling import sample_clients
-from server_app.runs.records.client_scores import (
-    CLIENT_SCORES,
-    read_client_scores,
-    spread_over_clients,
-)
+from server_app.runs.records.client_scores import CLIENT_SCORES, spread_over_clients
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
@@ -20,6 +16,7 @@ from task.training.device import choose_device
 from tests.conftest import FEW_TO_TRAIN, SMALL_CNN, Train, faulty, only_run, rows, sha256, with_slow
 from tests.task.data import making
 from univarfl.engines.train import train_experiment
+from univarfl.records.scores import read_client_scores
 
 DEVICE = choose_device("auto").type
 

@@ -9,12 +9,12 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.runs import identity
 from server_app.runs.identity import code_of, component_modules, shared_modules
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record, write_record
 from tests.conftest import SMALL, Train
 from tests.server_app.runs.reached import FOLDERS, all_components, reached_modules
 from tests.server_app.runs.recorded import record
 from tests.task.data import making
+from univarfl.records.reader import read_runs
 from univarfl.report.comparability import comparability
 from univarfl.report.summary import Summary
 from univarfl.sweeps.cells import cells_of

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.data.dataset import ImageDataset
 from task.data.image_store.duplicates import find_duplicates
@@ -18,6 +17,7 @@ from task.errors import DataError
 from tests.conftest import Train
 from tests.task.data import making
 from tests.task.data.test_names import hub
+from univarfl.records.reader import read_runs
 from univarfl.report.comparability import comparability
 from univarfl.report.split.report import report_split
 from univarfl.report.summary import Summary

@@ -9,18 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.client_counts import (
-    MOST_LISTED,
-    client_count,
-    counts_in_words,
-    recorded_counts,
-)
+from server_app.runs.records.client_counts import MOST_LISTED, recorded_counts
 from task.data.federated import FederatedData, federate
 from task.data.image_store.store import open_dataset
 from task.data.partitions.base import fill_smallest
 from task.data.partitions.iid import IidPartitioner
 from task.data.splits import stored
 from task.data.splits.clients import ClientImages, hold_out
+from univarfl.records.labels import client_count, counts_in_words
 
 MANY = (
     "data=generated", "data.image_size=8", "data.num_images=4004", "data.test_images=10",

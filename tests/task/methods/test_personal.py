@@ -18,8 +18,6 @@ from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import Submitted, to_run_config
-from server_app.runs.records.client_scores import read_client_scores
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from task.methods.families.conflicts import conflict
@@ -34,6 +32,8 @@ from tests.conftest import SMALL_CNN, Train, lose_state, model_for, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 from univarfl.engines.train import train_experiment
+from univarfl.records.reader import read_runs
+from univarfl.records.scores import read_client_scores
 from univarfl.report.comparability import comparability
 from univarfl.report.summary import Summary
 

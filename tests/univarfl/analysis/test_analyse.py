@@ -17,8 +17,6 @@ from scipy.spatial.distance import pdist
 from scipy.stats import ttest_1samp
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.csv_files import read_frame
-from server_app.runs.records.reader import read_run
 from server_app.tracking.console import show_progress
 from task.analysis.curvature import diagonal
 from task.errors import ConfigError, RunError
@@ -28,6 +26,8 @@ from univarfl.analysis.analyse import DIRECTORY, MEASURES, analyse
 from univarfl.analysis.analysed_run import AnalysedRun
 from univarfl.analysis.drift import ClientDrift
 from univarfl.engines.train import train_experiment
+from univarfl.records.csv_tables import read_frame
+from univarfl.records.reader import read_run
 from univarfl.report.write import report
 
 WORDS = [

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record, write_record
 from tests.server_app.runs.recorded import record
+from univarfl.records.reader import read_runs
 from univarfl.report.after_training import TITLE, after_training_table
 from univarfl.report.summary import Summary
 from univarfl.report.write import report

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.runs.records.reader import Run, read_runs
 from tests.server_app.runs.recorded import record
+from univarfl.records.reader import Run, read_runs
 from univarfl.report.page.headline import Difference, counts_in_words, headlines
 from univarfl.report.page.render import link_to
 from univarfl.report.readings import LAST

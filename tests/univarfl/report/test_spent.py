@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import spearmanr
 
 from server_app.runs.records.client_scores import ClientScore, save_client_scores
-from server_app.runs.records.reader import read_run, read_runs
 from server_app.runs.records.record import read_record, write_record
 from server_app.runs.records.tables import CLIENTS, ROUNDS
 from tests.server_app.runs.recorded import CLASSES, append_rows, record
+from univarfl.records.reader import read_run, read_runs
 from univarfl.report.charts.base import Plot
 from univarfl.report.comparison import compare
 from univarfl.report.spent.amounts import MEGABYTES, SECONDS, accuracy_by, spent_until

@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.readings import ALL_IMAGES
 from tests.server_app.runs.recorded import change, record
+from univarfl.records.reader import read_runs
 from univarfl.report.charts.of_runs import charts as all_charts
 from univarfl.report.comparison import compare
 from univarfl.report.readings import BEST, EXACT, LAST, LAST_FIVE, readings

@@ -6,10 +6,11 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from server_app.runs.records.by_class import TRUE_CLASS, read_by_class
-from server_app.runs.records.reader import Run
+from server_app.runs.records.by_class import TRUE_CLASS
 from server_app.runs.records.tables import RecordError
 from task.training.one_vs_rest import OneVsRest
+from univarfl.records.reader import Run
+from univarfl.records.scores import read_by_class
 from univarfl.report.section import Section
 from univarfl.report.statistics import mean_and_sd, span
 from univarfl.report.summary import Summary

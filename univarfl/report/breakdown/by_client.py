@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from server_app.runs.records.client_scores import accuracies_that_count, read_client_scores
-from server_app.runs.records.reader import Run
+from server_app.runs.records.client_scores import accuracies_that_count
 from server_app.runs.records.tables import LEAST_IMAGES, RecordError
+from univarfl.records.reader import Run
+from univarfl.records.scores import read_client_scores
 from univarfl.report.charts.base import Chart, Plot, mean_series, slug
 from univarfl.report.section import Section
 from univarfl.report.settings import ALL, JUDGED_BY

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from server_app.runs.records.reader import Run
+from univarfl.records.reader import Run
 
 
 def duplicates_in(runs: Iterable[Run]) -> list[str]:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from server_app.runs.records.reader import Run
 from server_app.runs.records.readings import exact_scores
+from univarfl.records.reader import Run
 from univarfl.report.charts.base import (
     Bar,
     Bars,

@@ -12,9 +12,7 @@ from typing import Any
 from server_app.config.differences import deciding
 from server_app.config.given_weights import MODEL
 from server_app.config.override_text import as_typed
-from server_app.runs.records.clients.reading import file_of, last_rows
 from server_app.runs.records.csv_files import restore_cell
-from server_app.runs.records.metrics import label_of_metric, shown_value
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
@@ -35,6 +33,8 @@ from task.machine.regular import (
     read_bounded,
     read_end,
 )
+from univarfl.records.clients import file_of, last_rows
+from univarfl.records.labels import label_of_metric, shown_value
 from univarfl.report.dashboard.participants import participants_of
 
 MOST_SERIES, MOST_EVENTS, LONGEST = 64, 200, 500

@@ -17,8 +17,8 @@ import pandas as pd
 
 from server_app.config.override_text import flat
 from server_app.runs.records.metrics import METRICS
-from server_app.runs.records.reader import Run
 from server_app.runs.records.record import RUN_JSON
+from univarfl.records.reader import Run
 from univarfl.report.charts.as_json import charts_as_json
 from univarfl.report.readings import READINGS
 from univarfl.report.section import Section, filled_tables

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from server_app.runs.records.reader import Run
+from univarfl.records.reader import Run
 
 MEGABYTE = 1_000_000
 SIMULATED = ("train", "simulated_seconds")

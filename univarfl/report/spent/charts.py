@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from server_app.runs.records.reader import Run
+from univarfl.records.reader import Run
 from univarfl.report.charts.base import Chart, Plot, Series, slug
 from univarfl.report.section import Section, sections_of
 from univarfl.report.settings import ALL

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from server_app.runs.records.client_scores import ClientScore, read_client_scores
-from server_app.runs.records.clients.reading import read_clients
-from server_app.runs.records.reader import Run
+from server_app.runs.records.client_scores import ClientScore
 from server_app.runs.records.tables import CLIENTS, RecordError
+from univarfl.records.clients import read_clients
+from univarfl.records.reader import Run
+from univarfl.records.scores import read_client_scores
 from univarfl.report.section import Section
 from univarfl.report.spent.charts import timed_groups
 from univarfl.report.statistics import mean_and_sd

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
-from server_app.runs.records.reader import Run
+from univarfl.records.reader import Run
 from univarfl.report.readings import LAST, readings
 from univarfl.report.section import Section
 from univarfl.report.spent.amounts import MEGABYTES, SECONDS, Amount, all_spent_until

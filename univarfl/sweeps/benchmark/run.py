@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from server_app.runs.output_directory import make_output_directory
-from server_app.runs.records.reader import Collection, Run, has_record, read_runs
-from server_app.tracking.streams import print_plain
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
 from task.machine.regular import regular
+from univarfl.records.reader import Collection, Run, has_record, read_runs
 from univarfl.report.charts.of_runs import NOTES
 from univarfl.report.comparability import comparability
 from univarfl.report.page.render import Content, page
@@ -30,6 +29,7 @@ from univarfl.sweeps.benchmark.tables import Tables
 from univarfl.sweeps.cells import Cell, cells_of
 from univarfl.sweeps.overview import reasons_once
 from univarfl.sweeps.schedule import Sweep
+from univarfl.terminal.streams import print_plain
 
 ADDED = "methods.json"  # methods that a command added to the plan, with what is tuned
 REPORT = "report"

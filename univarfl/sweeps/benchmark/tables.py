@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from server_app.runs.records.reader import Run
 from server_app.runs.records.tables import LEAST_IMAGES
 from univarfl.records.labels import label_of
+from univarfl.records.reader import Run
 from univarfl.report.breakdown.by_client import spreads
 from univarfl.report.readings import EXACT, LAST, LAST_FIVE, readings
 from univarfl.report.section import Section

@@ -9,8 +9,6 @@ import pytest
 from client_app.after.finetuning import finetune_clients
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.client_scores import read_client_scores
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.protocol.after.finetuning import FinetuneRequest
@@ -19,6 +17,8 @@ from task.training.after.finetuning import Finetuner, Finetuning, read_finetunin
 from task.training.evaluation import Score
 from task.training.worker import Worker
 from tests.conftest import SMALL, SMALL_CNN, Train, model_for, rows, sha256
+from univarfl.records.reader import read_runs
+from univarfl.records.scores import read_client_scores
 from univarfl.report.after_training import after_training_table
 from univarfl.report.summary import Summary
 

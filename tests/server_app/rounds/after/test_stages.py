@@ -29,8 +29,6 @@ from server_app.rounds.evaluation import score_model
 from server_app.runs.checkpoint import DIRECTORY, LAST_MODELS
 from server_app.runs.identity import code_of, component_modules, settings_hash
 from server_app.runs.records.client_scores import CLIENT_SCORES
-from server_app.runs.records.older import add_later_settings
-from server_app.runs.records.reader import read_run
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint_for
@@ -44,6 +42,8 @@ from tests.task.data import making
 from univarfl.engines.plan import plan_lines
 from univarfl.records.labels import label_of
 from univarfl.records.listing import accuracy_of
+from univarfl.records.older import add_later_settings
+from univarfl.records.reader import read_run
 
 CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
 FEDDF = ("after=feddf", "after.steps=3", "after.batch_size=32")

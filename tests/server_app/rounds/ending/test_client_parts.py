@@ -14,8 +14,6 @@ from server_app import app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.ending import client_parts
-from server_app.runs.client_parts import saved_clients
-from server_app.runs.records.client_scores import read_client_scores
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from tests.conftest import CNN, SMALL, SMALL_RESNET, Train, lose_state, model_for, rows, sha256
@@ -25,6 +23,8 @@ from univarfl.cli.main import main
 from univarfl.engines.train import train_experiment
 from univarfl.inference.card import card_of
 from univarfl.inference.model import trained_model
+from univarfl.records.client_parts import saved_clients
+from univarfl.records.scores import read_client_scores
 
 SHARE = "data.validation_share=0.3"
 WORDS = ("method=fedbn", SHARE, "rho=0.5", *CNN)

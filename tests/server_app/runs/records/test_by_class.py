@@ -5,16 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.by_class import (
-    CLASS_METRICS,
-    CONFUSION,
-    read_by_class,
-    save_by_class,
-)
-from server_app.runs.records.reader import read_runs
+from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, save_by_class
 from server_app.runs.records.tables import RecordError
 from task.training.one_vs_rest import ClassMetrics, OneVsRest
 from tests.server_app.runs.recorded import record
+from univarfl.records.reader import read_runs
+from univarfl.records.scores import read_by_class
 from univarfl.report.breakdown.by_class import ByClass
 from univarfl.report.section import filled_tables
 from univarfl.report.summary import Summary

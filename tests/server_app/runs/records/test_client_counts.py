@@ -1,6 +1,7 @@
 """The clients' numbers of images in a record: each, or a summary of many."""
 
-from server_app.runs.records.client_counts import MOST_LISTED, client_count, recorded_counts
+from server_app.runs.records.client_counts import MOST_LISTED, recorded_counts
+from univarfl.records.labels import client_count
 
 
 def test_as_many_as_allowed_are_listed_and_one_more_is_summarised() -> None:

@@ -11,14 +11,14 @@ from server_app.runs.records.client_scores import (
     CLIENT_SCORES,
     ClientScore,
     client_scores,
-    read_client_scores,
     save_client_scores,
     spread_over_clients,
 )
-from server_app.runs.records.reader import read_run, read_runs
 from server_app.runs.records.tables import RecordError
 from task.training.evaluation import Score
 from tests.server_app.runs.recorded import record
+from univarfl.records.reader import read_run, read_runs
+from univarfl.records.scores import read_client_scores
 from univarfl.report.breakdown.by_client import ByClient
 from univarfl.report.charts.base import Plot
 from univarfl.report.summary import Summary

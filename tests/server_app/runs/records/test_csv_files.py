@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.csv_files import frame_as_csv, read_frame, read_rows, rows_as_csv
+from server_app.runs.records.csv_files import rows_as_csv
 from tests.conftest import SMALL, Train
 from tests.task.data import making
 from univarfl.inference.predict import predict
+from univarfl.records.csv_tables import frame_as_csv, read_frame, read_rows
 from univarfl.report.split.report import report_split
 from univarfl.report.write import write_tables
 from univarfl.sweeps.cells import cells_of

@@ -2,6 +2,7 @@
 
 import io
 import os
+import select
 import sys
 from contextlib import suppress
 from typing import BinaryIO, TextIO
@@ -117,3 +118,10 @@ def print_plain(text: str, stream: TextIO | None = None) -> None:
         stream: where to print; None for standard output.
     """
     print("\n".join(map(escaped, text.split("\n"))), file=stream)
+
+
+def output_closed() -> bool:
+    """Return whether standard output is a pipe whose reader has closed it, as ``head`` does."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)  # errors alone
+    return bool(poll.poll(0))

@@ -6,13 +6,19 @@ the table is rewritten as ``clients.parquet``, and ``clients.csv`` is deleted la
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from server_app.runs.records.clients.reading import type_of, with_numbers
 from server_app.runs.records.csv_files import restore
-from server_app.runs.records.tables import CLIENT_COLUMNS, CLIENT_TEXT, CLIENTS, PARQUET
+from server_app.runs.records.tables import (
+    CLIENT_COLUMNS,
+    CLIENT_COUNTS,
+    CLIENT_TEXT,
+    CLIENTS,
+    PARQUET,
+)
 from task.machine.files import draft_of
 
 if TYPE_CHECKING:
@@ -61,3 +67,32 @@ def frames_of(path: Path) -> Iterator["pd.DataFrame"]:
     ) as parts:
         for part in parts:
             yield with_numbers(restore(part))
+
+
+def with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table in which all columns but those of text are numbers.
+
+    Raises:
+        ValueError: a cell is not a number.
+    """
+    import pandas as pd  # noqa: PLC0415
+
+    for name in frame.columns.difference(CLIENT_TEXT):
+        found = frame[name]
+        if not pd.api.types.is_numeric_dtype(found):
+            found = found.replace("nan", math.nan)  # pandas takes the text of a NaN for text
+        try:
+            numbers = pd.to_numeric(found)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"column {name}: {error}") from None
+        frame[name] = numbers if name in CLIENT_COUNTS else numbers.astype(float)
+    return frame
+
+
+def type_of(column: str) -> Any:
+    """Return the Arrow type of a column."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if column in CLIENT_TEXT:
+        return pa.string()
+    return pa.int64() if column in CLIENT_COUNTS else pa.float64()

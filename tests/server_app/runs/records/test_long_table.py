@@ -15,8 +15,7 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.config.composition import compose_experiment
 from server_app.runs.checkpoint import Checkpoint, ModelState, save_checkpoint
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.clients.compaction import ROWS_AT_ONCE, compact
-from server_app.runs.records.clients.reading import read_clients
+from server_app.runs.records.compaction import ROWS_AT_ONCE, compact
 from server_app.runs.records.record import read_record
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
@@ -28,6 +27,7 @@ from server_app.runs.records.tables import (
 from task.errors import ConfigError
 from tests.server_app.runs.recorded import append_rows
 from tests.univarfl.report.dashboard.test_dashboard import browser
+from univarfl.records.clients import read_clients
 from univarfl.report.dashboard.details import MOST_CLIENT_ROWS
 from univarfl.report.dashboard.participants import MOST_ROWS
 

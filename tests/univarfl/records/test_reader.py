@@ -11,13 +11,13 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
 from server_app.runs.records import tables
-from server_app.runs.records.reader import read_runs
 from server_app.runs.records.record import FORMAT, read_record, write_record
-from server_app.tracking import steps
 from task.errors import ConfigError
 from tests.conftest import FEW_TO_TEST, Train
 from tests.server_app.runs.recorded import record
+from univarfl.records.reader import read_runs
 from univarfl.report.summary import Summary
+from univarfl.terminal import steps
 
 GOOD: tuple[list[str], list[float]] = ([], [0.1, 0.5, 0.6])
 

@@ -1,6 +1,7 @@
 """The reader of run directories: checks every record, and reports those it cannot use."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,27 +9,28 @@ from typing import Any
 
 from server_app.runs.identity import identity_of, recorded_code
 from server_app.runs.records.entries import check_entries
-from server_app.runs.records.older import add_later_settings
 from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import (
+    CLASS_COLUMNS,
     CLASSES,
     CLIENTS,
     ROUNDS,
     RecordError,
     Series,
-    check_complete,
-    read_recall,
+    parse_count,
+    parse_number,
+    read_lines,
     read_series,
 )
-from server_app.tracking.steps import bar_on_terminal
 from task.errors import ConfigError, system_reason
 from task.machine.regular import LARGEST_RECORD, read_bounded
+from univarfl.records.older import add_later_settings
+from univarfl.terminal.steps import bar_on_terminal
 
 READABLE = (1, FORMAT)
 UNSCORED = (
     "has no accuracy after its last round: there were no test images, and no client validated it"
 )
-NEEDED = ("status", "run_id", "config", "fingerprint", "started")
 
 
 @dataclass(frozen=True)
@@ -204,9 +206,36 @@ def read_run_json(path: Path) -> dict[str, Any]:
     if record["format"] not in READABLE:
         known = " and ".join(map(str, READABLE))
         raise RecordError(f"run.json has format {record['format']!r}; this version reads {known}")
-    missing = [name for name in NEEDED if name not in record]
-    if missing:
-        raise RecordError(f"run.json lacks {', '.join(missing)}")
     check_entries(record)
     add_later_settings(record["config"])
     return record
+
+
+def check_complete(series: Series, rounds: int) -> None:
+    """Check that a completed run has all its rounds.
+
+    Raises:
+        RecordError: a round is missing.
+    """
+    seconds = series.get(("train", "seconds"), {})
+    beyond = max((at for points in series.values() for at in points), default=0)
+    if beyond > rounds:
+        raise RecordError(f"rounds.csv has round {beyond} of {rounds}")
+    missing = next((at for at in range(1, rounds + 1) if at not in seconds), None)
+    if missing:
+        raise RecordError(f"rounds.csv lacks round {missing} of {rounds}")
+
+
+def read_recall(path: Path) -> dict[int, tuple[int, float]]:
+    """Return the last round of ``classes.csv``: images and recall by class number.
+
+    Of a very long file only the end is read.
+
+    Raises:
+        RecordError: the file is missing, or a line is wrong.
+    """
+    by_round: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
+    for line, (number, label, examples, recall) in read_lines(path, CLASS_COLUMNS, ending=True):
+        counted = parse_count(examples, line), parse_number(recall, "recall", line)
+        by_round[parse_count(number, line)][parse_count(label, line)] = counted
+    return by_round[max(by_round)] if by_round else {}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from server_app.tracking.streams import output_to
 from tests.conftest import SMALL, with_slow
 from tests.processes import UNIVARFL
 from tests.server_app.runs.recorded import record
 from tests.univarfl.cli.test_cli import run
+from univarfl.terminal.streams import output_to
 
 NO_UTF_8 = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 FURTHER = ("runs $R/none", "--help")  # commands
@@ -86,7 +86,7 @@ def test_output_that_is_not_buffered_is_written_at_once() -> None:
     """A service's log must show that it is ready while it runs (``PYTHONUNBUFFERED``)."""
     code = (
         "import os, sys\n"
-        "from server_app.tracking.streams import prepare_streams\n"
+        "from univarfl.terminal.streams import prepare_streams\n"
         "prepare_streams()\n"
         "print('ready')\n"
         "print('to see', file=sys.stderr)\n"

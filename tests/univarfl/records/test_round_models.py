@@ -10,9 +10,10 @@ from safetensors.torch import save_file
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.tables import MODELS
-from server_app.runs.round_models import AGGREGATED, RECEIVED, kept_rounds, load_models
+from server_app.runs.round_models import AGGREGATED, RECEIVED
 from task.errors import ConfigError
 from tests.conftest import Train, rows, sha256
+from univarfl.records.round_models import kept_rounds, load_models
 
 
 def test_they_are_those_of_the_run_and_change_no_bit(train: Train) -> None:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from server_app.tracking.console import Shown, shown_by
-from server_app.tracking.streams import on_terminal
+from univarfl.terminal.streams import on_terminal
 
 Item = TypeVar("Item")
 Begin = Callable[[str], None]

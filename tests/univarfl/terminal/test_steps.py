@@ -6,7 +6,7 @@ import logging
 import pytest
 from rich.console import Console
 
-from server_app.tracking.steps import steps_on, steps_on_terminal
+from univarfl.terminal.steps import steps_on, steps_on_terminal
 
 logger = logging.getLogger("univarfl")
 

@@ -1,22 +1,21 @@
 """The reader of ``clients.csv`` or ``clients.parquet``, whichever a record has."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from server_app.runs.records.compaction import type_of, with_numbers
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
-    CLIENT_COUNTS,
     CLIENT_TEXT,
     CLIENTS,
     PARQUET,
     RecordError,
-    read_table,
 )
 from task.errors import system_reason
 from task.machine.regular import open_regular
+from univarfl.records.csv_tables import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,26 +80,6 @@ def last_rows(path: Path, most: int) -> tuple[list[list[str]], int]:
     return [list(row) for row in zip(*columns, strict=True)], count
 
 
-def with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table in which all columns but those of text are numbers.
-
-    Raises:
-        ValueError: a cell is not a number.
-    """
-    import pandas as pd  # noqa: PLC0415
-
-    for name in frame.columns.difference(CLIENT_TEXT):
-        found = frame[name]
-        if not pd.api.types.is_numeric_dtype(found):
-            found = found.replace("nan", math.nan)  # pandas takes the text of a NaN for text
-        try:
-            numbers = pd.to_numeric(found)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"column {name}: {error}") from None
-        frame[name] = numbers if name in CLIENT_COUNTS else numbers.astype(float)
-    return frame
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """Open ``clients.parquet``, with checks, as a `pyarrow.parquet.ParquetFile`.
@@ -161,12 +140,3 @@ def decoded(table: Any) -> Any:
     if size > MOST_TEXT:
         raise ValueError(f"its text has {size} bytes, which is too large")
     return table.cast(pa.schema([(name, type_of(name)) for name in table.column_names]))
-
-
-def type_of(column: str) -> Any:
-    """Return the Arrow type of a column."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if column in CLIENT_TEXT:
-        return pa.string()
-    return pa.int64() if column in CLIENT_COUNTS else pa.float64()

@@ -1,1 +1,0 @@
-"""How is the table of the clients of every round kept short, and read?"""

@@ -1,0 +1,1 @@
+"""How does a command write to a terminal, a pipe or a full disk?"""
