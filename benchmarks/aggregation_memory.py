@@ -31,7 +31,6 @@ from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
-from server_app.flower.local_grid import FIRST_NODE_ID
 from server_app.nodes.assignment import assign_clients
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
@@ -44,6 +43,7 @@ from task.protocol.tensors import PackedTensors
 from task.protocol.training import TRAIN, TrainReply, TrainRow
 from task.training.device import return_freed_memory
 from task.training.worker import Worker
+from univarfl.engines.local.grid import FIRST_NODE_ID
 from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 PARTICIPANTS = (10, 30)

@@ -30,13 +30,13 @@ import matplotlib as mpl
 import pandas as pd
 
 from benchmarks.studies import STUDIES
-from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.tables import CLIENTS
 from task.machine.files import draft_of
 from tests.processes import UNIVARFL
 from univarfl.analysis.analyse import DIRECTORY, read_table
 from univarfl.analysis.singular_values import SingularValues
+from univarfl.records.differences import settings_hash, without_root
 from univarfl.records.labels import label_of
 from univarfl.records.reader import Run, read_runs
 from univarfl.report.analyses import Analyses

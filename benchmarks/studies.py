@@ -14,7 +14,7 @@ from server_app.config.override_text import flat
 from server_app.config.tables import Table
 from server_app.runs.records.client_scores import ClientScore
 from univarfl.records.labels import label_of
-from univarfl.records.published import published_numbers
+from univarfl.records.published import accuracy_of, published_numbers
 from univarfl.records.reader import Run
 from univarfl.records.scores import read_client_scores
 from univarfl.report.after_training import after_training_table
@@ -240,7 +240,7 @@ def beside_published(experiment: str, summary: Summary) -> list[pd.DataFrame]:
     column = []
     for runs in summary.counted.values():
         found = published_numbers({**runs[0].config, "rounds": rounds}, published)
-        column.append(", ".join(cell.accuracy() for _, cell in found))
+        column.append(", ".join(accuracy_of(cell) for _, cell in found))
     table[f"published, {rounds} rounds"] = column
     return [table, differences]
 

@@ -10,9 +10,8 @@ from server_app.config.differences import HOW_IT_RUNS
 from server_app.config.experiment import Experiment
 from server_app.config.override_text import as_typed, flat
 from server_app.config.recorded_words import recorded_words
-from server_app.config.run_config import from_run_config
+from server_app.config.run_config import SETTINGS, from_run_config
 from server_app.flower.internals import GRID_ERRORS
-from server_app.flower.local_grid import LocalGrid
 from server_app.nodes.registration import RegistrationError
 from server_app.rounds.errors import CommandEndedError, RunFailedError, WorkerLostError
 from server_app.rounds.federation import Federation, delete_client_states
@@ -43,7 +42,7 @@ def main(grid: Grid, context: Context) -> None:
     show_progress()
     try:
         experiment, words, lease = from_run_config(context.run_config)
-        engine = "inprocess" if isinstance(grid, LocalGrid) else "flower"
+        engine = "inprocess" if SETTINGS in context.run_config else "flower"
         experiment = experiment.model_copy(update={"engine": engine})
         directory = plan_run_directory(experiment)
         experiment = experiment.placed(directory, resume=bool(experiment.resume))

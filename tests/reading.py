@@ -160,7 +160,8 @@ def closure(imports: Mapping[str, Collection[Import]], starts: Collection[str]) 
 def imported_in_a_run() -> list[Path]:
     """Return the product's files that a process has imported at the end of the run."""
     from server_app.config.composition import compose_experiment
-    from server_app.config.run_config import Submitted, to_run_config
+    from server_app.config.run_config import Submitted
+    from univarfl.engines.run_config import to_run_config
 
     with tempfile.TemporaryDirectory() as place:
         experiment = compose_experiment(WORDS).placed(Path(place) / "run")

@@ -8,10 +8,9 @@ import univarfl.application  # noqa: F401
 
 # isort: split
 
-from server_app.config.differences import differing_settings
-from server_app.runs.lookup import run_directories
-from server_app.runs.output_directory import runs_parent
+from server_app.runs.lookup import run_directories, runs_parent
 from task.errors import ConfigError
+from univarfl.records.differences import differing_settings
 from univarfl.run import Run
 
 if TYPE_CHECKING:

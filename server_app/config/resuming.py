@@ -7,8 +7,7 @@ from pathlib import Path
 from server_app.config.experiment import RUN_ID
 from server_app.config.override_text import quoted
 from server_app.config.recorded_words import RESUME, resumes, words_of_place
-from server_app.runs.lookup import find_run
-from server_app.runs.output_directory import runs_parent
+from server_app.runs.lookup import find_run, runs_parent
 from task.errors import ConfigError
 
 NULL = "null"  # the default of resume: a new run

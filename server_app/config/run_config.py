@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from flwr.app import UserConfig
-
 from server_app.config.experiment import Experiment
 from server_app.config.rules import read_experiment
 from task.errors import ConfigError, system_reason
-from task.machine.files import write_secret
 
 OVERRIDES, SETTINGS, SETTINGS_FILE = "overrides", "settings", "settings-file"
 HOME = "FLWR_HOME"  # the environment variable with Flower's home directory
@@ -37,33 +34,6 @@ class Submitted(NamedTuple):
     experiment: Experiment
     words: Sequence[str]
     lease: str = ""
-
-
-def to_run_config(submitted: Submitted) -> UserConfig:
-    """Return the run-config of a run in this process."""
-    experiment = json.dumps(submitted.experiment.model_dump())
-    return {SETTINGS: json.dumps({**submitted._asdict(), "experiment": experiment})}
-
-
-def to_settings_file(submitted: Submitted, home: Path, path: Path) -> UserConfig:
-    """Write what is run to a file that only this user can read, and return the run-config.
-
-    Args:
-        submitted: what is run.
-        home: Flower's home directory.
-        path: the file, in this directory; it is replaced.
-    """
-    path.unlink(missing_ok=True)
-    write_secret(path, str(to_run_config(submitted)[SETTINGS]).encode())
-    return {SETTINGS_FILE: path.relative_to(home).as_posix()}
-
-
-def to_toml(run_config: UserConfig) -> str:
-    """Return a run-config as a TOML document."""
-    lines = (
-        f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in run_config.items()
-    )
-    return "".join(lines)
 
 
 def from_run_config(run_config: Mapping[str, object]) -> Submitted:

@@ -11,12 +11,6 @@ Settings = Mapping[str, str | int | float | bool | None]
 Further = Literal[
     "top_eigenvalue", "trace", "H_N", "H_D", "forward_mflop", "million_parameters", "round_seconds"
 ]
-LABELS: dict[Further, str] = {
-    "top_eigenvalue": "top eigenvalue", "trace": "trace", "H_N": "H_N", "H_D": "H_D",
-    "forward_mflop": "forward MFLOP", "million_parameters": "million parameters",
-    "round_seconds": "seconds a round",
-}  # fmt: skip
-TEST_ACCURACY = "test accuracy, %"
 
 
 class Cell(Strict):
@@ -41,19 +35,6 @@ class Cell(Strict):
         if self.mean is None and (self.sd is not None or not self.further):
             raise ValueError("a published cell needs a mean, or further numbers and no sd")
         return self
-
-    def numbers(self) -> dict[str, str]:
-        """Return each number as text, by what it is."""
-        further = {LABELS[name]: f"{value:g}" for name, value in self.further.items()}
-        return further if self.mean is None else {TEST_ACCURACY: self.accuracy(), **further}
-
-    def accuracy(self) -> str:
-        """Return the test accuracy as text; empty if the table does not have it."""
-        if self.mean is None:
-            return ""
-        digits = max(1, len(repr(self.mean).partition(".")[2]))
-        deviation = f" ± {self.sd:.{digits}f}" if self.sd is not None else ""
-        return f"{self.mean:.{digits}f}{deviation}"
 
 
 class Table(Strict):

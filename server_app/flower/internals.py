@@ -1,15 +1,11 @@
 """What the server uses of Flower and Flower does not document.
 
 Flower's public packages are `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. In `server_app`,
-this module alone imports from others; in `univarfl`, only `univarfl.deploy` does.
-``tests/server_app/flower/test_internals.py`` fails and names the interface when a new version of
-Flower changes one of these:
+this module alone imports from others; in `univarfl`, `univarfl.engines.local.internals` and
+`univarfl.deploy` do. ``tests/server_app/flower/test_internals.py`` fails and names the interface
+when a new version of Flower changes one of these:
 
-- ``flwr.common.constant``: the error codes of `flwr.app.Error`, which has no public names for them,
-  and the SuperLink's node id.
-- ``flwr.supercore.run.Run``: a grid must return one as its ``run``.
-- ``flwr.supercore.task_identity.TaskIdentity``: `flwr.app.Message` reads its sender from it.
-- ``Message.metadata.__dict__["_message_id"]``: a grid sets it, and there is no public setter.
+- ``flwr.common.constant``: the error codes of `flwr.app.Error`, which has no public names for them.
 - ``flwr.supercore.run.RunNotRunningException`` and `httpx.HTTPError`: what a grid raises if the
   SuperLink is gone or has ended the run.
 - ``create_message_error_unavailable_ins_message`` and ``make_message``: how Flower answers a pull
@@ -34,15 +30,14 @@ from functools import partial
 
 import httpx
 from flwr.app import ConfigRecord, Error, Message
-from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
+from flwr.common.constant import ErrorCode
 from flwr.proto.recorddict_pb2 import ConfigRecord as ProtoConfigRecord
 from flwr.supercore.inflatable.inflatable_object import (
     get_object_body,
     get_object_head_values_from_object_content,
 )
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
-from flwr.supercore.run import Run, RunNotRunningException
-from flwr.supercore.task_identity import TaskIdentity
+from flwr.supercore.run import RunNotRunningException
 
 from task.plain_text import one_line
 
@@ -57,25 +52,10 @@ GRID_ERRORS = (httpx.HTTPError, RunNotRunningException)
 __all__ = [
     "GRID_ERRORS",
     "ErrorCode",
-    "Run",
     "bounded_pull",
     "refused_reply",
-    "set_message_id",
-    "set_task_identity",
     "unavailable_reply",
 ]
-
-
-def set_task_identity(run_id: int) -> None:
-    """Make the server the sender of the messages that this process creates."""
-    TaskIdentity.run_id = run_id
-    TaskIdentity.task_id = run_id
-    TaskIdentity.node_id = SUPERLINK_NODE_ID
-
-
-def set_message_id(message: Message, message_id: str) -> None:
-    """Set a message's id, as Flower's own grids do when it is sent."""
-    message.metadata.__dict__["_message_id"] = message_id
 
 
 def unavailable_reply(message_id: str, run_id: int) -> Message:

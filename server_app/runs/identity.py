@@ -78,16 +78,6 @@ def identity_of(config: Mapping[str, Any], code: Code | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def settings_hash(config: Mapping[str, Any]) -> str:
-    """Return a hash of a run's settings without the place of its data and without its code."""
-    return identity_of({**config, "data": without_root(config["data"])}, None)
-
-
-def without_root(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a data set without its place on this machine."""
-    return {key: value for key, value in data.items() if key != "root"}
-
-
 def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the modules of a configuration's components."""
     for group in PACKAGES:

@@ -6,8 +6,6 @@ command has a lock of its own, which it holds from before the run starts until a
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -30,31 +28,12 @@ def hold(directory: Path, name: str = LOCK) -> FileLock:
     """
     lock = FileLock(directory / name)
     try:
-        # `is_held` has the lock for a moment, too.
+        # `is_locked` has the lock for a moment, too.
         lock.acquire(PATIENCE_SECONDS, poll_interval=0.02)
     except Timeout:
         allowed = "another process is running it"
         raise ConfigError("resume", directory, allowed) from None
     return lock
-
-
-@contextmanager
-def held(directory: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold a lock of a run in this context.
-
-    Raises:
-        ConfigError: another process has locked it.
-    """
-    lock = hold(directory, name)
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def is_held(directory: Path) -> bool:
-    """Return whether a process has locked a run."""
-    return is_locked(directory / LOCK)
 
 
 def is_locked(path: Path) -> bool:

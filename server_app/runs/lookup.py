@@ -1,9 +1,9 @@
 """Which directory does a person mean by a run's path, id or the word ``latest``?"""
 
 import json
+import os
 from pathlib import Path
 
-from server_app.runs.output_directory import runs_parent
 from server_app.runs.records.record import RUN_JSON
 from task.errors import ConfigError
 from task.machine.files import from_home
@@ -56,3 +56,8 @@ def start_of(path: Path) -> str:
         return str(json.loads(read_bounded(path, LARGEST_RECORD))["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def runs_parent(given: str | None = None) -> Path:
+    """Return the absolute parent of run directories: `given`, else $UNIVARFL_RUNS, else ./runs."""
+    return from_home(given or os.environ.get("UNIVARFL_RUNS") or "runs").absolute()

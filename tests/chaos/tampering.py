@@ -10,11 +10,12 @@ from flwr.app import ConfigRecord, Error, Message
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from server_app.flower.internals import ErrorCode, set_message_id
+from server_app.flower.internals import ErrorCode
 from task.protocol.packed import DATA, HEADER, JSON, Packed, place_of
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import SUM
 from univarfl.engines.local.inprocess_grid import InProcessGrid
+from univarfl.engines.local.internals import set_message_id
 
 Tamper = Callable[[Message, str, int], None]
 

@@ -16,7 +16,7 @@ import client_app.app
 from client_app.node import signing_key
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
-from server_app.flower.internals import ErrorCode, set_message_id
+from server_app.flower.internals import ErrorCode
 from server_app.nodes.failure import last_line
 from server_app.runs.records.csv_files import restore_cell
 from task.fingerprint import fingerprint
@@ -30,6 +30,7 @@ from tests.hostile.draft import Case, Draft
 from tests.hostile.replies import REGISTRATION, TRAINING, VALIDATION
 from tests.site_grid import SiteGrid
 from tests.task.data import making
+from univarfl.engines.local.internals import set_message_id
 
 HONEST, HOSTILE = ("east", "north"), tuple(f"west{number:02}" for number in range(10))
 EVERY = (*HONEST, *HOSTILE)

@@ -10,7 +10,6 @@ from pandas.api.types import is_numeric_dtype
 from safetensors import SafetensorError
 from scipy.sparse.linalg import ArpackError
 
-from server_app.runs.output_directory import make_output_directory
 from server_app.runs.records.tables import ANALYSIS, RecordError
 from task.error_messages import describe_error, is_gpu_shortage
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
@@ -29,6 +28,7 @@ from univarfl.analysis.spread import Spread
 from univarfl.analysis.training_loss import TrainingLoss
 from univarfl.records.csv_tables import frame_as_csv, read_frame
 from univarfl.records.labels import label_of
+from univarfl.records.output_directory import make_output_directory
 from univarfl.records.reader import Run, read_runs
 from univarfl.report.charts.base import Chart, slug
 from univarfl.terminal.steps import Begin, steps_on_terminal

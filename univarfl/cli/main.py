@@ -14,7 +14,6 @@ from typing import Annotated
 import click
 import typer
 
-from server_app.rounds.errors import InterruptedRunError
 from task.errors import ConfigError, DataError, DeviceError, RunError, system_reason
 from univarfl.cli.analyse import ANALYSE_HELP, analyse
 from univarfl.cli.bench import BENCH_HELP, bench
@@ -34,6 +33,7 @@ from univarfl.cli.report import REPORT_HELP, report
 from univarfl.cli.runs import RUNS_HELP, runs
 from univarfl.cli.sweep import sweep, sweep_help
 from univarfl.cli.train import train, train_help
+from univarfl.engines.errors import InterruptedRunError
 from univarfl.terminal.streams import (
     ESCAPED,
     discard,

@@ -75,7 +75,7 @@ def sweep(
         show_cells(cells)
         return
 
-    from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
+    from univarfl.engines.errors import InterruptedRunError  # noqa: PLC0415
     from univarfl.engines.local.processes import warm_up  # noqa: PLC0415
 
     warm_up("univarfl.application", "univarfl.sweeps.job")

@@ -70,9 +70,9 @@ def train(
         print("\n".join(plan_lines(check_settings(settings, typed))))
         return
 
-    from server_app.rounds.errors import InterruptedRunError  # noqa: PLC0415
     from task.progress import progress_file  # noqa: PLC0415
     from univarfl.engines.early import command_workers, start_early  # noqa: PLC0415
+    from univarfl.engines.errors import InterruptedRunError  # noqa: PLC0415
     from univarfl.terminal.streams import on_terminal  # noqa: PLC0415
 
     named = progress_file() if on_terminal() else nullcontext()

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from packaging.requirements import Requirement
 
-from server_app.runs.output_directory import runs_parent
+from server_app.runs.lookup import runs_parent
 from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
 from task.machine.files import existing_parent

@@ -9,15 +9,16 @@ from flwr.app import Context, RecordDict
 from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.experiment import Experiment
-from server_app.config.run_config import Submitted, to_run_config
-from server_app.flower.local_grid import RUN_ID, LocalGrid
+from server_app.config.run_config import Submitted
 from task.training.worker import shared_worker
 from univarfl.engines.cluster import this_machine
 from univarfl.engines.early import WORKER_MODULES
 from univarfl.engines.layout import Layout
+from univarfl.engines.local.grid import RUN_ID, LocalGrid
 from univarfl.engines.local.inprocess_grid import InProcessGrid
 from univarfl.engines.local.processes import warm_up
 from univarfl.engines.local.worker_processes import VISIBLE_GPUS, WorkerProcesses
+from univarfl.engines.run_config import to_run_config
 
 CLIENT_APP = "client_app.app:app"
 

@@ -11,23 +11,20 @@ from server_app.config.given_weights import given_weights
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.checkpoint import last_round, onward
-from server_app.runs.directory import claimed, plan_run_directory
-from server_app.runs.records.record import (
-    close_record,
-    mark_interrupted,
-    read_record,
-    reopen_record,
-)
+from server_app.runs.directory import plan_run_directory
+from server_app.runs.records.record import read_record
 from server_app.tracking.console import show_progress
 from task.data.federated import federate
 from task.error_messages import describe_error
 from task.errors import RunError
 from task.training.worker import build_model_for
+from univarfl.engines.claim import claimed
 from univarfl.engines.flower import run_flower
 from univarfl.engines.inprocess import run_inprocess
 from univarfl.engines.plan import check_machine
 from univarfl.engines.restarts import Restarts
 from univarfl.engines.superlink import SuperLink
+from univarfl.records.status import close_record, mark_interrupted, reopen_record
 
 logger = logging.getLogger("univarfl")
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.config.run_config import Submitted, to_settings_file, to_toml
+from server_app.config.run_config import Submitted
 from univarfl.application import DIRECTORY
+from univarfl.engines.run_config import to_settings_file, to_toml
 
 PROJECT = "pyproject.toml"
 APP_NAME, SETTINGS_NAME = "app", "settings.json"

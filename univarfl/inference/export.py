@@ -12,13 +12,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch.export import Dim, ExportedProgram
 
-from server_app.runs.output_directory import make_output_directory
 from task.errors import ConfigError, RunError, system_reason
 from task.inference.classifier import Classifier
 from task.machine.files import write_whole
 from task.seeding import torch_generator
 from univarfl.inference.card import agreement, write_card
 from univarfl.inference.model import TrainedModel, trained_model
+from univarfl.records.output_directory import make_output_directory
 from univarfl.terminal.steps import steps_on_terminal
 
 INPUT, OUTPUT = "pixels", "probabilities"

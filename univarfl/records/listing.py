@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from server_app.config.differences import deciding, varied_keys
+from server_app.config.differences import deciding
 from server_app.config.override_text import as_typed
-from server_app.runs.lock import is_held
 from server_app.runs.records.metrics import ACCURACY
 from server_app.runs.records.record import INTERRUPTED, RUN_JSON
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 from task.machine.regular import LARGEST_RECORD, read_bounded
+from univarfl.records.differences import varied_keys
 from univarfl.records.labels import label_of
+from univarfl.records.status import is_held
 
 LONGEST = 60  # characters of a reason
 NAME = ".name"  # ends the key of a component's choice

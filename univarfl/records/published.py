@@ -10,13 +10,34 @@ from omegaconf import OmegaConf
 from server_app.config.choices import CONF, files_in
 from server_app.config.conf_settings import settings_of_file
 from server_app.config.override_text import flat
-from server_app.config.tables import Cell, Table
+from server_app.config.tables import Cell, Further, Table
 
 # The groups that decide a result. A table need not name their usual choices and values.
 GROUPS = (
     "method", "model", "partition", "augmentation", "strategy", "guard", "after", "clock",
     "participation", "optim", "privacy", "secure",
 )  # fmt: skip
+LABELS: dict[Further, str] = {
+    "top_eigenvalue": "top eigenvalue", "trace": "trace", "H_N": "H_N", "H_D": "H_D",
+    "forward_mflop": "forward MFLOP", "million_parameters": "million parameters",
+    "round_seconds": "seconds a round",
+}  # fmt: skip
+TEST_ACCURACY = "test accuracy, %"
+
+
+def numbers_of(cell: Cell) -> dict[str, str]:
+    """Return each number of a cell as text, by what it is."""
+    further = {LABELS[name]: f"{value:g}" for name, value in cell.further.items()}
+    return further if cell.mean is None else {TEST_ACCURACY: accuracy_of(cell), **further}
+
+
+def accuracy_of(cell: Cell) -> str:
+    """Return the test accuracy of a cell as text; empty if the table does not have it."""
+    if cell.mean is None:
+        return ""
+    digits = max(1, len(repr(cell.mean).partition(".")[2]))
+    deviation = f" ± {cell.sd:.{digits}f}" if cell.sd is not None else ""
+    return f"{cell.mean:.{digits}f}{deviation}"
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from server_app.config.tables import LABELS
 from server_app.runs.records.entries import tables_of
 from server_app.runs.records.tables import RecordError
 from univarfl.analysis.analyse import MEASURES, SAMPLE, charts_of, read_table
 from univarfl.analysis.base import Measure
-from univarfl.records.published import published_numbers
+from univarfl.records.published import LABELS, published_numbers
 from univarfl.records.reader import Run
 from univarfl.report.charts.base import Chart, Plot
 from univarfl.report.section import Section

@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from server_app.config.differences import deciding, varied_keys
+from server_app.config.differences import deciding
 from server_app.config.override_text import flat
 from task.errors import ConfigError
+from univarfl.records.differences import varied_keys
 from univarfl.records.labels import label_of
 from univarfl.records.reader import Run
 

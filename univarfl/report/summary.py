@@ -10,7 +10,7 @@ import pandas as pd
 from server_app.runs.records.entries import tables_of
 from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
 from univarfl.records.labels import label_of
-from univarfl.records.published import published_numbers
+from univarfl.records.published import accuracy_of, published_numbers
 from univarfl.records.reader import Run
 from univarfl.report.readings import EXACT, LAST, READINGS, headline_reading, readings
 from univarfl.report.section import Section
@@ -311,4 +311,4 @@ def published(run: Run) -> list[str]:
     if run.split != "test":
         return []
     found = published_numbers(run.config, tables_of(run.config))
-    return [f"{cell.accuracy()} ({name})" for name, cell in found if cell.mean is not None]
+    return [f"{accuracy_of(cell)} ({name})" for name, cell in found if cell.mean is not None]

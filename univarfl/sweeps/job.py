@@ -16,12 +16,13 @@ from pathlib import Path
 from server_app.config.recorded_words import recorded_words
 from server_app.config.rules import read_experiment
 from server_app.runs.identity import code_of, identity_of, shared_hash
-from server_app.runs.records.record import INTERRUPTED, close_record, read_record
+from server_app.runs.records.record import INTERRUPTED, read_record
 from server_app.runs.records.tables import count_rounds
 from task.errors import RunError
 from task.fingerprint import fingerprint
 from univarfl.engines.local.processes import CONTEXT
 from univarfl.engines.train import train_experiment
+from univarfl.records.status import close_record
 from univarfl.sweeps.cells import Cell
 from univarfl.terminal.streams import prepare_streams
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from server_app.runs.identity import identity_of, recorded_code
-from server_app.runs.lock import is_held
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.image_versions import ImageVersions, recorded_versions, versions_of
 from server_app.runs.records.record import RUN_JSON, read_record
 from task.machine.files import write_whole
 from univarfl.records.csv_tables import read_rows
+from univarfl.records.status import is_held
 from univarfl.sweeps.cells import Cell
 
 SWEEPS = "sweeps"

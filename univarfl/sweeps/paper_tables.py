@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from server_app.config.choices import CONF, SWEEPS, names_in
 from server_app.config.tables import Cell, Table
 from task.errors import ConfigError
+from univarfl.records.published import numbers_of
 from univarfl.sweeps.combinations import lines_of
 
 HEADINGS = ("sweep", "data", "method", "with", "number", "published")
@@ -57,7 +58,7 @@ def rows_of(table: Table) -> Iterator[tuple[str, ...]]:
         settings = {**table.at, **cell.at}
         data, method = str(settings.get("data", "")), str(settings.get("method", ""))
         head = sweep_of(table.name), data, method, varied(settings, cell)
-        for number, value in cell.numbers().items():
+        for number, value in numbers_of(cell).items():
             yield *head, number, value
 
 

@@ -18,7 +18,7 @@ from server_app.config.experiment import Experiment
 from task.analysis.cost import training_cost
 from task.models.cnn import Cnn
 from task.training.device import choose_device, prepare_process, set_precision
-from univarfl.records.published import published_numbers
+from univarfl.records.published import numbers_of, published_numbers
 from univarfl.sweeps.cells import cells_of
 from univarfl.sweeps.paper_tables import sweep_of, tables_named, varied
 
@@ -60,7 +60,7 @@ def rows_of(name: str, rate: float) -> Iterator[dict[str, object]]:
                 continue
             flops = training_flops(run)
             split = {"partition": run.partition["name"], "alpha": run.partition.get("alpha")}
-            for measured, value in number.numbers().items():
+            for measured, value in numbers_of(number).items():
                 yield {
                     "sweep": name, "data": run.data["name"],
                     "method": run.method["name"], "with": varied(split, number),

@@ -1,14 +1,12 @@
-"""A run's ``run.json``: written atomically, read, reopened and closed."""
+"""A run's ``run.json``: written atomically, and read."""
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from server_app.runs.lock import held
 from task.machine.files import write_whole
 from task.machine.regular import regular
 
@@ -44,40 +42,6 @@ def read_record(directory: Path) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError("it is not a JSON object")
     return record
-
-
-def reopen_record(directory: Path) -> None:
-    """Mark a run as running before the process that resumes it starts.
-
-    Raises:
-        ConfigError: another process runs it; nothing was written.
-    """
-    with held(directory):
-        write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
-
-
-def close_record(directory: Path, reason: str) -> None:
-    """Mark a run as failed if its record still says "running"."""
-    _close(directory, ("running",), {"reason": reason})
-
-
-def mark_interrupted(directory: Path) -> None:
-    """Mark a run as interrupted unless it is completed, also if it failed while it was stopped."""
-    _close(directory, ("running", "failed"), {"reason": INTERRUPTED, "restartable": False})
-
-
-def _close(directory: Path, statuses: Container[str], changes: dict[str, Any]) -> None:
-    """Mark a run as failed if its record exists and has one of these statuses.
-
-    A record that another process holds is not written. If the disk is full the record stays as it
-    is; the run can still be resumed.
-    """
-    if not (directory / RUN_JSON).exists():
-        return
-    with contextlib.suppress(OSError, ValueError, KeyError), held(directory):
-        record = read_record(directory)
-        if record["status"] in statuses:
-            write_record(directory, record | changes | {"status": "failed", "ended": timestamp()})
 
 
 def timestamp() -> str:

@@ -19,7 +19,7 @@ from client_app.forgetting import forget
 from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
-from server_app.config.run_config import Submitted, to_run_config
+from server_app.config.run_config import Submitted
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.ending import asking
 from server_app.runs.records.record import read_record
@@ -36,6 +36,7 @@ from task.training.worker import Worker
 from tests.conftest import SMALL_CNN, rows
 from tests.site_grid import SiteGrid
 from tests.task.data import making
+from univarfl.engines.run_config import to_run_config
 from univarfl.inference.model import trained_model
 from univarfl.records.client_parts import load_client_part
 

@@ -14,7 +14,7 @@ from server_app.runs.records.record import read_record
 from tests.conftest import with_slow
 from tests.task.data import making
 from univarfl.engines.train import train_experiment
-from univarfl.records.published import published_numbers, value_at
+from univarfl.records.published import numbers_of, published_numbers, value_at
 from univarfl.sweeps.combinations import expand, lines_of
 from univarfl.sweeps.paper_tables import published_tables, sweep_of
 
@@ -72,7 +72,7 @@ def test_every_table_has_its_sweep() -> None:
 def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(sweep: str) -> None:
     title = title_of(sweep)
     wanted = [
-        (name, str(cell.numbers()), seed)
+        (name, str(numbers_of(cell)), seed)
         for name in EXPERIMENTS
         for table in brought(name).published
         for cell in table.cells
@@ -86,7 +86,7 @@ def test_a_sweep_runs_each_cell_of_its_table_with_three_seeds_and_nothing_else(s
             seed = int(said.pop("seed"))
             del said["data.root"]
             (cell,) = in_table(title, run_of(said))
-            found.append((said["experiment"], str(cell.numbers()), seed))
+            found.append((said["experiment"], str(numbers_of(cell)), seed))
     assert sorted(found) == sorted(wanted)
 
 

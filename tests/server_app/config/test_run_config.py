@@ -13,16 +13,11 @@ from server_app.config.composition import compose_experiment
 from server_app.config.recorded_words import recorded_words
 from server_app.config.resuming import whole_words
 from server_app.config.rules import read_experiment
-from server_app.config.run_config import (
-    Submitted,
-    from_run_config,
-    to_run_config,
-    to_settings_file,
-    to_toml,
-)
+from server_app.config.run_config import Submitted, from_run_config
 from server_app.runs.recorder import Recorder
 from task.errors import ConfigError
 from task.rules import read_local_config
+from univarfl.engines.run_config import to_run_config, to_settings_file, to_toml
 
 
 def test_the_server_reads_the_experiment_and_composes_nothing(

@@ -16,6 +16,7 @@ from flwr.superlink.grid import HttpGrid
 from server_app.flower import internals
 from task import site
 from univarfl.deploy.joining import admission, reach
+from univarfl.engines.local import internals as engine_internals
 from univarfl.flower import output
 from univarfl.flower.programs import environment
 
@@ -23,16 +24,16 @@ FLOWER = Path(inspect.getfile(flwr)).parent
 
 
 def test_the_task_identity_is_the_sender_of_new_messages() -> None:
-    internals.set_task_identity(5)
+    engine_internals.set_task_identity(5)
     metadata = Message(RecordDict(), 7, "train").metadata
     assert (metadata.run_id, metadata.src_node_id) == (5, constant.SUPERLINK_NODE_ID)
-    internals.set_task_identity(1)
+    engine_internals.set_task_identity(1)
 
 
 def test_a_message_id_can_be_set_and_a_reply_names_it() -> None:
-    internals.set_task_identity(1)
+    engine_internals.set_task_identity(1)
     message = Message(RecordDict(), 7, "train")
-    internals.set_message_id(message, "an id")
+    engine_internals.set_message_id(message, "an id")
     assert message.metadata.message_id == "an id"
     assert Message(RecordDict(), reply_to=message).metadata.reply_to_message_id == "an id"
 
@@ -50,7 +51,7 @@ def test_the_module_of_the_grid_of_sites() -> None:
 
 
 def test_an_empty_run() -> None:
-    assert internals.Run.create_empty(1).run_id == 1
+    assert engine_internals.Run.create_empty(1).run_id == 1
 
 
 @pytest.mark.parametrize(

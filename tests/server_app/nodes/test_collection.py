@@ -23,12 +23,12 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.superlink.grid import http_grid
 
-from server_app.flower.internals import Run, set_message_id, set_task_identity
 from server_app.nodes.collection import collect
 from server_app.nodes.failure import last_line
 from task.protocol.limits import ReplyLimits
 from task.protocol.packed import DATA, HEADER, JSON
 from tests.hostile.growing import growing
+from univarfl.engines.local.internals import Run, set_message_id, set_task_identity
 
 LIMITS = ReplyLimits(10_000, {"weights/0": 100_000})
 ASKED = "the request"

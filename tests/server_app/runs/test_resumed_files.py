@@ -13,16 +13,17 @@ from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
 from server_app.runs.checkpoint import load_checkpoint
-from server_app.runs.directory import claimed, plan_run_directory
+from server_app.runs.directory import plan_run_directory
 from server_app.runs.lock import COMMAND_LOCK, hold
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.record import close_record, mark_interrupted, reopen_record
 from server_app.runs.resuming.files import usable_checkpoint
 from server_app.runs.resuming.record import unchanged_record
 from task.errors import ConfigError
 from tests.conftest import SMALL, sha256
 from tests.interruption import ended_in
+from univarfl.engines.claim import claimed
 from univarfl.engines.train import attempt, train_experiment
+from univarfl.records.status import close_record, mark_interrupted, reopen_record
 
 WORDS = [*SMALL, "model=linear", "num_clients=2", "rounds=4", "watch.models_every=1"]
 TABLES = ("rounds.csv", "classes.csv", "clients.csv", "events.csv")

@@ -17,7 +17,7 @@ from client_app import client_state
 from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
-from server_app.config.run_config import Submitted, to_run_config
+from server_app.config.run_config import Submitted
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
 from task.methods.families.conflicts import conflict
@@ -31,6 +31,7 @@ from task.training.worker import Worker
 from tests.conftest import SMALL_CNN, Train, lose_state, model_for, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
+from univarfl.engines.run_config import to_run_config
 from univarfl.engines.train import train_experiment
 from univarfl.records.reader import read_runs
 from univarfl.records.scores import read_client_scores

@@ -13,18 +13,19 @@ from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
 from server_app.flower.lease import hold_lease
-from server_app.rounds.errors import InterruptedRunError
 from server_app.runs.checkpoint import last_round
-from server_app.runs.directory import claimed, plan_run_directory
-from server_app.runs.lock import is_held
-from server_app.runs.records.record import close_record, mark_interrupted, read_record
+from server_app.runs.directory import plan_run_directory
+from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
 from univarfl.deploy.places import CoordinatorPlace
 from univarfl.deploy.submitting.submission import Submission, has_record
+from univarfl.engines.claim import claimed
+from univarfl.engines.errors import InterruptedRunError
 from univarfl.engines.restarts import Restarts
 from univarfl.flower.health import is_healthy
 from univarfl.flower.programs import CONNECTION
 from univarfl.flower.run_log import first_exception
+from univarfl.records.status import close_record, is_held, mark_interrupted
 
 END_SECONDS = 30.0
 RETURN_SECONDS = 300.0  # how long a run waits for a coordinator that has gone

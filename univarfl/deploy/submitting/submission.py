@@ -7,8 +7,7 @@ from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.runs.directory import clear
-from server_app.runs.lock import is_held
-from server_app.runs.records.record import mark_interrupted, read_record, reopen_record
+from server_app.runs.records.record import read_record
 from univarfl.deploy.places import CoordinatorPlace, refuse_unusable
 from univarfl.flower import bundling
 from univarfl.flower.output import FAILED, NO_HEARTBEAT, STOPPED
@@ -16,6 +15,7 @@ from univarfl.flower.programs import installed_program, start, stop
 from univarfl.flower.run_command import remove_app, run_command
 from univarfl.flower.run_log import follow, log_length
 from univarfl.flower.runs import RunStatus, run_status, stop_run, submitted_run
+from univarfl.records.status import is_held, mark_interrupted, reopen_record
 
 SERVER_APP_GONE = "the ServerApp has ended without a result"
 NOT_STARTED = "Flower did not start the run"

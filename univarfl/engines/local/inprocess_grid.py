@@ -10,8 +10,8 @@ from uuid import uuid4
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
-from server_app.flower.internals import set_message_id
-from server_app.flower.local_grid import LocalGrid
+from univarfl.engines.local.grid import LocalGrid
+from univarfl.engines.local.internals import set_message_id
 from univarfl.engines.local.supernode import SuperNode, node_context
 
 

@@ -7,8 +7,8 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from server_app.flower.internals import ErrorCode
-from server_app.flower.local_grid import FIRST_NODE_ID, RUN_ID
 from task.site import IN_PROCESS, NUM_PARTITIONS, PARTITION_ID
+from univarfl.engines.local.grid import FIRST_NODE_ID, RUN_ID
 
 
 def node_context(index: int, supernodes: int, *, in_server: bool) -> Context:

@@ -15,10 +15,10 @@ from uuid import uuid4
 
 from flwr.app import Context, Message
 
-from server_app.flower.internals import set_message_id, set_task_identity
-from server_app.flower.local_grid import RUN_ID, LocalGrid
 from server_app.rounds.errors import WorkerLostError
 from task.progress import PROGRESS
+from univarfl.engines.local.grid import RUN_ID, LocalGrid
+from univarfl.engines.local.internals import set_message_id, set_task_identity
 from univarfl.engines.local.processes import CONTEXT, without_callers_script
 from univarfl.engines.local.supernode import SuperNode, node_context
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.identity import settings_hash, without_root
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from task.errors import DIVERGED, ConfigError
+from univarfl.records.differences import settings_hash, without_root
 from univarfl.records.reader import Run, read_run_json
 from univarfl.report.readings import WINDOW
 from univarfl.sweeps.benchmark.plan import Entry, Plan, rows, trials, values_of

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from server_app.runs.output_directory import make_output_directory
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
 from task.machine.regular import regular
+from univarfl.records.output_directory import make_output_directory
 from univarfl.records.reader import Collection, Run, has_record, read_runs
 from univarfl.report.charts.of_runs import NOTES
 from univarfl.report.comparability import comparability

@@ -19,7 +19,7 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.config.run_config import Submitted, to_run_config
+from server_app.config.run_config import Submitted
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange
 from server_app.rounds.after.base import Outcome
@@ -27,7 +27,7 @@ from server_app.rounds.after.ccvr import Ccvr
 from server_app.rounds.ending import final_stage
 from server_app.rounds.evaluation import score_model
 from server_app.runs.checkpoint import DIRECTORY, LAST_MODELS
-from server_app.runs.identity import code_of, component_modules, settings_hash
+from server_app.runs.identity import code_of, component_modules
 from server_app.runs.records.client_scores import CLIENT_SCORES
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
@@ -40,6 +40,8 @@ from tests.conftest import CNN, SMALL, Train, only_run, rows, sha256
 from tests.site_grid import SiteGrid
 from tests.task.data import making
 from univarfl.engines.plan import plan_lines
+from univarfl.engines.run_config import to_run_config
+from univarfl.records.differences import settings_hash
 from univarfl.records.labels import label_of
 from univarfl.records.listing import accuracy_of
 from univarfl.records.older import add_later_settings

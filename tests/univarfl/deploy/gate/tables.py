@@ -14,7 +14,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
 from flwr.superlink.federation.noop_federation_manager import NoOpFederationManager
 
-from server_app.flower.internals import set_message_id, set_task_identity
+from univarfl.engines.local.internals import set_message_id, set_task_identity
 
 
 class SuperLink:

@@ -16,7 +16,6 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.corestate import in_memory_corestate
 
 from server_app.config.composition import compose_experiment
-from server_app.flower.internals import set_task_identity
 from server_app.nodes.messages import Letter, RecordWriter
 from task.fingerprint import fingerprint
 from task.protocol.envelope import Kind, Request
@@ -39,6 +38,7 @@ from univarfl.deploy.site.fork_server import require_one_thread
 from univarfl.deploy.site.forks import ForkServer, ForkServerFailedError
 from univarfl.deploy.site.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
 from univarfl.deploy.site.worker import Worker
+from univarfl.engines.local.internals import set_task_identity
 
 FAULTY = "tests.univarfl.deploy.site.faulty"
 MEMORY = 1_500_000_000

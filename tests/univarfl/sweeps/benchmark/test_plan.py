@@ -7,9 +7,9 @@ import pytest
 
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
-from server_app.runs.identity import settings_hash
 from task.errors import ConfigError
 from univarfl.cli.bench import bench
+from univarfl.records.differences import settings_hash
 from univarfl.sweeps.benchmark.outcome import hash_of
 from univarfl.sweeps.benchmark.plan import (
     PLAN,

@@ -4,16 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.lock import hold, is_held
-from server_app.runs.records.record import (
-    close_record,
-    mark_interrupted,
-    read_record,
-    write_record,
-)
+from server_app.runs.lock import hold
+from server_app.runs.records.record import read_record, write_record
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 from tests.server_app.runs.recorded import record
+from univarfl.records.status import close_record, is_held, mark_interrupted
 
 
 def test_a_run_that_is_held_is_nobody_elses(tmp_path: Path) -> None:

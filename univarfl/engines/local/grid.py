@@ -15,7 +15,8 @@ from uuid import uuid4
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from server_app.flower.internals import Run, set_message_id, set_task_identity, unavailable_reply
+from server_app.flower.internals import unavailable_reply
+from univarfl.engines.local.internals import Run, set_message_id, set_task_identity
 
 RUN_ID = 1
 FIRST_NODE_ID = 1000
