@@ -19,8 +19,8 @@ from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
 from server_app.config.file_hash import hash_of, start_hash, with_hash
 from server_app.config.given_weights import given_weights
-from server_app.config.local_paths import FILES, downloaded, local_paths
 from server_app.config.overrides import Override, parse, read_override
+from server_app.config.recorded_words import FILES, downloaded, local_paths
 from server_app.config.vocabulary import check_forms, improved, unknown_key
 from task.errors import ConfigError
 from task.machine.files import from_home

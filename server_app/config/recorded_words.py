@@ -1,12 +1,17 @@
-"""The words that a record keeps of its run, and from which the run is composed again."""
+"""The words that a record keeps of its run, with every path absolute."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.config.given_weights import KEY, given_weights
-from server_app.config.local_paths import FILES, local_paths
 from server_app.config.override_text import quoted
+from task.machine.files import from_home
+
+PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
+FILES = {"after": "images", "clock": "trace"}  # settings of groups that are paths
 
 RESUME = "resume="
 
@@ -45,3 +50,16 @@ def resumes(word: str) -> bool:
 def words_of_place(directory: Path) -> list[str]:
     """Return the words for a run directory."""
     return [f"output_dir={quoted(str(directory.parent))}", f"run_id={directory.name}"]
+
+
+def downloaded(name: str) -> str:
+    """Return where a data set is downloaded to without a root: where sweeps look for it."""
+    return str(Path(os.environ.get("DATA", "data"), name))
+
+
+def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of a data set that lie on this machine, absolute, by their key."""
+    typed = {key: from_home(str(data[key])) for key in PATHS if data.get(key)}
+    return {
+        key: str(path.absolute()) for key, path in typed.items() if key == "root" or path.is_dir()
+    }

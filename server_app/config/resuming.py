@@ -32,7 +32,7 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     if runs is None and named:
         runs = runs_parent(named[-1])
     directory = resumed_run(resumed[-1], runs)
-    from server_app.runs.resuming.record import damaged, unchanged_record  # noqa: PLC0415  (rare)
+    from server_app.runs.records.record import damaged, unchanged_record  # noqa: PLC0415  (rare)
 
     recorded = unchanged_record(directory).get("overrides")
     if not isinstance(recorded, list) or not all(isinstance(word, str) for word in recorded):

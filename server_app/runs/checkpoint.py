@@ -5,7 +5,6 @@ Beside them are the clients' models of the last round, until the stage after tra
 
 import json
 import logging
-import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -182,18 +181,6 @@ def read_hashed(path: Path) -> tuple[Weights, str]:
 def checkpoints(directory: Path) -> list[Path]:
     """Return the files of a run's checkpoints, the last first."""
     return list(round_files(directory / DIRECTORY).values())[::-1]
-
-
-def last_round(directory: Path) -> int:
-    """Return the number of a run's last full round; 0 if it has completed none."""
-    return max(round_files(directory / DIRECTORY), default=0)
-
-
-def onward(directory: Path) -> str:
-    """Return how a simulated run goes on, to end an error; empty if it has no checkpoint."""
-    if not checkpoints(directory):
-        return ""
-    return f"; resume the run with: univarfl train {shlex.quote(f'resume={directory}')}"
 
 
 def forget_checkpoints(directory: Path) -> None:

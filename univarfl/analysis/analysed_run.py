@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from server_app.aggregation.weights import Readable, Weights, to_tensors
 from server_app.config.vocabulary import nearest
 from server_app.runs.records.client_counts import recorded_counts
-from server_app.runs.round_models import RoundModels
 from task.analysis.curvature import Eigenpairs, Hessian, top_eigenpairs
 from task.config import LocalConfig
 from task.errors import ConfigError
 from task.seeding import numpy_generator, torch_generator
 from task.training.worker import Worker, shared_worker
 from univarfl.records.reader import Run
-from univarfl.records.round_models import kept_rounds, load_models
+from univarfl.records.round_models import RoundModels, kept_rounds, load_models
 from univarfl.records.trained import final_weights, layers_differ, local_config_of
 
 LEAST_IMAGES = 2

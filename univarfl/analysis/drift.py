@@ -7,11 +7,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from server_app.runs.round_models import RoundModels
 from task.analysis.drift import Drift, drifts
 from task.optim.parameters import trained_parameters
 from univarfl.analysis.analysed_run import KEPT_MODELS, AnalysedRun
 from univarfl.analysis.base import Drawing, Measure, Tables, draw_lines, rows_of_last_round
+from univarfl.records.round_models import RoundModels
 
 SHOWN = {
     "cosine": "cosine between clients' updates",

@@ -10,7 +10,6 @@ from server_app.config.experiment import Experiment
 from server_app.config.given_weights import given_weights
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.errors import WorkerLostError
-from server_app.runs.checkpoint import last_round, onward
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.records.record import read_record
 from server_app.tracking.console import show_progress
@@ -24,6 +23,7 @@ from univarfl.engines.inprocess import run_inprocess
 from univarfl.engines.plan import check_machine
 from univarfl.engines.restarts import Restarts
 from univarfl.engines.superlink import SuperLink
+from univarfl.records.checkpoints import last_round, onward
 from univarfl.records.status import close_record, mark_interrupted, reopen_record
 
 logger = logging.getLogger("univarfl")

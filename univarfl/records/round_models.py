@@ -1,6 +1,7 @@
 """The models of single rounds that a run has kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from server_app.aggregation.weights import read_array
+from server_app.aggregation.weights import Readable, read_array
+from server_app.rounds.kept_models import AGGREGATED, CLIENT, RECEIVED
 from server_app.runs.records.tables import MODELS
-from server_app.runs.round_models import AGGREGATED, CLIENT, RECEIVED, RoundModels
 from task.errors import ConfigError, system_reason
 from task.machine.files import round_files
 from task.machine.regular import regular
+
+
+@dataclass(frozen=True)
+class RoundModels:
+    """A round's models.
+
+    Attributes:
+        received: the global weights that the participants received.
+        clients: by client, the weights that it sent, of accepted updates.
+        aggregated: the global weights after the round.
+    """
+
+    received: Readable
+    clients: Mapping[int, Readable]
+    aggregated: Readable
 
 
 class KeptWeights(Mapping[str, NDArray[np.generic]]):

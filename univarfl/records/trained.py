@@ -9,13 +9,13 @@ from safetensors.numpy import load
 from server_app.aggregation.weights import Weights
 from server_app.config.given_weights import MODEL, without_weights
 from server_app.config.vocabulary import improved
-from server_app.runs.checkpoint import onward
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from task.config import Device, LocalConfig
 from task.errors import ConfigError, system_reason
 from task.machine.regular import regular
 from task.rules import read_settings
+from univarfl.records.checkpoints import onward
 from univarfl.records.client_parts import load_client_part, saved_clients
 from univarfl.records.reader import Run, ending, read_run
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pandas as pd
 from rich.progress import track
 
-from server_app.runs.checkpoint import onward
 from server_app.runs.lookup import latest_run
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import ANALYSIS
 from task.errors import ConfigError, RunError, system_reason
 from task.machine.files import write_whole
+from univarfl.records.checkpoints import onward
 from univarfl.records.csv_tables import frame_as_csv
 from univarfl.records.labels import name_of
 from univarfl.records.output_directory import make_output_directory

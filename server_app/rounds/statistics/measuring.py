@@ -24,24 +24,32 @@ Our choices:
   under one set of statistics only. A client that failed before may answer for the others.
 """
 
-from collections.abc import Sequence
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import Tensor
 
-from server_app.aggregation.weights import from_tensors, to_tensors
+from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.nodes.failure import ABSENT, Failure, usable
 from server_app.rounds.context import RoundContext
-from server_app.rounds.ending.asking import ask_clients
-from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
-from server_app.rounds.statistics.measured_layers import MeasuredLayers
+from server_app.rounds.ending.asking import ask_clients, check_quorum, wait_for_quorum
+from server_app.runs.checkpoint import DIRECTORY, read_hashed, write_hashed
 from task.errors import ProtocolError
+from task.machine.files import digest
 from task.models.layers.norm import layers_in_order
 from task.protocol.after.moments import MOMENTS, MomentsReply, check_moments, moments_bytes
 from task.protocol.tensors import PackedTensors
 from task.registry import named
 from task.tensors import Tensors
 from task.training.after.moments import PooledMoments
+
+FILE = "batch_norm.safetensors"
+
+logger = logging.getLogger("univarfl")
 
 STAGE = "model.statistics=exact"
 MASKED = "server_app.rounds.masked.measuring:masked_moments"
@@ -153,3 +161,53 @@ def read(reply: MomentsReply | Failure, client: int, channels: int) -> Sequence[
         ProtocolError: it has none that can be used.
     """
     return check_moments(usable(reply).of(client), channels)
+
+
+class MeasuredLayers:
+    """The new statistics of the layers that were measured, of one model.
+
+    A site describes a layer only under one set of statistics of the layers before it. So a resumed
+    stage must send those that it sent before, also if other sites answer now.
+
+    Args:
+        directory: the run's; the file is deleted with the checkpoints.
+        model: the weights after the last round, on the CPU.
+
+    Attributes:
+        statistics: the running mean and variance of each measured layer, by the model's names.
+        missing: by client, why it has not answered for one of these layers.
+    """
+
+    def __init__(self, directory: Path, model: Tensors) -> None:
+        self._path = directory / DIRECTORY / FILE
+        self._model = digest("", from_tensors(model))
+        self.statistics: Weights = {}
+        self.missing: dict[int, str] = {}
+        if not self._path.exists():
+            return
+        try:
+            self._read()
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            logger.warning("%s is damaged, and all layers are measured: %s", self._path, error)
+
+    def keep(self, statistics: Weights, missing: Mapping[int, str]) -> None:
+        """Add the statistics of a layer.
+
+        Args:
+            statistics: by the model's names.
+            missing: by client, why it has not answered.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        self.statistics |= statistics
+        self.missing |= missing
+        facts = json.dumps({"model": self._model, "missing": sorted(self.missing.items())})
+        self._path.parent.mkdir(exist_ok=True)
+        write_hashed(self._path, facts, self.statistics)
+
+    def _read(self) -> None:
+        arrays, text = read_hashed(self._path)
+        facts = json.loads(text)
+        if facts["model"] == self._model:
+            self.statistics, self.missing = arrays, dict(facts["missing"])

@@ -11,9 +11,8 @@ from server_app.runs.identity import code_of, identity_of, recorded_code
 from server_app.runs.lock import hold
 from server_app.runs.records.entries import check_entries
 from server_app.runs.records.image_versions import recorded_versions, versions_of
-from server_app.runs.records.record import FORMAT, HASH, RUN_JSON
+from server_app.runs.records.record import FORMAT, HASH, RUN_JSON, damaged, unchanged_record
 from server_app.runs.records.tables import RecordError
-from server_app.runs.resuming.record import damaged, unchanged_record
 from task.errors import ConfigError
 
 HASHED_FILES = (("model", "weights"), ("clock", "trace"))

@@ -11,6 +11,7 @@ from server_app.rounds.after.base import stage_of
 from server_app.runs.checkpoint import DIRECTORY, Checkpoint, load_checkpoint
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION
 from server_app.runs.records.client_scores import CLIENT_SCORES
+from server_app.runs.records.record import damaged
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
     CLASSES,
@@ -29,7 +30,6 @@ from server_app.runs.records.tables import (
     parse_count,
     parse_number,
 )
-from server_app.runs.resuming.record import damaged
 from task.errors import system_reason
 from task.machine.files import Mark, mark_of
 from task.machine.regular import open_regular

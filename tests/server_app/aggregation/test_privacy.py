@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from server_app.aggregation.strategies.base import strategy_of
-from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
+from server_app.aggregation.strategies.dp_fixed import gaussian_epsilon
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError

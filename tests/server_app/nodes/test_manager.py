@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flwr.app import Message
 
-from server_app.aggregation.strategies.families.accounting import gaussian_epsilon
+from server_app.aggregation.strategies.dp_fixed import gaussian_epsilon
 from server_app.nodes import registration
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.record import read_record

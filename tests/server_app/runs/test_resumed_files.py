@@ -16,8 +16,8 @@ from server_app.runs.checkpoint import load_checkpoint
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.lock import COMMAND_LOCK, hold
 from server_app.runs.recorder import Recorder
+from server_app.runs.records.record import unchanged_record
 from server_app.runs.resuming.files import usable_checkpoint
-from server_app.runs.resuming.record import unchanged_record
 from task.errors import ConfigError
 from tests.conftest import SMALL, sha256
 from tests.interruption import ended_in

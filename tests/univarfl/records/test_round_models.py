@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from server_app.config.composition import compose_experiment
+from server_app.rounds.kept_models import AGGREGATED, RECEIVED
 from server_app.runs.records.tables import MODELS
-from server_app.runs.round_models import AGGREGATED, RECEIVED
 from task.errors import ConfigError
 from tests.conftest import Train, rows, sha256
 from univarfl.records.round_models import kept_rounds, load_models

@@ -13,7 +13,6 @@ from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
 from server_app.flower.lease import hold_lease
-from server_app.runs.checkpoint import last_round
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError, RunError
@@ -25,6 +24,7 @@ from univarfl.engines.restarts import Restarts
 from univarfl.flower.health import is_healthy
 from univarfl.flower.programs import CONNECTION
 from univarfl.flower.run_log import first_exception
+from univarfl.records.checkpoints import last_round
 from univarfl.records.status import close_record, is_held, mark_interrupted
 
 END_SECONDS = 30.0

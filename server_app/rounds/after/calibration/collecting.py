@@ -5,8 +5,13 @@ from collections.abc import Sequence
 from server_app.nodes.failure import ABSENT, Failure, usable
 from server_app.rounds.after.calibration.pooling import PooledStatistics
 from server_app.rounds.context import RoundContext
-from server_app.rounds.ending.asking import ask_clients, clients_with_images, telling_clients
-from server_app.rounds.ending.quorum import check_quorum, wait_for_quorum
+from server_app.rounds.ending.asking import (
+    ask_clients,
+    check_quorum,
+    clients_with_images,
+    telling_clients,
+    wait_for_quorum,
+)
 from task.errors import ProtocolError
 from task.protocol.after.statistics import (
     STATISTICS,

@@ -15,8 +15,7 @@ from client_app.after import moments
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
-from server_app.rounds.statistics.measured_layers import MeasuredLayers
-from server_app.rounds.statistics.measuring import Measuring
+from server_app.rounds.statistics.measuring import MeasuredLayers, Measuring
 from server_app.runs.records.readings import ALL_IMAGES
 from server_app.runs.records.record import read_record
 from task.data.batches import DeviceImages
