@@ -17,7 +17,7 @@ NO_DIRECTORY = (
 
 
 def runtime() -> str:
-    """Return what runs this process: ``ray`` inside a Ray actor, else ``process``."""
+    """Return the name of the runtime: ``ray`` inside a Ray actor, else ``process``."""
     ray = sys.modules.get("ray")
     in_actor = ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id()
     return "ray" if in_actor else "process"

@@ -71,7 +71,7 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
 
 
 def describe_site(worker: Worker, site: Site) -> Facts:
-    """Return what the server must know of a site: its client's number and its image counts."""
+    """Return a site's facts for the server: its client's number and its image counts."""
     for note in worker.data.notes:
         logger.warning("%s", note)
     ((client, split),) = worker.data.clients.items()

@@ -151,7 +151,7 @@ class Session(Generic[Asked]):
         return after
 
     def rounding_key(self, purpose: str, client: int) -> bytes:
-        """Return what the random rounding of a client's numbers is drawn from.
+        """Return the key from which the random rounding of a client's numbers is drawn.
 
         It comes from the operating system. Only in a simulation it follows from the seed, so that
         the same seed gives the same bits.

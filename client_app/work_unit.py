@@ -240,7 +240,7 @@ class SeparateModels:
         return self._weights
 
     def extra(self) -> dict[str, PackedTensors]:
-        """Return what the method sends in addition, by client."""
+        """Return the method's additional tensors, by client."""
         return self._extra
 
 

@@ -81,7 +81,8 @@ def check_site(session: Session[StatisticsRequest], site: Site) -> None:
     """Refuse statistics that are too large, or of a second model in the same run.
 
     Raises:
-        SiteError: it is so.
+        SiteError: they exceed the site's max-model-megabytes, or the site has sent those of another
+            model.
     """
     request = session.request
     megabytes = statistics_bytes(request.classes, request.features) / 1e6

@@ -36,11 +36,11 @@ class Identity(ABC):
 
     @abstractmethod
     def signer(self, client: int) -> EllipticCurvePrivateKey:
-        """Return what a participant signs with."""
+        """Return the key with which a participant signs."""
 
     @abstractmethod
     def ledger(self, client: int) -> Ledger:
-        """Return what a participant has signed before."""
+        """Return the ledger of a participant's earlier signatures."""
 
     @abstractmethod
     def most_colluding(self, clients: int) -> int:
@@ -125,7 +125,7 @@ class SiteIdentity(Identity):
 
 
 def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKey]) -> Identity:
-    """Return who the participants of a worker are.
+    """Return the identity of the participants of a worker.
 
     Args:
         session: a request for a stage.

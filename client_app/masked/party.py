@@ -71,7 +71,7 @@ class Party:
         return setup
 
     def ledger(self, client: int) -> Ledger:
-        """Return what a participant has signed before."""
+        """Return the ledger of a participant's earlier signatures."""
         return self._identity.ledger(client)
 
     def save(self, state: RecordDict) -> None:
@@ -140,7 +140,7 @@ def forget(state: RecordDict) -> None:
 
 
 def secrets_of(state: RecordDict) -> bytes:
-    """Return what `restore_secrets` gives to the next process of this site; empty for nothing."""
+    """Return the secrets for `restore_secrets` in the next process of this site; empty for none."""
     record = state.get(STATE)
     if not isinstance(record, ConfigRecord):
         return b""

@@ -117,7 +117,7 @@ def check_weights(session: Session[SharesRequest], setup: Setup) -> None:
 
 
 def setup_of(party: Party, request: SharesRequest) -> Setup:
-    """Return what a request says of who takes part.
+    """Return the participants and the threshold that a request names.
 
     Raises:
         ProtocolError: it names a participant twice.

@@ -168,7 +168,7 @@ class UpdateAccumulator:
         return scaled
 
     def take_moved(self) -> Iterator[Tensors]:
-        """Yield what is `moved` by each accepted client, ordered by client, and release it."""
+        """Yield the entry of `moved` of each accepted client, ordered by client, and release it."""
         for client in sorted(self.accepted):
             yield self.moved.pop(client)
 

@@ -37,7 +37,7 @@ class Submitted(NamedTuple):
 
 
 def from_run_config(run_config: Mapping[str, object]) -> Submitted:
-    """Return what a run-config asks for.
+    """Return the experiment, words and lease that a run-config names.
 
     Raises:
         ConfigError: a word, key, choice or value is not allowed, or the file cannot be read.

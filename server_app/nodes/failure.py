@@ -57,7 +57,7 @@ def check_worker_alive(reply: Message) -> None:
 
 
 def reason_of_ray(reason: str) -> str:
-    """Return why Ray has ended a worker, in one line; empty if an error reply is not Ray's.
+    """Return Ray's reason for ending a worker, in one line; empty if the reply is not Ray's.
 
     Ray's own text has a thousand characters of counters and identifiers.
     """

@@ -42,7 +42,7 @@ class Identity:
     public_key: bytes = b""
 
     def contradiction(self, reply: RegistrationReply, sites: Sequence[str]) -> str:
-        """Return what is wrong in a site's description of itself; empty if nothing is.
+        """Return the error in a site's description of itself; empty if there is none.
 
         Args:
             reply: the description.
@@ -251,7 +251,7 @@ def check_shared_state(nodes: Sequence[NodeInfo]) -> None:
 
 
 def other_code_message(site: str, reply: RegistrationReply, run: RunIdentity) -> str:
-    """Return what to do if a client runs other code than the server."""
+    """Return the error text, with its cure, for a client that runs other code than the server."""
     packages = sorted({each.package for each in run_by_clients(run.experiment)})
     also = f" of univarfl and of {', '.join(packages)}, which this run uses," if packages else ""
     if site:

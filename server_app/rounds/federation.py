@@ -163,7 +163,7 @@ class Federation:
         return context
 
     def _account(self) -> Account:
-        """Return what counts the privacy that is spent."""
+        """Return the account of the privacy that is spent."""
         if not (self.experiment.privacy.private or strategy_of(self.experiment).private):
             return Account()
         earlier = self.recorder.summary.get("privacy", {})

@@ -137,7 +137,7 @@ def kind_of(context: RoundContext) -> RoundKind:
 
 
 def stateful_fields(context: RoundContext, unit: WorkUnit) -> dict[str, Any]:
-    """Return what a request needs for clients that score the model with a part of their own."""
+    """Return the fields of a request to clients that score the model with a part of their own."""
     return {"accepted": context.accepted(unit.clients), "weights": context.model.packed_weights}
 
 

@@ -34,7 +34,7 @@ def loaded(content: bytes) -> ec.EllipticCurvePublicKey:
     """Return the public key in OpenSSH's format.
 
     Raises:
-        PublicKeyError: it is something else.
+        PublicKeyError: it is not an ECDSA key on the curve P-384.
     """
     try:
         key = load_ssh_public_key(content)

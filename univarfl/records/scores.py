@@ -63,7 +63,7 @@ def parse_share(text: str, name: str) -> float | None:
     """Return a value from 0 to 1, None for an empty cell.
 
     Raises:
-        RecordError: it is something else.
+        RecordError: the text is not such a value.
     """
     return parse_number(text, "recall", f"{CLASS_METRICS}, {name}") if text else None
 

@@ -10,7 +10,7 @@ from task.errors import ConfigError
 
 
 def problems(experiment: Experiment) -> Iterator[ConfigError]:
-    """Yield what needs the updates of one round together, or an order that nothing repeats."""
+    """Yield an error for each setting that needs the updates of one round, or a fixed order."""
     name = experiment.strategy["name"]
     mixes = f"strategy={name} mixes updates of several rounds"
     if policy_of(experiment).waits:

@@ -8,7 +8,7 @@ from task.errors import ConfigError
 
 
 def problems(experiment: Experiment) -> Iterator[ConfigError]:
-    """Yield what reveals the data although the strategy is differentially private."""
+    """Yield an error for each setting that reveals data despite a private strategy."""
     name = experiment.strategy["name"]
     if experiment.privacy.private:
         allowed = (

@@ -121,7 +121,7 @@ class AfterTraining(ABC):
         """Refuse to start if none of the connected sites would take part.
 
         Raises:
-            RunFailedError: it is so.
+            RunFailedError: no connected site would take part.
         """
 
     @abstractmethod

@@ -72,7 +72,7 @@ class Arrivals(ABC):
         return []
 
     def state(self) -> Mapping[str, Any]:
-        """Return what a resumed run needs to continue the same jobs."""
+        """Return the state from which a resumed run continues the same jobs."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027  (sites are asked again)

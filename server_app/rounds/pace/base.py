@@ -68,7 +68,7 @@ class Pace(ABC):
 
     @abstractmethod
     def state(self) -> Mapping[str, Any]:
-        """Return what the next round needs, for a checkpoint."""
+        """Return the state that the next round needs, for a checkpoint."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ class Buffer:
         return [replace(job, lost=job.lost or self._too_old(job)) for job in jobs]
 
     def _too_old(self, job: Job) -> str:
-        """Return why a client's update does not count; empty if it is not too old."""
+        """Return the reason for leaving out a client's update; empty if it is not too old."""
         most, behind = self._strategy.max_staleness, self._staleness(job)
         if most is None or behind <= most:
             return ""

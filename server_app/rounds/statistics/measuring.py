@@ -104,7 +104,7 @@ class Measuring:
         return weights
 
     def facts(self) -> dict[str, Any]:
-        """Return what the record says: how many clients answered for every layer, and who not."""
+        """Return the entries of the record: the number of clients, those missing, and of layers."""
         missing = sorted((self._done.missing | self.missing).items())
         return {
             "clients": len(self._wanted) - len(missing),

@@ -11,7 +11,7 @@ CountSummary = Mapping[str, int | list[int]]
 
 
 def recorded_counts(images: Sequence[int]) -> list[int] | CountSummary:
-    """Return what ``run.json`` says about the clients' images.
+    """Return the entry of ``run.json`` on the clients' images.
 
     Args:
         images: by client, its number of images.

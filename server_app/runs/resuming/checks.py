@@ -37,7 +37,8 @@ def check_record(directory: Path, experiment: Experiment) -> None:
     """Refuse a record that is completed or damaged, or that is not of this experiment.
 
     Raises:
-        ConfigError: it is so.
+        ConfigError: the run is completed, its record is damaged, or its settings, code or images
+            differ from those of the experiment.
     """
     record = unchanged_record(directory)
     if record.get("status") == "completed":
