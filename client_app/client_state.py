@@ -36,6 +36,7 @@ from task.site import Site
 HEADER_BYTES = 1_000_000
 MAX_RUNS = 10_000  # whose states a site keeps
 MAX_ROUNDS = 20  # whose states a client keeps
+DESCRIBED = "described-"  # begins the names of entries that outlast the run
 MADE_BY = "experiment"  # the entry with a hash of the experiment whose states are kept
 STARTED_FROM = "started_from"  # the metadata entry with the round whose state a round started from
 
@@ -191,8 +192,19 @@ class ClientState:
         return False
 
     def delete(self) -> None:
-        """Delete the states of the run, because it is completed."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Delete the states of the run, because it is completed.
+
+        Entries whose names begin with `DESCRIBED` stay: a coordinator that ends a run early could
+        ask for more than one run may tell.
+        """
+        if not any(self.directory.glob(f"{DESCRIBED}*")):
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return
+        for path in self.directory.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif not path.name.startswith(DESCRIBED):
+                path.unlink(missing_ok=True)
 
     def _started_from(self, client: int, server_round: int) -> int:
         """Return the round whose state a round started from; 0 if that is not known."""

@@ -8,7 +8,7 @@ import hashlib
 from typing import Any
 
 from client_app.after.sent_tensors import tensors_of_clients
-from client_app.client_state import ClientState
+from client_app.client_state import DESCRIBED, ClientState
 from client_app.node import simulated
 from client_app.session import Session
 from task.errors import ProtocolError, SiteError
@@ -18,7 +18,7 @@ from task.protocol.tensors import PackedTensors
 from task.tensors import Tensors
 from task.training.after.moments import input_moments, measured_positions
 
-MOMENTS_OF = "moments-of"  # the entry with the hash of the parameters that were described
+MOMENTS_OF = f"{DESCRIBED}moments"  # the entry with the hash of the parameters that were described
 
 
 def moments_of_clients(session: Session[MomentsRequest]) -> MomentsReply:

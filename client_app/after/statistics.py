@@ -6,7 +6,7 @@ import logging
 from torch import Tensor
 
 from client_app.after.sent_tensors import tensors_of_clients
-from client_app.client_state import ClientState
+from client_app.client_state import DESCRIBED, ClientState
 from client_app.session import Session
 from task.errors import ProtocolError, SiteError
 from task.protocol.after.statistics import (
@@ -20,7 +20,7 @@ from task.site import Site
 from task.tensors import Tensors
 from task.training.after.statistics import feature_statistics
 
-STATISTICS_OF = "statistics-of"  # the entry with the hash of the model that was described
+STATISTICS_OF = f"{DESCRIBED}statistics"  # the entry with the hash of the model that was described
 LEAST_OF_CLASS = 20  # images; the mean of few would be close to one of them
 
 logger = logging.getLogger("univarfl.client")

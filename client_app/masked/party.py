@@ -86,7 +86,7 @@ def scope_of(request: MaskedRequest) -> Scope:
     """Return the attempt that a request belongs to."""
     return Scope(
         request.run, request.round, request.attempt, request.experiment, request.model,
-        request.keys_nonce, request.purpose,
+        request.keys_nonce, request.purpose, request.layer, request.parameters,
     )  # fmt: skip
 
 

@@ -9,6 +9,10 @@ class WorkerLostError(RunFailedError):
     """A simulated worker's process has ended, and Ray will not start another one in this run."""
 
 
+class NotMeasuredError(Exception):
+    """The statistics of batch norm cannot be measured; the text says why."""
+
+
 class CommandEndedError(BaseException):
     """The command that submitted the run has ended, and the run must end too.
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from task.protocol.masking.rows import Advert
 from task.secure.primitives.hashing import digest
 
-if TYPE_CHECKING:  # it imports PyTorch, and commands of a site need only the roster's hash
+if TYPE_CHECKING:  # they import PyTorch, and commands of a site need only the roster's hash
+    from torch import nn
+
     from task.tensors import Tensors
 
 
@@ -27,6 +29,8 @@ class Scope:
         nonce: random, and new whenever keys are collected.
         purpose: what is added up: updates (``train``), scores of the model (``validate``), or the
             moments of the inputs of one of its layers (``measure``).
+        layer: the layer whose inputs are measured; empty for another purpose.
+        parameters: the hash of the model without its statistics, by `parameters_hash`; likewise.
     """
 
     run: str
@@ -36,19 +40,32 @@ class Scope:
     model: str
     nonce: str
     purpose: str = "train"
+    layer: str = ""
+    parameters: str = ""
 
     @cached_property
     def hash(self) -> bytes:
         """A hash of it."""
         return digest(
             "attempt", self.run, self.round, self.attempt, self.experiment, self.model, self.nonce,
-            self.purpose,
+            self.purpose, self.layer, self.parameters,
         )  # fmt: skip
 
     @property
-    def sum_name(self) -> str:
-        """The name of the sum: its purpose and its model, without run and round."""
+    def report_name(self) -> str:
+        """The name under which reports are counted: the purpose and the model."""
         return f"{self.purpose}-{self.model}"
+
+    @property
+    def sum_name(self) -> str:
+        """The name under which the participants of the sum are recorded.
+
+        It has no run and no round: participants add up one set of updates of a model, whenever it
+        is. All layers that a run measures have one name, so that they have one set.
+        """
+        if self.purpose != "measure":
+            return self.report_name
+        return f"{self.purpose}-{digest('measured in', self.run).hex()}"
 
     @property
     def of_training(self) -> bool:
@@ -136,13 +153,26 @@ class View:
     def weighting(self, survivors: Iterable[int]) -> str:
         """Return a hash, in hexadecimal, of the norm bound and what decides the weights' ratios.
 
+        If layers are measured, it is of the model's parameters, too: a run measures one model.
+
         It is the same in each attempt to add up these survivors' updates. The weight of the largest
         is 1, also if it drops out. So the weights of an attempt may have another common factor.
         """
         counts = ((client, self.setup.counts[client]) for client in sorted(survivors))
         return digest(
-            "weighting", self.setup.uniform, float(self.max_norm), *chain.from_iterable(counts)
-        ).hex()
+            "weighting", self.setup.uniform, float(self.max_norm), self.setup.scope.parameters,
+            *chain.from_iterable(counts),
+        ).hex()  # fmt: skip
+
+
+def parameters_hash(model: "nn.Module", weights: "Tensors") -> str:
+    """Return the hash of a model's parameters, without its statistics, in hexadecimal.
+
+    Args:
+        model: has the parameters.
+        weights: their values, and statistics.
+    """
+    return weights_hash({name: weights[name] for name, _ in model.named_parameters()})
 
 
 def advert_statement(scope: Scope, advert: Advert) -> bytes:

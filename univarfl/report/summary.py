@@ -38,7 +38,7 @@ ACCURACIES = (
 )
 GLANCE_NOTES = {
     LAST: "Accuracy after the last round in %: mean ± standard deviation over seeds.",
-    EXACT: "Accuracy of the final model in %, with batch norm's statistics measured on the "
+    EXACT: "Accuracy of the last weights in %, with batch norm's statistics measured on the "
     "clients' images (model.statistics=exact): mean ± standard deviation over seeds.",
 }
 OTHERS = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from server_app.config.experiment import Experiment
+from server_app.rounds.after.base import stage_of
 from task.errors import ConfigError
 
 KEY = "model.statistics"
@@ -21,6 +22,9 @@ def of_moments(experiment: Experiment) -> Iterator[str]:
     if experiment.component("strategy").needs_each_update:
         strategy = experiment.strategy["name"]
         yield f"needs a mean of the clients' statistics, and strategy={strategy} computes none"
+    if experiment.watch.models_every or stage_of(experiment).needs_models:
+        kept = "watch.models_every" if experiment.watch.models_every else "the stage after training"
+        yield f"has clients send no variances, and {kept} needs their whole models"
     yield from of_own_statistics(experiment)
 
 

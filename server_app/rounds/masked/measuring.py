@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from server_app.config.compatibility.masking import most_colluding, secure_thres
 from server_app.nodes.assignment import assign_clients, served_clients
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.context import RoundContext
-from server_app.rounds.errors import RunFailedError
+from server_app.rounds.errors import NotMeasuredError
 from server_app.rounds.masked.scoring import scored_clients
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.errors import ProtocolError
@@ -19,6 +20,7 @@ from task.models.layers.norm import batch_norm_layers
 from task.protocol.masking.messages import MEASURE
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.rules.threshold import weights_of
+from task.secure.transcript import parameters_hash
 from task.secure.vectors.moments_vector import MomentsVector
 from task.tensors import Tensors
 
@@ -42,17 +44,22 @@ def masked_moments(
         fields: ``layer``, ``channels`` and ``images`` of the request.
 
     Raises:
-        RunFailedError: fewer than the threshold are in the sum.
+        NotMeasuredError: fewer than the threshold are in the sum, or other clients than in the
+            sums of the layers before.
     """
     experiment = context.experiment
     nodes = context.connected()
     here = served_clients(clients, nodes)
     units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
-    scope = new_scope(context, experiment.rounds, number, PURPOSE, weights)
+    scope = replace(
+        new_scope(context, experiment.rounds, number, PURPOSE, weights),
+        layer=fields["layer"],
+        parameters=parameters_hash(context.worker.model, weights),
+    )
     try:
         threshold = secure_threshold(experiment, len(here))
     except ValueError as error:
-        raise RunFailedError(f"{fields['layer']} cannot be measured: {error}") from None
+        raise NotMeasuredError(f"{fields['layer']} cannot be measured: {error}") from None
     coordinator = Coordinator(
         scope, threshold, most_colluding(experiment, len(here)),
         strategy_of(experiment).weighs_alike(),
@@ -75,7 +82,7 @@ def masked_moments(
         total = summing.unmask(view)
     except (TooFewError, ProtocolError) as error:
         first = next((f"; the first: {reason}" for _, reason in sorted(reasons.items())), "")
-        raise RunFailedError(f"{fields['layer']} cannot be measured: {error}{first}") from None
+        raise NotMeasuredError(f"{fields['layer']} cannot be measured: {error}{first}") from None
     shares = weights_of(view.setup.counts, view.setup.weighs_alike, 1.0)
     weight = math.fsum(shares[client] for client in sorted(summing.survivors))
     mean, variance = layout.unpack(total, weight)

@@ -61,6 +61,7 @@ class MaskedSumming:
         self._coordinator = coordinator
         self._scope = {
             "purpose": scope.purpose, "model": scope.model, "keys_nonce": scope.nonce,
+            "layer": scope.layer, "parameters": scope.parameters,
         }  # fmt: skip
         self.stages = Stages(context, scope.round, scope.attempt, units)
         self.survivors: set[int] = set()

@@ -7,7 +7,7 @@ hide what a model has learned.
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -18,13 +18,14 @@ from server_app.nodes.registration import NodeInfo
 from server_app.rounds.after.base import Outcome
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import clients_with_images, telling_clients
-from server_app.rounds.ending.final_stage import not_finite, record_new_model, with_stage
-from server_app.rounds.errors import RunFailedError
+from server_app.rounds.ending.final_stage import record_new_model, with_stage
+from server_app.rounds.errors import NotMeasuredError, RunFailedError
 from server_app.rounds.kind import RoundKind
 from server_app.rounds.sampling import clients_to_score
 from server_app.rounds.statistics.measuring import STAGE, Measuring
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.readings import ALL_IMAGES
+from task.error_messages import describe_error
 from task.errors import ConfigError
 from task.models.layers.norm import batch_norm_layers
 
@@ -79,44 +80,43 @@ class FinalStatistics:
     def run(self, kind: RoundKind, recorder: Recorder) -> None:
         """Measure the statistics, and record the test scores with both.
 
+        If they cannot be measured, the model stays, and the record has the reason.
+
         Raises:
             RunFailedError: they are chosen, and too few clients answer.
         """
         context, started = kind.context, time.perf_counter()
         if not (self.chosen or len(context.worker.data.dataset.test)):
             return
-        asked, images = self._clients_and_images(context)
+        facts: Callable[[], dict[str, Any]] = dict
         try:
-            measuring = Measuring(context, asked, images)
-            weights = measuring.measure()
-        except RunFailedError as error:
-            if self.chosen:
+            measuring = self._measuring(context)
+            facts = measuring.facts
+            outcome = Outcome(measuring.measure(), {})
+        except (NotMeasuredError, OSError, RunFailedError) as error:
+            if self.chosen and not isinstance(error, NotMeasuredError):
                 raise
-            context.note("", f"statistics of batch norm: {error}")
-            return
-        readings, facts = self._scores(kind, recorder, Outcome(weights, {}))
+            outcome = Outcome(context.model.weights, {}, describe_error(error))
+        readings, reason = self._scores(kind, recorder, outcome)
         seconds = round(time.perf_counter() - started, 3)
         recorder.update(
-            statistics={"readings": readings, **measuring.facts(), "seconds": seconds, **facts},
+            statistics={"readings": readings, **facts(), "seconds": seconds, **reason},
             seconds=with_stage(recorder.summary["seconds"], "statistics", seconds),
         )
         logger.info("%s", statistics_line(readings, seconds, chosen=self.chosen))
 
-    def _clients_and_images(self, context: RoundContext) -> tuple[list[int], int]:
-        """Return who is asked, and for how many images at most."""
+    def _measuring(self, context: RoundContext) -> Measuring:
+        """Return the measurement, of all clients or, for a reading, of some images."""
         experiment = context.experiment
         images = experiment.network().statistics_images
         everyone = clients_with_images(context)
-        if self.chosen and self._masked:
-            return everyone, images
         if self.chosen:
-            telling = telling_clients(context)
-            for client in set(everyone) - set(telling):
-                context.note_client(client, f"batch norm not measured: {SILENT}")
-            return telling, images
+            telling = everyone if self._masked else telling_clients(context)
+            silent = dict.fromkeys(sorted(set(everyone) - set(telling)), SILENT)
+            return Measuring(context, everyone, images, silent)
         some = set(clients_to_score(experiment.num_clients, experiment.seed))
         asked = [client for client in everyone if client in some]
-        return asked, min(images, max(2, READ_IMAGES // max(1, len(asked))))
+        return Measuring(context, asked, min(images, max(2, READ_IMAGES // max(1, len(asked)))))
 
     def _scores(
         self, kind: RoundKind, recorder: Recorder, outcome: Outcome
@@ -125,11 +125,13 @@ class FinalStatistics:
         context, linear = kind.context, "moments" if self._setting == "moments" else "averaged"
         if self.chosen:
             found = record_new_model(kind, recorder, outcome, STAGE)
-            facts = {"reason": found["reason"]} if "reason" in found else {}
-            return {linear: found["before"], ALL_IMAGES: found["after"]}, facts
+            if "reason" in found:
+                return {linear: found["before"]}, {"reason": found["reason"]}
+            return {linear: found["before"], ALL_IMAGES: found["after"]}, {}
         before = context.worker.test(context.model.weights, by_class=True).means
-        if layer := not_finite(outcome.weights):
-            return {linear: before}, {"reason": f"{layer} is not finite"}
+        if outcome.reason:
+            context.note("", f"batch norm's statistics: {outcome.reason}")
+            return {linear: before}, {"reason": outcome.reason}
         after = context.worker.test(outcome.weights, by_class=True).means
         return {linear: before, ALL_IMAGES: after}, {}
 
@@ -140,5 +142,5 @@ def statistics_line(
     """Return test accuracy with both statistics of batch norm, and seconds, as one line."""
     both = [(name, scores["accuracy"]) for name, scores in readings.items() if scores]
     shown = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in both) or "no test images"
-    kept = f"; the model keeps those {ALL_IMAGES}" if chosen else ""
+    kept = f"; the model keeps those {ALL_IMAGES}" if chosen and ALL_IMAGES in readings else ""
     return f"batch norm's statistics: test accuracy {shown}{kept}  {seconds:.1f} s"

@@ -18,7 +18,7 @@ Our choices:
 * Images are training images, without augmentation. The variance is that of all inputs (divided by
   their number), while PyTorch's running variance is unbiased.
 * A client counts by its number of training images, whatever ``strategy.weighting`` is, also if it
-  measures some of them only.
+  measures some of them only. In masked sums ``strategy.weighting`` decides.
 * A client that fails is left out of this layer and of all later ones; events.csv names it.
 * A run that is resumed keeps the layers that it has measured, because a site describes a layer
   under one set of statistics only. A client that failed before may answer for the others.
@@ -28,6 +28,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safetensors import SafetensorError
@@ -37,6 +38,7 @@ from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.nodes.failure import ABSENT, Failure, usable
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import ask_clients, check_quorum, wait_for_quorum
+from server_app.rounds.errors import NotMeasuredError
 from server_app.runs.checkpoint import DIRECTORY, read_hashed, write_hashed
 from task.errors import ProtocolError
 from task.machine.files import digest
@@ -51,6 +53,7 @@ FILE = "batch_norm.safetensors"
 
 logger = logging.getLogger("univarfl")
 
+LARGEST = 2.0**20  # of a statistic that is stored; masked sums take no model with a larger number
 STAGE = "model.statistics=exact"
 MASKED = "server_app.rounds.masked.measuring:masked_moments"
 
@@ -62,6 +65,7 @@ class Measuring:
         context: the run, after its last round.
         wanted: the clients that should answer, ascending.
         images: the largest number of images of a client that are measured.
+        silent: by client, why it is not asked.
 
     Attributes:
         layers: the names of the layers, in the order of the forward pass.
@@ -70,7 +74,13 @@ class Measuring:
         missing: by client, why it has not.
     """
 
-    def __init__(self, context: RoundContext, wanted: Sequence[int], images: int) -> None:
+    def __init__(
+        self,
+        context: RoundContext,
+        wanted: Sequence[int],
+        images: int,
+        silent: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self._context, self._wanted, self._images = context, wanted, images
         worker = context.worker
         _, size, _, channels = worker.data.dataset.images.shape
@@ -81,13 +91,15 @@ class Measuring:
         self.clients = [client for client in wanted if sizes[client]]
         self.missing: dict[int, str] = {}
         self._done = MeasuredLayers(context.directory, context.model.weights)
-        self._leave_out({client: ABSENT for client in wanted if not sizes[client]})
+        absent = {client: ABSENT for client in wanted if not sizes[client]}
+        self._leave_out({**absent, **silent})
 
     def measure(self) -> Tensors:
         """Return the global weights with the new statistics; a resumed stage keeps what it has.
 
         Raises:
             RunFailedError: fewer clients than the quorum have answered for every layer.
+            NotMeasuredError: a layer's statistics are too large, or cannot be added up with masks.
         """
         weights = dict(self._context.model.weights) | to_tensors(self._done.statistics)
         for number, layer in enumerate(self.layers, start=1):
@@ -100,6 +112,8 @@ class Measuring:
                 for name, value in zip((mean, variance), found, strict=True)
             }
             new = {name: weights[name] for name in (mean, variance)}
+            if not all(bool((value.abs() < LARGEST).all()) for value in new.values()):
+                raise NotMeasuredError(f"the statistics of {layer} are too large, or not finite")
             self._done.keep(from_tensors(new), self.missing)
         return weights
 

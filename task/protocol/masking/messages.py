@@ -35,11 +35,15 @@ class MaskedRequest(TableRequest):
         purpose: what is added up: updates, scores of the global model, or a layer's moments.
         model: the hash of the global weights, by `task.secure.transcript.weights_hash`.
         keys_nonce: random, and new whenever keys are collected; the same in all stages that follow.
+        layer: the name of the layer that is measured; empty for another purpose.
+        parameters: the hash of the model without its statistics; likewise.
     """
 
     purpose: Purpose
     model: Fingerprint
     keys_nonce: Nonce
+    layer: Line = ""
+    parameters: Fingerprint | Literal[""] = ""
 
 
 class KeysRequest(MaskedRequest):
@@ -148,8 +152,7 @@ class MeasureRequest(MaskedRequest):
     """Asks participants for the moments of a layer's inputs on their training images, masked.
 
     Attributes:
-        layer: the name of a layer of batch norm in the model.
-        channels: the number of its channels.
+        channels: the number of the layer's channels.
         images: the largest number of images of a client that are measured.
         weights: the global weights, with the statistics of the layers before.
         members: everyone whose shares have been sent on.
@@ -157,7 +160,6 @@ class MeasureRequest(MaskedRequest):
     """
 
     purpose: Literal["measure"]
-    layer: Line
     channels: Annotated[int, Field(ge=1, le=10**6)]
     images: Annotated[int, Field(ge=2)]
     weights: PackedTensors

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class Ledger(Protocol):
-    """Remembers one entry for each sum, by `Scope.sum_name`, and counts its reports.
+    """Remembers one entry for each sum, by `Scope.sum_name`, and counts reports by model.
 
     Attributes:
         own: see `Entry`.
@@ -168,7 +168,7 @@ def begin_report(ledger: Ledger, scope: Scope) -> None:
     Raises:
         ProtocolError: the model was reported on too often.
     """
-    if ledger.count_report(scope.sum_name) > MOST_REPORTS:
+    if ledger.count_report(scope.report_name) > MOST_REPORTS:
         raise ProtocolError(
             f"this model was trained or scored {MOST_REPORTS} times, and random rounding would "
             f"average out; {ANOTHER_START}"

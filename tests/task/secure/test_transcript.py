@@ -11,7 +11,7 @@ from tests.task.secure.trial import SCOPE, Trial
 OTHER: dict[str, Any] = {
     "run": "another", "round": 4, "attempt": 2, "experiment": "{ }", "model": "cd" * 32,
     "nonce": "11" * 16, "purpose": "validate", "threshold": 4, "uniform": True, "absent": [9],
-    "members": [0, 1, 2], "max_norm": 0.5,
+    "members": [0, 1, 2], "max_norm": 0.5, "layer": "encoder.1", "parameters": "ef" * 32,
 }  # fmt: skip
 
 

@@ -1,17 +1,21 @@
 """A coordinator that mixes the messages of masked rounds, at sites with their own keys."""
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from client_app.masked.masked_sum import MaskedSum
 from server_app.rounds.errors import RunFailedError
+from server_app.rounds.masked.asking import Stages
+from server_app.rounds.masked.summing import MaskedSumming
 from server_app.rounds.masked.training import MaskedTraining
+from server_app.runs.records.record import read_record
 from task.errors import ProtocolError
 from task.protocol.envelope import Kind
-from task.protocol.masking.messages import REPORT, SCORE, ScoreReply, ScoreRequest
+from task.protocol.masking.messages import MEASURE, REPORT, SCORE, ScoreReply, ScoreRequest
 from task.secure.primitives.mask_stream import Vector
 from task.secure.transcript import View
 from tests.server_app.nodes.test_lies import trained
@@ -74,3 +78,72 @@ def test_scores_of_others_do_not_take_the_masks_off_an_update(
     assert reported
     assert refused.keys() == set(OTHERS)
     assert all("purpose" in reason for reason in refused.values())
+
+
+EXACT = ("model=cnn", "data.image_size=32", "model.statistics=exact", "rounds=1", MASKED)
+
+
+def measure_with(
+    change: dict[str, Any], of: Collection[int], patch: pytest.MonkeyPatch
+) -> dict[int, str]:
+    """Have the coordinator send some sites other fields; return why they refuse, as it fills."""
+    refused: dict[int, str] = {}
+    original = Stages.replies
+
+    def replies(
+        self: Stages, kind: Kind[Any, Any], clients: Collection[int], fields: Any
+    ) -> Iterator[Any]:
+        if kind is not MEASURE:
+            yield from original(self, kind, clients, fields)
+            return
+        yield from original(
+            self, kind, clients, lambda one: {**fields(one), **(change if one[0] in of else {})}
+        )
+        refused.update(self.reasons)
+
+    patch.setattr(Stages, "replies", replies)
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("change", "of"),
+    [
+        ({"layer": "encoder.4"}, OTHERS),  # whose inputs a model can make constant
+        ({"parameters": "00" * 32}, [VICTIM]),
+    ],
+    ids=["another layer", "another model"],
+)
+@pytest.mark.slow
+def test_the_masks_of_one_layer_do_not_fit_another(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any],
+    of: Collection[int],
+) -> None:  # fmt: skip
+    refused = measure_with(change, of, monkeypatch)
+    run = trained(MaskedSites(images, tmp_path / "m"), tmp_path, "run", *WORDS, *EXACT)
+    assert set(of) <= refused.keys()
+    found = read_record(run)["statistics"]
+    if len(of) > 1:  # too few are left
+        assert list(found["readings"]) == ["averaged"] or not found["readings"]
+        assert "encoder.1 cannot be measured" in found["reason"]
+    else:
+        assert list(found["missing"]) == [str(VICTIM)]
+
+
+@pytest.mark.slow
+def test_a_run_measures_one_set_of_sites_and_one_model(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of two layers over other sites, or of two models, could differ by one site's moments."""
+    grid = MaskedSites(images, tmp_path / "m")
+    original = MaskedSumming.prepare
+
+    def prepare(self: MaskedSumming, max_norm: float = 0.0) -> View:
+        if self._scope["layer"] == "encoder.4":  # the second layer
+            grid.dies = [("query.measure", "1")]
+        return original(self, max_norm)
+
+    monkeypatch.setattr(MaskedSumming, "prepare", prepare)
+    run = trained(grid, tmp_path, "run", *WORDS, *EXACT)
+    reason = read_record(run)["statistics"]["reason"]
+    assert "encoder.4 cannot be measured" in reason
+    assert "this model was summed before, with the participants 0, 1, 2, 3" in reason

@@ -15,6 +15,7 @@ from client_app.after import moments
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
+from server_app.rounds.statistics.final import SILENT
 from server_app.rounds.statistics.measuring import MeasuredLayers, Measuring
 from server_app.runs.records.readings import ALL_IMAGES
 from server_app.runs.records.record import read_record
@@ -151,6 +152,8 @@ def test_a_stage_after_training_has_the_measured_statistics(train: Train) -> Non
         ("exact", "model.norm=group", "must be averaged: this network has no batch norm"),
         ("exact", "model.statistics_images=1", "must be at least 2"),
         ("moments", "strategy=fedmedian", "and strategy=fedmedian computes none; choose averaged"),
+        ("moments", "watch.models_every=1", "and watch.models_every needs their whole models"),
+        ("moments", "after=feddf", "and the stage after training needs their whole models"),
         ("moments", "method=fedbn", "is for one model of all clients"),
         ("moments", "model.norm=group", "must be averaged: this network has no batch norm"),
     ],
@@ -406,10 +409,9 @@ def test_a_site_that_does_not_tell_is_not_asked_and_is_named(run_at_sites: Run) 
     run = run_at_sites(*STAGE, *CNN, silent=("south",))
     record = read_record(run)
     assert record["statistics"]["clients"] == 2
+    assert record["statistics"]["missing"] == {"2": SILENT}
     (event,) = [row for row in rows(run, "events.csv") if row["site"] == "south"]
-    assert event["event"] == (
-        "batch norm not measured: the site's owner does not allow tell-statistics"
-    )
+    assert event["event"] == f"batch norm not measured: {SILENT}"
 
 
 def test_a_run_does_not_start_if_no_site_tells(run_at_sites: Run) -> None:

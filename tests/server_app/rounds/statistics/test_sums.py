@@ -10,7 +10,6 @@ from torch import nn
 
 from client_app.masked import measuring as masked_measuring
 from server_app.runs.records.record import read_record
-from task.errors import RunError, TrainingError
 from task.models.layers.norm import with_second_moments
 from task.secure.vectors.moments_vector import MomentsVector
 from tests.conftest import CNN, Train, sha256
@@ -43,13 +42,15 @@ class TestMasks:
         found = read_record(run)["statistics"]
         assert (found["clients"], list(found["missing"])) == (3, ["1"])
 
-    def test_below_the_threshold_the_run_can_be_resumed(self, train: Train) -> None:
-        words = ("rounds=1", "model.statistics=exact", "secure=masked", "run_id=ended")
-        with (
-            patch.object(masked_measuring, "input_moments", side_effect=RuntimeError("offline")),
-            pytest.raises(RunError, match=r"encoder\.1 cannot be measured: 0 participants have"),
-        ):
-            train(*words)
+    def test_below_the_threshold_the_model_of_the_last_round_stays(self, train: Train) -> None:
+        words = ("rounds=1", "secure=masked")
+        with patch.object(masked_measuring, "input_moments", side_effect=RuntimeError("offline")):
+            run = train(*words, "model.statistics=exact")
+        found = read_record(run)["statistics"]
+        assert list(found["readings"]) == ["averaged"]
+        assert "encoder.1 cannot be measured: 0 participants have" in found["reason"]
+        assert "the model of the last round is kept" in found["reason"]
+        assert sha256(run) == sha256(train(*words))
 
     def test_a_layer_is_centred_and_scaled_before_it_is_rounded(self) -> None:
         layer = nn.BatchNorm1d(2)
@@ -66,8 +67,14 @@ class TestMasks:
         every = torch.cat([x for x, _ in parts])
         assert torch.allclose(mean, every.mean(0), rtol=0, atol=1e-5)
         assert torch.allclose(variance[0], every.var(0, correction=0)[0], rtol=0.01)
-        with pytest.raises(TrainingError, match="too large, or NaN"):
-            layout.pack(ONE[0] * torch.nan, ONE[0].abs(), 1.0, bytes(32))
+
+    @pytest.mark.parametrize("mean", [torch.nan, torch.inf, -torch.inf, 1e30])
+    def test_a_number_beyond_the_bounds_is_no_refusal(self, mean: float) -> None:
+        """The coordinator chooses the statistics, so a refusal would compare a mean with them."""
+        layout = MomentsVector(nn.BatchNorm1d(2))
+        values = torch.full((2,), mean, dtype=torch.float64)
+        packed = layout.pack(values, values.abs(), 1.0, bytes(32))
+        assert abs(packed.tolist()[0]) == pytest.approx(2**40, rel=1e-6)
 
 
 class TestAveragedMoments:
