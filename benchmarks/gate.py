@@ -25,7 +25,7 @@ from flwr.proto.node_pb2 import Node
 from tests.machines import Machines, until
 from tests.task.data import making
 from tests.univarfl.deploy.gate.requests_to import TYPE, pem_of, private_key, signed
-from univarfl.deploy.coordinator import Coordinator
+from univarfl.deploy.coordinator import CoordinatorServices
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace, SitePlace
 from univarfl.deploy.site_keys import make_site
@@ -131,7 +131,7 @@ def main() -> None:
         make_coordinator(place, ["localhost"])
         make_site(site, "a", Path(root))
         place.sites.joinpath("a.pub").write_bytes(site.public_key("a").read_bytes())
-        with Coordinator(place, "127.0.0.1", *free_ports(2)) as coordinator:
+        with CoordinatorServices(place, "127.0.0.1", *free_ports(2)) as coordinator:
             coordinator.registry.update()
             addresses = {
                 "SuperLink": coordinator.superlink.address, "gate": coordinator.gate.address,

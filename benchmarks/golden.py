@@ -34,7 +34,7 @@ from server_app.runs.records.record import read_record
 from task.registry import named
 from tests.conftest import model_for, needs_of, norm_for
 from tests.interruption import ended_in
-from univarfl.engines.superlink import SuperLink
+from univarfl.engines.superlink import PrivateSuperLink
 from univarfl.engines.train import train_experiment
 
 ROOT = Path(__file__).parents[1]
@@ -111,7 +111,7 @@ def flwr_run(place: Path) -> Path:
     runs = place / "flwr"
     runs.mkdir()
     os.environ |= {"UNIVARFL_RUNS": str(runs), "UNIVARFL_MEMORY": str(place / "memory")}
-    with SuperLink() as superlink, (place / "flwr.txt").open("w") as output:
+    with PrivateSuperLink() as superlink, (place / "flwr.txt").open("w") as output:
         superlink.wait_until_ready()
         overrides = f'overrides="{" ".join(SMALL)}"'
         command = ["flwr", "run", str(ROOT), "--stream", "--run-config", overrides]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bare_loop import Work
-from univarfl.engines.superlink import SuperLink
+from univarfl.engines.superlink import PrivateSuperLink
 
 APP = Path(__file__).parent / "quickstart_app"
 FEDERATION = "init-args-num-cpus=2 client-resources-num-cpus=1 client-resources-num-gpus=0"
@@ -19,7 +19,7 @@ def run(work: Work) -> list[float]:
     Raises:
         RuntimeError: the run did not finish.
     """
-    with tempfile.TemporaryDirectory() as place, SuperLink() as superlink:
+    with tempfile.TemporaryDirectory() as place, PrivateSuperLink() as superlink:
         data, result = Path(place) / "work.npz", Path(place) / "seconds.json"
         np.savez(data, **work.arrays())
         config = f'work="{data}" result="{result}"'

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from client_app.session import Session
 from task.privacy.accounting import cost_of_training
-from task.privacy.ledger import DIRECTORY, Ledger
+from task.privacy.ledger import DIRECTORY, PrivacyLedger
 from task.protocol.training import TrainRequest
 
 logger = logging.getLogger("univarfl.client")
@@ -24,7 +24,7 @@ def charge_round(session: Session[TrainRequest]) -> None:
     assert site is not None
     assert site.max_epsilon is not None
     privacy = worker.config.privacy
-    ledger = Ledger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
+    ledger = PrivacyLedger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
     images = ledger.images_of(worker.data.dataset.version, Path(site.directory))
     epsilon = ledger.charge(images, cost_of_training(privacy, worker.config.local_epochs))
     logger.info(

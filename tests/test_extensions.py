@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import univarfl.extend
-from client_app.masked.identity import Identity, identity_of
+from client_app.masked.identity import ParticipantIdentity, identity_of
 from client_app.session import Session
 from client_app.work_unit import evaluate_clients, train_clients
 from server_app.config.composition import compose_experiment
@@ -113,7 +113,7 @@ def test_without_the_package_its_names_are_unknown() -> None:
         compose_experiment(["method=logit_decay"])
 
 
-def identity_of_one(session: Session[Any]) -> Identity:
+def identity_of_one(session: Session[Any]) -> ParticipantIdentity:
     """Return what a site's part of a masked round begins with."""
     return identity_of(session, {})
 

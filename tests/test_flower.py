@@ -22,7 +22,7 @@ from tests.documents import example
 from tests.processes import family_of, names
 from tests.server_app.rounds.ending.saved import scored_again
 from tests.univarfl.engines.test_grid import EXPECTED, PROBE
-from univarfl.engines.superlink import SuperLink
+from univarfl.engines.superlink import PrivateSuperLink
 from univarfl.records.scores import read_client_scores
 
 ROOT = Path(__file__).parent.parent
@@ -37,17 +37,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def superlink(runs: Path) -> Iterator[SuperLink]:
+def superlink(runs: Path) -> Iterator[PrivateSuperLink]:
     """Start one SuperLink for all `flwr run` tests, like a user's own local one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNIVARFL_RUNS", str(runs))
         patch.setenv("UNIVARFL_MEMORY", str(runs.with_name("memory")))
-        with SuperLink() as superlink:
+        with PrivateSuperLink() as superlink:
             superlink.wait_until_ready()
             yield superlink
 
 
-def flwr(superlink: SuperLink, *words: str) -> str:
+def flwr(superlink: PrivateSuperLink, *words: str) -> str:
     """Run one of Flower's commands until it ends; return its output."""
     output = superlink.home / "flwr.txt"
     with output.open("w") as file:
@@ -56,7 +56,7 @@ def flwr(superlink: SuperLink, *words: str) -> str:
 
 
 def run_app(
-    superlink: SuperLink, runs: Path, overrides: list[str], *words: str
+    superlink: PrivateSuperLink, runs: Path, overrides: list[str], *words: str
 ) -> tuple[str, Path]:
     """Run `flwr run .` with overrides; return its output and the new run directory."""
     before = set(runs.iterdir())
@@ -75,7 +75,7 @@ def univarfl(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_flwr_run_on_flowers_default_federation(
-    superlink: SuperLink, runs: Path, train: Train
+    superlink: PrivateSuperLink, runs: Path, train: Train
 ) -> None:
     said, directory = run_app(superlink, runs, TINY)
     record = read_record(directory)
@@ -89,7 +89,7 @@ def test_flwr_run_on_flowers_default_federation(
 
 @pytest.mark.slow
 def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
-    superlink: SuperLink, runs: Path, train: Train
+    superlink: PrivateSuperLink, runs: Path, train: Train
 ) -> None:
     federation = "num-supernodes=10 client-resources-num-cpus=1"
     _, directory = run_app(superlink, runs, TINY, "--federation-config", federation)
@@ -100,7 +100,7 @@ def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
 
 @pytest.mark.slow
 def test_masked_rounds_over_ray_give_the_same_bits(
-    superlink: SuperLink, runs: Path, train: Train
+    superlink: PrivateSuperLink, runs: Path, train: Train
 ) -> None:
     """The secrets follow a SuperNode, whichever of Ray's processes answers its messages."""
     _, directory = run_app(superlink, runs, [*TINY, "rounds=2", "method=feduv", "secure=masked"])
@@ -112,7 +112,7 @@ def test_masked_rounds_over_ray_give_the_same_bits(
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", ["none", "masked"])
 def test_batch_norm_measured_over_ray_gives_the_same_bits(
-    superlink: SuperLink, runs: Path, train: Train, secure: str
+    superlink: PrivateSuperLink, runs: Path, train: Train, secure: str
 ) -> None:
     words = [*CNN, "rounds=1", "model.statistics=exact", f"secure={secure}"]
     said, directory = run_app(superlink, runs, [*TINY, *words])
@@ -123,7 +123,7 @@ def test_batch_norm_measured_over_ray_gives_the_same_bits(
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["ccvr after.samples=20", "feddf after.steps=3"])
 def test_stages_after_training_over_ray_give_the_same_bits(
-    superlink: SuperLink, runs: Path, train: Train, stage: str
+    superlink: PrivateSuperLink, runs: Path, train: Train, stage: str
 ) -> None:
     words = ["rounds=1", *f"after={stage}".split()]
     said, directory = run_app(superlink, runs, [*TINY, *words])
@@ -134,7 +134,7 @@ def test_stages_after_training_over_ray_give_the_same_bits(
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["moon+scaffold", "fedbn+fedper"])
 def test_client_state_follows_the_clients_between_rays_workers(
-    superlink: SuperLink, runs: Path, train: Train, method: str
+    superlink: PrivateSuperLink, runs: Path, train: Train, method: str
 ) -> None:
     """With half of the clients in each round, a client returns on either worker."""
     words = [
@@ -163,7 +163,7 @@ def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path
     """The documented app with Flower's FedAvg trains as well as ours, to other bits."""
     (tmp_path / "my_app.py").write_text(example("my_app.py"))
     (tmp_path / "pyproject.toml").write_text(example("pyproject.toml of my_app"))
-    with SuperLink() as superlink:  # its own, because it keeps the image cache of its start
+    with PrivateSuperLink() as superlink:  # its own, because it keeps the image cache of its start
         superlink.wait_until_ready()
         said = flwr(superlink, "run", str(tmp_path), "--stream", "--federation-config",
                     "num-supernodes=4 client-resources-num-cpus=1")  # fmt: skip
@@ -176,7 +176,7 @@ def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -> None:
+def test_code_from_the_wrong_tree_is_refused(superlink: PrivateSuperLink, runs: Path) -> None:
     """Flower's workers import from the directory in which the SuperLink was started."""
     for package in ("client_app", "task"):
         shutil.copytree(ROOT / package, superlink.empty / package)
@@ -196,7 +196,9 @@ def test_code_from_the_wrong_tree_is_refused(superlink: SuperLink, runs: Path) -
 
 
 @pytest.mark.slow
-def test_bad_input_fails_the_flower_run_with_its_one_line(superlink: SuperLink, runs: Path) -> None:
+def test_bad_input_fails_the_flower_run_with_its_one_line(
+    superlink: PrivateSuperLink, runs: Path
+) -> None:
     before = set(runs.iterdir())
     said = flwr(superlink, "run", str(ROOT), "--stream", "--run-config", 'overrides="alpha=0"')
     assert "error: alpha=0: must be greater than 0" in said
@@ -211,7 +213,9 @@ def latest(listed: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_rays_grid_behaves_like_the_in_process_grid(superlink: SuperLink, tmp_path: Path) -> None:
+def test_rays_grid_behaves_like_the_in_process_grid(
+    superlink: PrivateSuperLink, tmp_path: Path
+) -> None:
     result = tmp_path / "observed.json"
     said = flwr(
         superlink, "run", str(PROBE), "--stream", "--run-config", f'result="{result}"',
@@ -288,7 +292,7 @@ def assert_ray_answers_nobody_without_the_runs_token(family: list[psutil.Process
 
 @pytest.mark.slow
 def test_no_superlink_is_left_running() -> None:
-    with SuperLink() as superlink:
+    with PrivateSuperLink() as superlink:
         superlink.wait_until_ready()
         process, home = superlink.process, superlink.home
         family = family_of(process.pid)

@@ -11,7 +11,7 @@ from client_app.node import signing_key
 from client_app.session import Session
 from task.config import LocalConfig
 from task.errors import ProtocolError, SiteError
-from task.secure.rules.ledger import Ledger, MemoryLedger
+from task.secure.rules.ledger import MemoryLedger, SumLedger
 from task.secure.rules.roster import (
     Roster,
     SimulatedRoster,
@@ -23,7 +23,7 @@ from task.secure.rules.threshold import colluding_of
 from task.site import Site
 
 
-class Identity(ABC):
+class ParticipantIdentity(ABC):
     """What a worker's participants know of all participants and of themselves.
 
     Attributes:
@@ -39,7 +39,7 @@ class Identity(ABC):
         """Return the key with which a participant signs."""
 
     @abstractmethod
-    def ledger(self, client: int) -> Ledger:
+    def ledger(self, client: int) -> SumLedger:
         """Return the ledger of a participant's earlier signatures."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Identity(ABC):
         return {}
 
 
-class SimulatedIdentity(Identity):
+class SimulatedIdentity(ParticipantIdentity):
     """Simulated clients, each with a new key in every attempt, and no record of earlier attempts.
 
     Args:
@@ -68,12 +68,12 @@ class SimulatedIdentity(Identity):
         self._colluding = config.secure.colluding
         self.roster = SimulatedRoster(self._colluding)
         self.max_share, self._keys = config.secure.max_share, keys
-        self._ledgers: defaultdict[int, Ledger] = defaultdict(MemoryLedger)
+        self._ledgers: defaultdict[int, SumLedger] = defaultdict(MemoryLedger)
 
     def signer(self, client: int) -> EllipticCurvePrivateKey:
         return self._keys[client]
 
-    def ledger(self, client: int) -> Ledger:
+    def ledger(self, client: int) -> SumLedger:
         return self._ledgers[client]
 
     def most_colluding(self, clients: int) -> int:
@@ -84,7 +84,7 @@ class SimulatedIdentity(Identity):
         return self._keys
 
 
-class SiteIdentity(Identity):
+class SiteIdentity(ParticipantIdentity):
     """A site, which trusts its own files only: its key, its roster and its limits.
 
     Args:
@@ -116,7 +116,7 @@ class SiteIdentity(Identity):
     def signer(self, client: int) -> EllipticCurvePrivateKey:
         return self._key
 
-    def ledger(self, client: int) -> Ledger:
+    def ledger(self, client: int) -> SumLedger:
         return site_ledger(self._site, self._images())
 
     def most_colluding(self, clients: int) -> int:
@@ -124,7 +124,9 @@ class SiteIdentity(Identity):
         return self._colluding
 
 
-def identity_of(session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKey]) -> Identity:
+def identity_of(
+    session: Session[Any], keys: Mapping[int, EllipticCurvePrivateKey]
+) -> ParticipantIdentity:
     """Return the identity of the participants of a worker.
 
     Args:

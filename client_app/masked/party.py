@@ -6,13 +6,13 @@ from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
 
-from client_app.masked.identity import Identity, identity_of
+from client_app.masked.identity import ParticipantIdentity, identity_of
 from client_app.session import Session
 from task.errors import ProtocolError
 from task.protocol.masking.messages import MaskedRequest
 from task.secure.participant import Participant, Progress
 from task.secure.primitives.signing import new_signing_key, private_bytes, read_signing_key
-from task.secure.rules.ledger import Ledger
+from task.secure.rules.ledger import SumLedger
 from task.secure.saved_progress import pack_progress, unpack_progress
 from task.secure.transcript import Scope, Setup
 
@@ -29,7 +29,9 @@ class Party:
         members: the progress by client.
     """
 
-    def __init__(self, scope: Scope, identity: Identity, members: dict[int, Progress]) -> None:
+    def __init__(
+        self, scope: Scope, identity: ParticipantIdentity, members: dict[int, Progress]
+    ) -> None:
         self.scope, self._identity, self._members = scope, identity, members
 
     def participant(self, client: int) -> Participant:
@@ -70,7 +72,7 @@ class Party:
             raise ProtocolError("this participant has shared no secrets")
         return setup
 
-    def ledger(self, client: int) -> Ledger:
+    def ledger(self, client: int) -> SumLedger:
         """Return the ledger of a participant's earlier signatures."""
         return self._identity.ledger(client)
 

@@ -15,7 +15,7 @@ from server_app.nodes.collection import collect
 from server_app.nodes.messages import Letter, RecordWriter, RunIdentity
 from server_app.nodes.registration import (
     UNNAMED,
-    Identity,
+    NodeIdentity,
     NodeInfo,
     Question,
     RegistrationError,
@@ -60,7 +60,7 @@ class NodeManager:
         self._bounds = guard_of(experiment).most_images, classes
         self._join_timeout = experiment.federation.join_timeout
         self._nodes: dict[int, NodeInfo] = {}  # by node id, as the following
-        self._online: dict[int, Identity] = {}
+        self._online: dict[int, NodeIdentity] = {}
         self._refused: dict[int, int | None] = {}  # the value: the node that has its name
         self._reasons: dict[int, str] = {}  # why a node was refused the last time
         self._gone: set[int] = set()
@@ -182,7 +182,7 @@ class NodeManager:
                 self._register(question, reply)
         return bool(replies)
 
-    def _ask(self, identity: Identity) -> None:
+    def _ask(self, identity: NodeIdentity) -> None:
         """Ask a SuperNode to register, unless it is none of the experiment's sites."""
         if self._sites and not identity.site:
             self._refuse(identity, f"refused: {UNNAMED}")
@@ -239,7 +239,7 @@ class NodeManager:
         elif node.site:
             logger.info("site %s is ready, with %d training images", node.site, node.train)
 
-    def _refuse(self, identity: Identity, reason: str, rival: int | None = None) -> None:
+    def _refuse(self, identity: NodeIdentity, reason: str, rival: int | None = None) -> None:
         """Offer a SuperNode no client until it returns; note the reason unless it is known."""
         self._refused[identity.node_id] = rival
         site = one_line(identity.site)

@@ -27,7 +27,7 @@ ASK_AGAIN_SECONDS = 300.0  # a site may prepare its images for longer, and answe
 
 
 @dataclass(frozen=True)
-class Identity:
+class NodeIdentity:
     """One SuperNode, as Flower lists it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Identity:
         return ""
 
 
-def connected_nodes(grid: Grid, named: bool) -> dict[int, Identity]:
+def connected_nodes(grid: Grid, named: bool) -> dict[int, NodeIdentity]:
     """Return the SuperNodes that are connected now, by id.
 
     Args:
@@ -70,9 +70,9 @@ def connected_nodes(grid: Grid, named: bool) -> dict[int, Identity]:
         named: whether they are sites, with names and keys.
     """
     if not named:
-        return {node_id: Identity(node_id) for node_id in grid.get_node_ids()}
+        return {node_id: NodeIdentity(node_id) for node_id in grid.get_node_ids()}
     return {
-        node.node_id: Identity(node.node_id, node.name, node.public_key)
+        node.node_id: NodeIdentity(node.node_id, node.name, node.public_key)
         for node in grid.get_nodes()
     }
 
@@ -86,7 +86,7 @@ class Question(NamedTuple):
         asked: when it was sent, in seconds of `time.monotonic`.
     """
 
-    identity: Identity
+    identity: NodeIdentity
     letter: Letter[RegistrationRequest]
     asked: float
 
@@ -142,7 +142,7 @@ class NodeInfo:
     public_key: bytes = b""
 
     @classmethod
-    def of(cls, identity: Identity, reply: RegistrationReply) -> Self:
+    def of(cls, identity: NodeIdentity, reply: RegistrationReply) -> Self:
         """Return the node that a registration describes."""
         worker = not identity.site
         return cls(

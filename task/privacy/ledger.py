@@ -64,7 +64,7 @@ class Charges(BaseModel):
 
 
 @dataclass(frozen=True)
-class Ledger:
+class PrivacyLedger:
     """The ledger in a directory, and its owner's limit.
 
     Attributes:

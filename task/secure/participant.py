@@ -11,7 +11,7 @@ from task.protocol.masking.rows import Advert
 from task.secure.mask_secrets import MaskSecrets, Pieces, commitment
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import sign_digest
-from task.secure.rules.ledger import Ledger, begin_report, sign_once
+from task.secure.rules.ledger import SumLedger, begin_report, sign_once
 from task.secure.rules.roster import Roster
 from task.secure.rules.setup_checks import check_setup, check_survivors, check_view
 from task.secure.rules.threshold import weights_of
@@ -149,7 +149,7 @@ class Participant:
             for other, each in pieces.items()
         }
 
-    def open_report(self, view: View, boxes: Mapping[int, bytes], ledger: Ledger) -> float:
+    def open_report(self, view: View, boxes: Mapping[int, bytes], ledger: SumLedger) -> float:
         """Check what it is shown before it trains; return the weight of its update.
 
         Args:
@@ -192,7 +192,7 @@ class Participant:
         secrets, progress.secrets = progress.secrets, None
         secrets.mask(vector, progress.view, self.client)
 
-    def agree(self, survivors: tuple[int, ...], ledger: Ledger) -> bytes:
+    def agree(self, survivors: tuple[int, ...], ledger: SumLedger) -> bytes:
         """Return the signature of the survivors, after writing them down.
 
         Args:

@@ -19,7 +19,7 @@ from task.errors import ConfigError
 from task.seeding import numpy_generator, torch_generator
 from task.training.worker import Worker, shared_worker
 from univarfl.records.reader import Run
-from univarfl.records.round_models import RoundModels, kept_rounds, load_models
+from univarfl.records.round_models import KeptModels, kept_rounds, load_models
 from univarfl.records.trained import final_weights, layers_differ, local_config_of
 
 LEAST_IMAGES = 2
@@ -57,7 +57,7 @@ class AnalysedRun:
         """By round, the file of the models that were kept."""
         return kept_rounds(self.run.directory)
 
-    def rounds(self) -> Iterator[tuple[int, RoundModels]]:
+    def rounds(self) -> Iterator[tuple[int, KeptModels]]:
         """Yield each kept round and its models."""
         for server_round, path in self.kept.items():
             yield server_round, load_models(path)

@@ -11,7 +11,7 @@ from task.analysis.drift import Drift, drifts
 from task.optim.parameters import trained_parameters
 from univarfl.analysis.analysed_run import KEPT_MODELS, AnalysedRun
 from univarfl.analysis.base import Drawing, Measure, Tables, draw_lines, rows_of_last_round
-from univarfl.records.round_models import RoundModels
+from univarfl.records.round_models import KeptModels
 
 SHOWN = {
     "cosine": "cosine between clients' updates",
@@ -56,7 +56,7 @@ class ClientDrift(Measure):
         return rows_of_last_round(table).groupby("run")[list(Drift._fields)].mean()
 
 
-def client_updates(models: RoundModels, names: Sequence[str]) -> Iterator[Tensor]:
+def client_updates(models: KeptModels, names: Sequence[str]) -> Iterator[Tensor]:
     """Yield all clients' updates of each parameter in turn, [clients, numbers], float64."""
     for name in names:
         start = models.received[name].astype(np.float64).ravel()

@@ -11,13 +11,13 @@ from univarfl.deploy.exclusive import hold_alone
 from univarfl.deploy.membership.doubles import Doubles
 from univarfl.deploy.membership.registry import Registry
 from univarfl.deploy.places import CoordinatorPlace, is_host, listening_socket, refuse_unusable
-from univarfl.deploy.programs import LOOPBACK, Gate, Program, SuperLink
+from univarfl.deploy.programs import LOOPBACK, GateProgram, Program, SuperLinkProgram
 from univarfl.flower.programs import write_connection
 
 POLL_SECONDS = 1.0
 
 
-class Coordinator:
+class CoordinatorServices:
     """A context manager around the SuperLink and the gate.
 
     Args:
@@ -30,13 +30,13 @@ class Coordinator:
     def __init__(self, place: CoordinatorPlace, listen: str, port: int, internal_port: int) -> None:
         self.place = place
         self._ports = {port: listen, internal_port: LOOPBACK}
-        self.superlink = SuperLink(place, internal_port)
-        self.gate = Gate(place, listen, port, internal_port)
+        self.superlink = SuperLinkProgram(place, internal_port)
+        self.gate = GateProgram(place, listen, port, internal_port)
         self.programs: tuple[Program, ...] = (self.superlink, self.gate)
         self._running = ExitStack()
         self.registry, self.doubles = Registry(place), Doubles(place)
 
-    def __enter__(self) -> "Coordinator":
+    def __enter__(self) -> "CoordinatorServices":
         """Start both programs, and return once they are ready.
 
         Raises:

@@ -107,7 +107,7 @@ class Program:
             raise
 
 
-class SuperLink(Program):
+class SuperLinkProgram(Program):
     """Flower's SuperLink, which only this machine reaches.
 
     Args:
@@ -131,7 +131,7 @@ class SuperLink(Program):
         super().__init__(place, "flower-superlink", command, address, place.superlink_log)
 
 
-class Gate(Program):
+class GateProgram(Program):
     """The gate, through which the sites reach the SuperLink.
 
     Args:

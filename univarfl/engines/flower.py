@@ -12,7 +12,7 @@ from pathlib import Path
 from server_app.config.experiment import Experiment
 from univarfl.engines.cluster import Machines, machines
 from univarfl.engines.layout import Layout
-from univarfl.engines.superlink import SuperLink
+from univarfl.engines.superlink import PrivateSuperLink
 from univarfl.flower.run_command import run_command
 from univarfl.flower.run_log import first_exception, follow, log_length, unfinished
 
@@ -24,7 +24,7 @@ class EngineError(RuntimeError):
 
 
 def run_flower(
-    experiment: Experiment, words: Sequence[str], directory: Path, superlink: SuperLink
+    experiment: Experiment, words: Sequence[str], directory: Path, superlink: PrivateSuperLink
 ) -> None:
     """Run the experiment under Flower and print its progress until it ends.
 

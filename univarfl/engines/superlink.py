@@ -29,7 +29,7 @@ LOOPBACK = "127.0.0.1"
 RAY_TMPDIR, DEFAULT_ROOT, LONGEST_ROOT = "RAY_TMPDIR", "/tmp", 107 - 80  # noqa: S108
 
 
-class SuperLink:
+class PrivateSuperLink:
     """A context manager around a ``flower-superlink --simulation`` process, for one run.
 
     Flower starts Ray with the run. Ray listens on every network interface, so it gets a token; its

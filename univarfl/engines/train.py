@@ -22,7 +22,7 @@ from univarfl.engines.flower import run_flower
 from univarfl.engines.inprocess import run_inprocess
 from univarfl.engines.plan import check_machine
 from univarfl.engines.restarts import Restarts
-from univarfl.engines.superlink import SuperLink
+from univarfl.engines.superlink import PrivateSuperLink
 from univarfl.records.checkpoints import last_round, onward
 from univarfl.records.status import close_record, mark_interrupted, reopen_record
 
@@ -77,7 +77,7 @@ def attempt(
         if experiment.engine == "inprocess":
             run_inprocess(experiment, words, workers)
         else:
-            with SuperLink() as superlink:
+            with PrivateSuperLink() as superlink:
                 run_flower(experiment, words, directory, superlink)
     except KeyboardInterrupt:
         mark_interrupted(directory)

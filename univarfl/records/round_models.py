@@ -18,7 +18,7 @@ from task.machine.regular import regular
 
 
 @dataclass(frozen=True)
-class RoundModels:
+class KeptModels:
     """A round's models.
 
     Attributes:
@@ -53,7 +53,7 @@ def kept_rounds(directory: Path) -> dict[int, Path]:
     return round_files(directory / MODELS)
 
 
-def load_models(path: Path) -> RoundModels:
+def load_models(path: Path) -> KeptModels:
     """Return the models in a file; their arrays stay on disk until they are accessed.
 
     Raises:
@@ -77,4 +77,4 @@ def load_models(path: Path) -> RoundModels:
         for owner, model in models.items()
         if owner.startswith(CLIENT)
     }
-    return RoundModels(models[RECEIVED], dict(sorted(clients.items())), models[AGGREGATED])
+    return KeptModels(models[RECEIVED], dict(sorted(clients.items())), models[AGGREGATED])

@@ -190,7 +190,7 @@ def unmet_cells(place: Path) -> list[str]:
     return [*damaged, *unmet]
 
 
-class Ledger:
+class SweepTable:
     """``sweeps/NAME.csv``: status, reason and run of every cell of one sweep.
 
     Args:

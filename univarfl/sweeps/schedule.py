@@ -22,7 +22,7 @@ from univarfl.sweeps.ledger import (
     SWEEPS,
     Claims,
     ExistingRuns,
-    Ledger,
+    SweepTable,
 )  # fmt: skip
 from univarfl.sweeps.overview import Overview, reasons_once
 
@@ -48,7 +48,7 @@ class Sweep:
         name = f"{datetime.now(tz=UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         (self.runs / SWEEPS).mkdir(exist_ok=True)
         self.existing, self.claims = ExistingRuns(self.runs), Claims(self.runs)
-        self.ledger = Ledger(self.runs / SWEEPS / f"{name}.csv", cells)
+        self.ledger = SweepTable(self.runs / SWEEPS / f"{name}.csv", cells)
         self.log = self.runs / SWEEPS / f"{name}.log"
         self.overview = Overview(cells)
         self._waiting: deque[Cell] = deque()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # commands that read records need neither PyTorch nor Flower
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageResult:
     """What a stage results in.
 
     Attributes:
@@ -125,7 +125,7 @@ class AfterTraining(ABC):
         """
 
     @abstractmethod
-    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> StageResult:
         """Return the new global weights; `context.model` stays as it is.
 
         Args:

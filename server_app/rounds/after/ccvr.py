@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
+from server_app.rounds.after.base import AfterTraining, StageResult, check_sgd
 from task.errors import ConfigError, refuse
 from task.tensors import Tensors
 
@@ -112,7 +112,7 @@ class Ccvr(AfterTraining):
         if sites and not any(site.statistics for site in sites):
             raise RunFailedError(NOBODY)
 
-    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> StageResult:
         from server_app.rounds.after.calibration.collecting import Collection  # noqa: PLC0415
         from server_app.rounds.after.calibration.retraining import (  # noqa: PLC0415
             Training,
@@ -133,7 +133,7 @@ class Ccvr(AfterTraining):
             "missing": {str(client): reason for client, reason in sorted(found.missing.items())},
             "images": found.pooled.counts.tolist(),
         }
-        return Outcome({**before, **new}, facts)
+        return StageResult({**before, **new}, facts)
 
 
 def note_absent_classes(context: "RoundContext", present: Sequence[int]) -> None:

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.after.base import AfterTraining, Outcome
+from server_app.rounds.after.base import AfterTraining, StageResult
 from task.errors import ConfigError, refuse
 from task.tensors import Tensors
 
@@ -98,7 +98,7 @@ class FedDf(AfterTraining):
         assert self.images is not None
         return open_unlabelled(self.images, like)
 
-    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> StageResult:
         from server_app.rounds.after.distillation.student import (  # noqa: PLC0415
             Distillation,
             batches,
@@ -111,7 +111,7 @@ class FedDf(AfterTraining):
         worker, experiment = context.worker, context.experiment
         if not models:
             reason = "the last round accepted no client's model, so there are no teachers"
-            return Outcome(context.model.weights, {"teachers": 0}, reason)
+            return StageResult(context.model.weights, {"teachers": 0}, reason)
         images, places = worker.images, worker.data.dataset.test
         if self.images is not None:
             dataset = self._unlabelled(experiment.source())
@@ -130,4 +130,4 @@ class FedDf(AfterTraining):
             "images": len(places),
             "transductive": self.images is None,
         }
-        return Outcome(to_cpu(worker.model.state_dict()), facts)
+        return StageResult(to_cpu(worker.model.state_dict()), facts)

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.after.base import AfterTraining, Outcome, check_sgd
+from server_app.rounds.after.base import AfterTraining, StageResult, check_sgd
 from task.errors import ConfigError, refuse
 from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 from task.tensors import Tensors
@@ -66,7 +66,7 @@ class Finetune(AfterTraining):
             allowed = "scores clients on images that they hold out; add data.validation_share=0.1"
             yield ConfigError("after", "finetune", allowed)
 
-    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> StageResult:
         from server_app.rounds.after.personal.asking import finetuned_scores  # noqa: PLC0415
         from server_app.rounds.errors import RunFailedError  # noqa: PLC0415
 
@@ -76,4 +76,4 @@ class Finetune(AfterTraining):
             raise RunFailedError(f"after=finetune: no client was fine-tuned; the first: {first}")
         missing = {str(client): reason for client, reason in found.missing.items()}
         facts = {"clients": len(found.after), "missing": missing}
-        return Outcome(context.model.weights, facts, at_clients=(found.before, found.after))
+        return StageResult(context.model.weights, facts, at_clients=(found.before, found.after))

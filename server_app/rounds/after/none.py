@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from server_app.rounds.after.base import AfterTraining, Outcome
+from server_app.rounds.after.base import AfterTraining, StageResult
 from task.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -17,5 +17,5 @@ class NoStage(AfterTraining):
 
     changes_model: ClassVar = False
 
-    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> Outcome:
-        return Outcome(context.model.weights, {})
+    def apply(self, context: "RoundContext", models: Mapping[int, Tensors]) -> StageResult:
+        return StageResult(context.model.weights, {})

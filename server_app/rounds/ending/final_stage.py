@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from server_app.aggregation.weights import from_tensors, to_tensors
-from server_app.rounds.after.base import AfterTraining, Outcome
+from server_app.rounds.after.base import AfterTraining, StageResult
 from server_app.rounds.callbacks import record_client_scores
 from server_app.rounds.context import RoundContext
 from server_app.rounds.evaluation import clients_of_final_scores, score_model
@@ -101,7 +101,7 @@ def record_at_clients(
 
 
 def record_new_model(
-    kind: RoundKind, recorder: Recorder, outcome: Outcome, stage: str
+    kind: RoundKind, recorder: Recorder, outcome: StageResult, stage: str
 ) -> dict[str, Any]:
     """Replace the global model and its scores; return the test scores before and after.
 

@@ -15,7 +15,7 @@ from torch import nn
 from server_app.config.compatibility.statistics import why_not_measured
 from server_app.config.experiment import Experiment
 from server_app.nodes.registration import NodeInfo
-from server_app.rounds.after.base import Outcome
+from server_app.rounds.after.base import StageResult
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import clients_with_images, telling_clients
 from server_app.rounds.ending.final_stage import record_new_model, with_stage
@@ -92,11 +92,11 @@ class FinalStatistics:
         try:
             measuring = self._measuring(context)
             facts = measuring.facts
-            outcome = Outcome(measuring.measure(), {})
+            outcome = StageResult(measuring.measure(), {})
         except (NotMeasuredError, OSError, RunFailedError) as error:
             if self.chosen and not isinstance(error, NotMeasuredError):
                 raise
-            outcome = Outcome(context.model.weights, {}, describe_error(error))
+            outcome = StageResult(context.model.weights, {}, describe_error(error))
         readings, reason = self._scores(kind, recorder, outcome)
         seconds = round(time.perf_counter() - started, 3)
         recorder.update(
@@ -119,7 +119,7 @@ class FinalStatistics:
         return Measuring(context, asked, min(images, max(2, READ_IMAGES // max(1, len(asked)))))
 
     def _scores(
-        self, kind: RoundKind, recorder: Recorder, outcome: Outcome
+        self, kind: RoundKind, recorder: Recorder, outcome: StageResult
     ) -> tuple[dict[str, Mapping[str, float]], dict[str, Any]]:
         """Return the test scores with both statistics, and why the new ones are not used."""
         context, linear = kind.context, "moments" if self._setting == "moments" else "averaged"

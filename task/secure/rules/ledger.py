@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     survivors: tuple[int, ...]
 
 
-class Ledger(Protocol):
+class SumLedger(Protocol):
     """Remembers one entry for each sum, by `Scope.sum_name`, and counts reports by model.
 
     Attributes:
@@ -136,7 +136,7 @@ class DiskLedger:
             ) from None
 
 
-def signed_survivors(ledger: Ledger, scope: Scope) -> tuple[int, ...]:
+def signed_survivors(ledger: SumLedger, scope: Scope) -> tuple[int, ...]:
     """Return the participants of the sum that was signed for an attempt's model; none if none was.
 
     Args:
@@ -158,7 +158,7 @@ def signed_survivors(ledger: Ledger, scope: Scope) -> tuple[int, ...]:
     return entry.survivors
 
 
-def begin_report(ledger: Ledger, scope: Scope) -> None:
+def begin_report(ledger: SumLedger, scope: Scope) -> None:
     """Count a report before its training, so that a failed one counts as well.
 
     Args:
@@ -175,7 +175,7 @@ def begin_report(ledger: Ledger, scope: Scope) -> None:
         )
 
 
-def sign_once(ledger: Ledger, view: View, survivors: Sequence[int]) -> None:
+def sign_once(ledger: SumLedger, view: View, survivors: Sequence[int]) -> None:
     """Record a set of survivors before it is signed.
 
     Args:

@@ -14,7 +14,7 @@ from task.errors import SiteError
 from task.machine.files import write_whole
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.images import Hashes, image_hashes
-from task.privacy.ledger import LEDGER, Ledger
+from task.privacy.ledger import LEDGER, PrivacyLedger
 
 DELTA = 1e-5
 ROUND = SampledGaussian(2.0, 0.1, 20)
@@ -22,8 +22,8 @@ OTHER = SampledGaussian(3.0, 0.2, 10)
 IMAGES = np.arange(100, 200, dtype=np.uint64)
 
 
-def ledger(place: Path, max_epsilon: float = 100.0) -> Ledger:
-    return Ledger(place / "ledger", max_epsilon, DELTA)
+def ledger(place: Path, max_epsilon: float = 100.0) -> PrivacyLedger:
+    return PrivacyLedger(place / "ledger", max_epsilon, DELTA)
 
 
 def epsilon_of(*spent: SampledGaussian) -> float:

@@ -22,8 +22,8 @@ from task.secure.restoration import Restoration
 from task.secure.rules.ledger import (
     MOST_REPORTS,
     DiskLedger,
-    Ledger,
     MemoryLedger,
+    SumLedger,
     signed_survivors,
 )
 from task.secure.rules.roster import SiteRoster
@@ -393,7 +393,7 @@ def test_a_site_names_what_it_has_signed_and_refuses_another_experiment() -> Non
 
 @pytest.mark.parametrize("make", [lambda _: MemoryLedger(), DiskLedger], ids=["memory", "disk"])
 def test_reports_of_one_model_are_counted_before_the_training(
-    make: Callable[[Path], Ledger], tmp_path: Path
+    make: Callable[[Path], SumLedger], tmp_path: Path
 ) -> None:
     """So repeats cannot average the rounding out, and failures cannot be asked for without end."""
     ledgers = {client: make(tmp_path / str(client)) for client in range(4)}
@@ -493,11 +493,13 @@ def test_a_replayed_setup_of_an_earlier_attempt_is_refused() -> None:
 def test_the_ledger_is_on_the_disk_before_the_signature_and_outlives_the_site(
     tmp_path: Path,
 ) -> None:
-    ledgers: dict[int, Ledger] = {client: DiskLedger(tmp_path / str(client)) for client in range(4)}
+    ledgers: dict[int, SumLedger] = {
+        client: DiskLedger(tmp_path / str(client)) for client in range(4)
+    }
     trial = Trial(4, ledgers=ledgers).until_report()
     trial.agree()
     assert (tmp_path / "0" / f"train-{MODEL}.json").is_file()
-    restarted: dict[int, Ledger] = {c: DiskLedger(tmp_path / str(c)) for c in range(4)}
+    restarted: dict[int, SumLedger] = {c: DiskLedger(tmp_path / str(c)) for c in range(4)}
     again = Trial(4, replace(SCOPE, attempt=2), ledgers=restarted)
     again.keys()
     again.share()
@@ -507,7 +509,10 @@ def test_the_ledger_is_on_the_disk_before_the_signature_and_outlives_the_site(
 
 
 def test_nothing_is_signed_with_a_damaged_ledger_or_without_one(tmp_path: Path) -> None:
-    ledgers: dict[int, Ledger] = {0: DiskLedger(tmp_path), 1: DiskLedger(tmp_path / "file" / "x")}
+    ledgers: dict[int, SumLedger] = {
+        0: DiskLedger(tmp_path),
+        1: DiskLedger(tmp_path / "file" / "x"),
+    }
     (tmp_path / f"train-{MODEL}.json").write_text("{}")
     (tmp_path / "file").write_text("not a directory")
     trial = Trial(4, ledgers={0: ledgers[0]}).until_report()

@@ -10,7 +10,7 @@ from task.secure.coordinator import Coordinator
 from task.secure.participant import Participant
 from task.secure.primitives.mask_stream import Vector
 from task.secure.primitives.signing import public_bytes
-from task.secure.rules.ledger import Ledger, MemoryLedger
+from task.secure.rules.ledger import MemoryLedger, SumLedger
 from task.secure.rules.roster import Roster, SiteRoster
 from task.secure.rules.threshold import colluding_of, threshold_of
 from task.secure.transcript import Scope, Setup, View
@@ -57,7 +57,7 @@ class Trial:
     colluding: int | None = None
     uniform: bool = False
     max_share: float = 0.75
-    ledgers: dict[int, Ledger] = field(default_factory=dict)
+    ledgers: dict[int, SumLedger] = field(default_factory=dict)
     claims: Mapping[int, Collection[int]] = field(default_factory=dict)
     setup: Setup = field(init=False)
     view: View = field(init=False)

@@ -8,7 +8,7 @@ import pytest
 from task.errors import ConfigError, RunError
 from tests.machines import COORDINATOR, Machines, until
 from tests.processes import end
-from univarfl.deploy.coordinator import Coordinator, refuse_taken_port
+from univarfl.deploy.coordinator import CoordinatorServices, refuse_taken_port
 from univarfl.deploy.exclusive import hold_alone
 from univarfl.deploy.keys import make_coordinator
 from univarfl.deploy.places import CoordinatorPlace
@@ -35,7 +35,7 @@ def test_a_second_coordinator_with_the_directory_writes_nothing(tmp_path: Path) 
     make_coordinator(place, ["localhost"])
     with hold_alone(place.lock, "held"):
         with pytest.raises(RunError, match=r"a coordinator runs already with the directory .*f; "):
-            Coordinator(place, "127.0.0.1", *free_ports(2)).__enter__()
+            CoordinatorServices(place, "127.0.0.1", *free_ports(2)).__enter__()
         assert not place.connection.exists()
         assert not place.superlink_log.exists()
 

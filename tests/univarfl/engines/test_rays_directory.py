@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from task.errors import ConfigError
-from univarfl.engines.superlink import LONGEST_ROOT, SuperLink, rays_root
+from univarfl.engines.superlink import LONGEST_ROOT, PrivateSuperLink, rays_root
 
 
 def test_it_is_tmp_unless_another_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_one_that_ray_cannot_use_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, root: str, reason: str
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", root)
-    superlink = SuperLink()
+    superlink = PrivateSuperLink()
     with pytest.raises(ConfigError, match=f"RAY_TMPDIR={root}: .*{reason}"):
         superlink.__enter__()
     superlink.end()

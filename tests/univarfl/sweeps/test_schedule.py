@@ -21,7 +21,7 @@ from tests.task.data import making
 from univarfl.engines.local.processes import CONTEXT
 from univarfl.sweeps.cells import cells_of
 from univarfl.sweeps.job import Job
-from univarfl.sweeps.ledger import DONE, FAILED, REFUSED, Claims, Ledger, unmet_cells
+from univarfl.sweeps.ledger import DONE, FAILED, REFUSED, Claims, SweepTable, unmet_cells
 from univarfl.sweeps.schedule import Sweep
 
 pytestmark = pytest.mark.usefixtures("fork_server")
@@ -203,7 +203,7 @@ def test_a_later_sweep_does_not_hide_the_failure_of_another_cell(tmp_path: Path)
 
     def note(name: str, rounds: int, status: str) -> None:
         cells = cells_of(["method=fedavg,freeze", f"rounds={rounds}"])
-        sweep = Ledger(tmp_path / "sweeps" / f"{name}.csv", cells)
+        sweep = SweepTable(tmp_path / "sweeps" / f"{name}.csv", cells)
         sweep.note(cells[0], status, "no memory" if status == FAILED else "")
         sweep.note(cells[1], DONE)
 
@@ -222,8 +222,8 @@ def test_a_later_sweep_does_not_hide_the_failure_of_another_cell(tmp_path: Path)
 
 def test_an_invalid_cell_is_replaced_by_its_words_once_it_is_valid(tmp_path: Path) -> None:
     valid, invalid = cells_of(["method=fedavg,stochdepth"])
-    Ledger(tmp_path / "1.csv", [invalid]).note(invalid, REFUSED, invalid.refusal)
+    SweepTable(tmp_path / "1.csv", [invalid]).note(invalid, REFUSED, invalid.refusal)
     assert len(unmet_cells(tmp_path)) == 1
     later = replace(valid, words=invalid.words, label=invalid.label)
-    Ledger(tmp_path / "2.csv", [later]).note(later, DONE)
+    SweepTable(tmp_path / "2.csv", [later]).note(later, DONE)
     assert unmet_cells(tmp_path) == []

@@ -82,14 +82,14 @@ def coordinator(
     The SuperLink listens on 127.0.0.1 only. The gate forwards only the requests of these sites.
     """
     from task.fingerprint import fingerprint  # noqa: PLC0415
-    from univarfl.deploy.coordinator import Coordinator  # noqa: PLC0415
+    from univarfl.deploy.coordinator import CoordinatorServices  # noqa: PLC0415
     from univarfl.deploy.systemd import unit  # noqa: PLC0415
 
     place = CoordinatorPlace(directory)
     internal = require_ports(port, internal_port)
     place.require_keys()
     address = listen or every_address()
-    both = Coordinator(place, address, port, internal)
+    both = CoordinatorServices(place, address, port, internal)
     if printed:
         for program in both.programs:
             print(shlex.join(program.command))

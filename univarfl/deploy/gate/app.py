@@ -29,7 +29,7 @@ from univarfl.deploy.gate.requests import (
     require_head,
     require_small_head,
 )
-from univarfl.deploy.gate.superlink import Answer, SuperLink
+from univarfl.deploy.gate.superlink import Answer, SuperLinkConnections
 
 Receive = Callable[[], Any]
 Send = Callable[[dict[str, Any]], Any]
@@ -54,7 +54,7 @@ class Gate:
         self,
         authentication: Authentication,
         machines: Machines,
-        superlink: SuperLink,
+        superlink: SuperLinkConnections,
         messages: Messages,
         is_closing: Callable[[], bool],
     ) -> None:

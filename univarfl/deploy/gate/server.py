@@ -16,7 +16,7 @@ from univarfl.deploy.gate.holding import Messages
 from univarfl.deploy.gate.listening import MOST_ACCEPTED, Server
 from univarfl.deploy.gate.log import open_log
 from univarfl.deploy.gate.mailboxes import Mailboxes
-from univarfl.deploy.gate.superlink import SuperLink
+from univarfl.deploy.gate.superlink import SuperLinkConnections
 from univarfl.deploy.places import CoordinatorPlace
 
 BACKLOG = 256
@@ -44,7 +44,7 @@ async def serve(place: CoordinatorPlace, listen: str, port: int, internal_port: 
     memory = Memory(place.gate_memory)
     authentication = Authentication(Sites(place.sites), memory)
     messages = Messages(Mailboxes(place.database))
-    async with SuperLink(internal_port, place.authority) as superlink:
+    async with SuperLinkConnections(internal_port, place.authority) as superlink:
         gate = Gate(
             authentication, Machines(memory), superlink, messages, lambda: server.should_exit
         )

@@ -48,7 +48,7 @@ class Answer:
         return replace(self, headers=(*self.headers, (name, text.encode("ascii", "replace"))))
 
 
-class SuperLink:
+class SuperLinkConnections:
     """Connections to the SuperLink.
 
     Args:

@@ -37,7 +37,7 @@ MAX_RUNS = 4  # whose masked rounds may be open at a time
 logger = logging.getLogger("univarfl.client")
 
 
-class Worker:
+class TaskWorker:
     """Answers a SuperNode's tasks, one after another.
 
     Args:
@@ -195,7 +195,7 @@ def main() -> None:
     server = ForkServer()
     try:
         api = RuntimeApi(words.supernode, words.secret_file.read_bytes())
-        Worker(api, server, settings).work()
+        TaskWorker(api, server, settings).work()
     except (ForkServerFailedError, SecretRefusedError) as error:
         logger.error("%s", error)
         sys.exit(1)

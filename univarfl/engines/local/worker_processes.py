@@ -45,7 +45,7 @@ class WorkerProcesses(LocalGrid):
         super().__init__(supernodes)
         names = list(gpus)
         self._workers = {
-            node_id: Worker(
+            node_id: WorkerProcess(
                 client_app,
                 node_context(index, supernodes, in_server=False),
                 names[index % len(names)] if names else None,
@@ -83,7 +83,7 @@ class WorkerProcesses(LocalGrid):
                 worker.advance()
 
 
-class Worker:
+class WorkerProcess:
     """The process of one SuperNode, seen by the server.
 
     Args:

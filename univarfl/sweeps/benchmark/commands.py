@@ -5,13 +5,13 @@ import shlex
 import pandas as pd
 
 from univarfl.records.labels import label_of
-from univarfl.sweeps.benchmark.outcome import Outcome
+from univarfl.sweeps.benchmark.outcome import BenchmarkRuns
 from univarfl.sweeps.benchmark.plan import Entry
 
 TUNED, OWN = "tuned", "own"  # rows with the chosen value, and with the method's own values
 
 
-def commands(outcome: Outcome) -> pd.DataFrame:
+def commands(outcome: BenchmarkRuns) -> pd.DataFrame:
     """Return the command of each row in each cell."""
     first: dict[tuple[str, str, str], Entry] = {}
     for method in outcome.plan.methods:

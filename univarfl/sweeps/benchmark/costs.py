@@ -7,13 +7,13 @@ import pandas as pd
 from server_app.config.composition import compose_experiment
 from task.analysis.cost import Cost, training_cost
 from univarfl.records.labels import label_of
-from univarfl.sweeps.benchmark.outcome import Outcome
+from univarfl.sweeps.benchmark.outcome import BenchmarkRuns
 from univarfl.sweeps.benchmark.plan import trials
 
 BASE = "fedavg"
 
 
-def costs(outcome: Outcome) -> pd.DataFrame:
+def costs(outcome: BenchmarkRuns) -> pd.DataFrame:
     """Return the cost of each method's training step; empty without a run of FedAvg."""
     found = dict(costs_and_replies(outcome))
     if BASE not in found:
@@ -31,7 +31,7 @@ def costs(outcome: Outcome) -> pd.DataFrame:
     )
 
 
-def costs_and_replies(outcome: Outcome) -> Iterator[tuple[str, tuple[Cost, int]]]:
+def costs_and_replies(outcome: BenchmarkRuns) -> Iterator[tuple[str, tuple[Cost, int]]]:
     """Yield the cost of each method that has a run on the tuning cell, and a reply's bytes."""
     for method in outcome.plan.methods:
         runs = ((entry, outcome.run_of(entry)) for entry in trials(outcome.plan, method))

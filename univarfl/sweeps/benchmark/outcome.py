@@ -41,7 +41,7 @@ class Trial:
     chosen: bool
 
 
-class Outcome:
+class BenchmarkRuns:
     """The completed runs of a plan, and those that diverged.
 
     Args:

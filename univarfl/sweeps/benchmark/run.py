@@ -23,7 +23,7 @@ from univarfl.report.summary import GLANCE, Summary
 from univarfl.report.write import clear, markdown, write_tables
 from univarfl.sweeps.benchmark.charts import charts_of
 from univarfl.sweeps.benchmark.commands import TUNED
-from univarfl.sweeps.benchmark.outcome import Outcome, check_cells, diverged_settings
+from univarfl.sweeps.benchmark.outcome import BenchmarkRuns, check_cells, diverged_settings
 from univarfl.sweeps.benchmark.plan import Entry, Plan, read_words, trials, with_methods
 from univarfl.sweeps.benchmark.tables import Tables
 from univarfl.sweeps.cells import Cell, cells_of
@@ -109,12 +109,12 @@ class Benchmark:
         later = ", and those with values that tuning has yet to choose" if untuned else ""
         return f"{len(missing)} {'run is' if len(missing) == 1 else 'runs are'} missing{later}"
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> BenchmarkRuns:
         """Return the completed runs, and those that diverged."""
         found = [records_in(place) for place in self._places]
         self._set_aside = [problem for each in found for problem in each.problems]
         diverged = set().union(*map(diverged_settings, self._places))
-        return Outcome(self.plan, [run for each in found for run in each.runs], diverged)
+        return BenchmarkRuns(self.plan, [run for each in found for run in each.runs], diverged)
 
     def write(self) -> None:
         """Write the page and the tables, and print the first one; nothing without a run."""
@@ -140,7 +140,7 @@ class Benchmark:
         print_plain(markdown(content.tables[GLANCE]))
         logger.info("\n%d runs: %s", len(tables.frame), to / "index.html")
 
-    def _gaps(self, outcome: Outcome) -> list[str]:
+    def _gaps(self, outcome: BenchmarkRuns) -> list[str]:
         """Return a line for each cell with the number of its missing runs."""
         every = [each for method in self.plan.methods for each in outcome.rows(method)]
         counts = Counter(each.cell for each in outcome.missing(every))
@@ -150,7 +150,7 @@ class Benchmark:
         for method in self.methods:
             yield from trials(self.plan, method)
 
-    def _rows(self, outcome: Outcome) -> Iterator[Entry]:
+    def _rows(self, outcome: BenchmarkRuns) -> Iterator[Entry]:
         for method in self.methods:
             yield from outcome.rows(method)
 

@@ -16,7 +16,7 @@ from univarfl.report.statistics import difference, mean_and_sd
 from univarfl.report.summary import GLANCE, first_at
 from univarfl.sweeps.benchmark.commands import OWN, TUNED, commands
 from univarfl.sweeps.benchmark.costs import costs
-from univarfl.sweeps.benchmark.outcome import Outcome
+from univarfl.sweeps.benchmark.outcome import BenchmarkRuns
 from univarfl.sweeps.benchmark.ranks import average_ranks, critical_difference, significant
 
 BASE = label_of("method", "fedavg")
@@ -63,7 +63,7 @@ class Tables:
         outcome: its completed runs.
     """
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: BenchmarkRuns) -> None:
         self.outcome = outcome
         self.frame = pd.DataFrame(self._records(), columns=COLUMNS)
 

@@ -22,7 +22,7 @@ from server_app.config.resuming import whole_words
 from server_app.config.run_config import Submitted
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import Exchange
-from server_app.rounds.after.base import Outcome
+from server_app.rounds.after.base import StageResult
 from server_app.rounds.after.ccvr import Ccvr
 from server_app.rounds.ending import final_stage
 from server_app.rounds.evaluation import score_model
@@ -368,9 +368,9 @@ def test_what_it_would_bypass_is_refused(words: str, reason: str) -> None:
 
 
 def test_a_result_that_is_not_finite_leaves_the_model_of_the_last_round(train: Train) -> None:
-    def infinite(self: Any, context: Any, models: Any) -> Outcome:
+    def infinite(self: Any, context: Any, models: Any) -> StageResult:
         weights = {name: value / 0 for name, value in context.model.weights.items()}
-        return Outcome(weights, {})
+        return StageResult(weights, {})
 
     before = train("rounds=1")
     with patch.object(Ccvr, "apply", infinite):

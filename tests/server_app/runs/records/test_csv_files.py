@@ -15,7 +15,7 @@ from univarfl.records.csv_tables import frame_as_csv, read_frame, read_rows
 from univarfl.report.split.report import report_split
 from univarfl.report.write import write_tables
 from univarfl.sweeps.cells import cells_of
-from univarfl.sweeps.ledger import FAILED, Ledger
+from univarfl.sweeps.ledger import FAILED, SweepTable
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "+12.0 (-3 to +4)"]
 NAMES = ["cat", "'quoted'", "'", "''", "a=b", " =1", "NA", "", "-1", "+2.5", "1e-3", "a,b", 'a"b']
@@ -69,7 +69,7 @@ def test_a_class_named_like_a_formula_is_safe_in_every_file(train: Train, tmp_pa
     report_split(compose_experiment([*SMALL, *words]), tmp_path / "split")
     predict(run, [str(root)], tmp_path / "predicted.csv", "cpu")
     cells = cells_of(["seed=0"])
-    Ledger(tmp_path / "ledger.csv", cells).note(cells[0], FAILED, formula)
+    SweepTable(tmp_path / "ledger.csv", cells).note(cells[0], FAILED, formula)
     write_tables(tmp_path / "tables", {"Runs": pd.DataFrame({formula: [formula]})})
     found = every_cell(tmp_path)
     names = {path.name for path, _ in found}

@@ -56,7 +56,7 @@ async def refused(place: CoordinatorPlace, chunk: bytes, pause: float) -> Refuse
     """Ask a server whose answer never ends; return how the gate refuses it."""
     async with (
         endless(place, chunk, pause) as port,
-        superlink.SuperLink(port, place.authority) as asked,
+        superlink.SuperLinkConnections(port, place.authority) as asked,
     ):
         with pytest.raises(RefusedError) as caught:
             await asyncio.wait_for(asked.ask(HEAD, b""), SECONDS)
@@ -84,7 +84,7 @@ def test_the_body_of_a_health_is_not_read(place: CoordinatorPlace) -> None:
     async def ask() -> bool:
         async with (
             endless(place, b"x", 0.1) as port,
-            superlink.SuperLink(port, place.authority) as asked,
+            superlink.SuperLinkConnections(port, place.authority) as asked,
         ):
             return await asyncio.wait_for(asked.is_healthy(), SECONDS)
 

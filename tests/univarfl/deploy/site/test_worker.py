@@ -37,7 +37,7 @@ from univarfl.deploy.site import tasks, worker
 from univarfl.deploy.site.fork_server import require_one_thread
 from univarfl.deploy.site.forks import ForkServer, ForkServerFailedError
 from univarfl.deploy.site.tasks import RuntimeApi, SecretRefusedError, TaskGoneError
-from univarfl.deploy.site.worker import Worker
+from univarfl.deploy.site.worker import TaskWorker
 from univarfl.engines.local.internals import set_task_identity
 
 FAULTY = "tests.univarfl.deploy.site.faulty"
@@ -54,7 +54,7 @@ class Scene:
     def __init__(self, node: SuperNode, server: ForkServer, settings: dict[str, Any]) -> None:
         self.node, self.server = node, server
         self.api = RuntimeApi(node.address, SECRET)
-        self.worker = Worker(self.api, server, settings)
+        self.worker = TaskWorker(self.api, server, settings)
 
     def answer(self) -> Message:
         """Let the worker answer the message that was put in; return the reply."""

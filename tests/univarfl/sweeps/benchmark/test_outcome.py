@@ -11,7 +11,7 @@ from task.errors import DIVERGED, ConfigError, RunError
 from tests.server_app.runs.recorded import change, record
 from univarfl.report.section import filled_tables
 from univarfl.sweeps.benchmark.commands import TUNED
-from univarfl.sweeps.benchmark.outcome import Outcome, diverged_settings
+from univarfl.sweeps.benchmark.outcome import BenchmarkRuns, diverged_settings
 from univarfl.sweeps.benchmark.plan import Entry, Plan, Tuning, rows, trials
 from univarfl.sweeps.benchmark.run import Benchmark, records_in
 from univarfl.sweeps.benchmark.tables import Tables
@@ -100,7 +100,7 @@ def test_a_missing_seed_is_named_in_each_cell(place: Path) -> None:
 
 def test_a_run_that_diverged_is_the_worst_a_loss_and_not_run_again(place: Path) -> None:
     change(directory_of(place, "fedlc", 2), status="failed", reason=f"client 1: {DIVERGED}")
-    outcome = Outcome(PLAN, records_in(place).runs, diverged_settings(place))
+    outcome = BenchmarkRuns(PLAN, records_in(place).runs, diverged_settings(place))
     assert outcome.missing(outcome.rows("fedlc")) == []
     tables = Tables(outcome)
     standing = tables.standing(TUNED).set_index("method")
@@ -119,7 +119,7 @@ def test_of_two_that_diverged_none_is_ahead(place: Path) -> None:
     for method, seed in (("fedavg", 0), ("fedlc", 0), ("fedavg", 1)):
         run = directory_of(place, method, seed)
         change(run, status="failed", reason=f"client 1: {DIVERGED}")
-    table = Tables(Outcome(PLAN, records_in(place).runs, diverged_settings(place)))
+    table = Tables(BenchmarkRuns(PLAN, records_in(place).runs, diverged_settings(place)))
     (row,) = table.differences(TUNED).to_dict("records")
     assert (row["wins"], row["losses"], row["ties"]) == ("2", "0", "1")
     assert row["a"] == "+20.0 (2 diverged)"
@@ -185,8 +185,8 @@ class Tuned:
             for number, entry in enumerate(trials(TWO_TRIALS, "fedavg"))
         }
 
-    def outcome(self) -> Outcome:
-        return Outcome(TWO_TRIALS, records_in(self.place).runs, diverged_settings(self.place))
+    def outcome(self) -> BenchmarkRuns:
+        return BenchmarkRuns(TWO_TRIALS, records_in(self.place).runs, diverged_settings(self.place))
 
     def scores(self) -> list[float | None]:
         return [trial.score for trial in self.outcome().trials["fedavg"]]

@@ -18,7 +18,7 @@ from univarfl.report.readings import LAST
 from univarfl.report.section import filled_tables
 from univarfl.report.summary import GLANCE
 from univarfl.sweeps.benchmark.commands import TUNED
-from univarfl.sweeps.benchmark.outcome import Outcome, hash_of
+from univarfl.sweeps.benchmark.outcome import BenchmarkRuns, hash_of
 from univarfl.sweeps.benchmark.plan import Plan, Tuning, trials
 from univarfl.sweeps.benchmark.ranks import average_ranks
 from univarfl.sweeps.benchmark.run import Benchmark, records_in, unpack_records
@@ -113,7 +113,7 @@ def test_a_value_with_which_training_diverges_is_the_worst(tmp_path: Path) -> No
 def test_if_every_value_diverges_none_is_chosen(tmp_path: Path) -> None:
     plan = PLAN.model_copy(update={"methods": {"fedavg": "optim.lr=1e30,2e30"}})
     hashes = [hash_of(entry) for entry in trials(plan, "fedavg")]
-    outcome = Outcome(plan, [], [each for each in hashes if each])
+    outcome = BenchmarkRuns(plan, [], [each for each in hashes if each])
     assert outcome.missing(trials(plan, "fedavg")) == []
     assert outcome.chosen("fedavg") is None
 
