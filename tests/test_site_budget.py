@@ -9,7 +9,7 @@ import pytest
 import client_app.app
 from server_app.config.composition import compose_experiment
 from server_app.nodes.failure import Failure
-from server_app.nodes.messages import Exchange, Letter
+from server_app.nodes.messages import AddressedRequest, Exchange
 from task.fingerprint import fingerprint
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.protocol.envelope import Kind
@@ -60,8 +60,8 @@ class Clinic:
             run=run, experiment=local.model_dump_json(), fingerprint=fingerprint(),
             round=server_round, **fields,
         )  # fmt: skip
-        letter = Letter(self.node, request, self.grid.keys[self.node])
-        (reply,) = Exchange(self.grid, kind, [letter], 60).replies()
+        addressed = AddressedRequest(self.node, request, self.grid.keys[self.node])
+        (reply,) = Exchange(self.grid, kind, [addressed], 60).replies()
         return reply
 
     def train(self, run: str, server_round: int, *words: str) -> str:

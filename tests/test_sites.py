@@ -11,7 +11,7 @@ import client_app.app
 from client_app.node import site_of
 from server_app.config.composition import compose_experiment
 from server_app.nodes.failure import Failure
-from server_app.nodes.messages import Exchange, Letter
+from server_app.nodes.messages import AddressedRequest, Exchange
 from task.data.site_data import federate_site
 from task.errors import ConfigError, DataError, SiteError
 from task.fingerprint import fingerprint
@@ -181,8 +181,8 @@ class TestRedaction:
             run="run", experiment=local.model_dump_json(), fingerprint=fingerprint(), round=1,
             **own | fields,
         )  # fmt: skip
-        letter = Letter(node, request, grid.keys[node])
-        (reply,) = Exchange(grid, kind, [letter], 60).replies()
+        addressed = AddressedRequest(node, request, grid.keys[node])
+        (reply,) = Exchange(grid, kind, [addressed], 60).replies()
         return reply
 
     def test_a_site_reports_its_counts(self, clinic: tuple[Path, SiteGrid, list[int]]) -> None:

@@ -12,7 +12,7 @@ from server_app.config.experiment import Experiment
 from server_app.flower.internals import ErrorCode
 from server_app.nodes.assignment import served_clients
 from server_app.nodes.collection import collect
-from server_app.nodes.messages import Letter, RecordWriter, RunIdentity
+from server_app.nodes.messages import AddressedRequest, RecordWriter, RunIdentity
 from server_app.nodes.registration import (
     UNNAMED,
     NodeIdentity,
@@ -173,7 +173,9 @@ class NodeManager:
 
     def _read_replies(self) -> bool:
         """Register those SuperNodes whose reply is there; return whether there is one."""
-        expected = {name: each.letter.request.reply_limits() for name, each in self._asked.items()}
+        expected = {
+            name: each.addressed.request.reply_limits() for name, each in self._asked.items()
+        }
         replies = sorted(collect(self._grid, expected, REPLY_SECONDS))
         for message_id, reply in replies:
             if question := self._asked.pop(message_id, None):
@@ -192,10 +194,10 @@ class NodeManager:
             request = RegistrationRequest(
                 run=self._run.id, experiment=self._run.experiment, fingerprint=self._run.fingerprint
             )
-            letter = Letter(identity.node_id, request, identity.public_key)
-            pushed = self._grid.push_messages([RecordWriter().message(REGISTER, letter)])
+            addressed = AddressedRequest(identity.node_id, request, identity.public_key)
+            pushed = self._grid.push_messages([RecordWriter().message(REGISTER, addressed)])
             for message_id in filter(None, pushed):  # Flower 1.43 gives "" if it is not accepted
-                self._asked[message_id] = Question(identity, letter, time.monotonic())
+                self._asked[message_id] = Question(identity, addressed, time.monotonic())
 
     def _note_changes(self) -> None:
         """Note the sites that left or came back since the last poll."""
@@ -217,7 +219,7 @@ class NodeManager:
         identity = question.identity
         rival = None
         try:
-            reply = read_registration(question.letter, message, signed=bool(self._sites))
+            reply = read_registration(question.addressed, message, signed=bool(self._sites))
             if self._sites and (wrong := identity.contradiction(reply, self._sites)):
                 raise RegistrationError(wrong)
             check_registration(identity.site, reply, self._run, self._device, *self._bounds)

@@ -52,7 +52,7 @@ class RunIdentity(NamedTuple):
 
 
 @dataclass
-class Letter(Generic[Asked]):
+class AddressedRequest(Generic[Asked]):
     """A request with its address.
 
     Attributes:
@@ -81,9 +81,9 @@ class RecordWriter:
     records: dict[int, list[ConfigRecord]] = field(default_factory=dict)
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(SALT_BYTES))
 
-    def message(self, kind: Kind[Any, Any], letter: Letter[Any]) -> Message:
+    def message(self, kind: Kind[Any, Any], addressed: AddressedRequest[Any]) -> Message:
         """Write one request."""
-        request = letter.request
+        request = addressed.request
         packed = request.pack()
         content = RecordDict({HEADER: ConfigRecord({JSON: packed.header})})
         for name, data in packed.arrays.items():
@@ -93,7 +93,7 @@ class RecordWriter:
             for number, record in enumerate(self.records[id(data)]):
                 content[place_of(name, number)] = record
         return Message(
-            content, letter.node_id, kind.message_type,
+            content, addressed.node_id, kind.message_type,
             ttl=LIFETIME * request.seconds or None, group_id=str(request.round),
         )  # fmt: skip
 
@@ -104,7 +104,7 @@ class Exchange(Generic[Asked, Answer]):
     Args:
         grid: the grid.
         kind: the kind of message.
-        letters: the requests.
+        requests: whom to ask for what.
         timeout: how many seconds the replies are waited for.
         simulated: whether the SuperNodes are Ray's. The replies of others must be signed.
 
@@ -117,15 +117,15 @@ class Exchange(Generic[Asked, Answer]):
         self,
         grid: Grid,
         kind: Kind[Asked, Answer],
-        letters: Sequence[Letter[Asked]],
+        requests: Sequence[AddressedRequest[Asked]],
         timeout: float,
         simulated: bool = False,
     ) -> None:
         self._grid, self._kind, self._simulated = grid, kind, simulated
-        self._letters = letters
+        self._requests = requests
         self._deadline = time.monotonic() + timeout
         writer = RecordWriter()
-        messages = [writer.message(kind, letter) for letter in letters]
+        messages = [writer.message(kind, addressed) for addressed in requests]
         pushed = set(grid.push_messages(messages))
         self.unanswered = {
             message.metadata.message_id: place for place, message in enumerate(messages)
@@ -168,7 +168,7 @@ class Exchange(Generic[Asked, Answer]):
             self._waiting.discard(message_id)
             if arrived < self._deadline:
                 place = self.unanswered.pop(message_id)
-                yield place, self._read(message, self._letters[place])
+                yield place, self._read(message, self._requests[place])
             elif not message.has_error():
                 self.too_late.append(self.unanswered[message_id])
             # The server's own work since then does not count against the clients.
@@ -190,7 +190,7 @@ class Exchange(Generic[Asked, Answer]):
 
     def limits(self, place: int) -> ReplyLimits:
         """Return the size of the largest reply to a request."""
-        return self._letters[place].request.reply_limits()
+        return self._requests[place].request.reply_limits()
 
     def _pulled(self) -> list[tuple[str, Message]]:
         """Return the replies that are there, each with the id of the message that it answers.
@@ -211,12 +211,12 @@ class Exchange(Generic[Asked, Answer]):
             self._deadline += time.monotonic() - started
         return replies
 
-    def _read(self, message: Message, letter: Letter[Asked]) -> Answer | Failure:
+    def _read(self, message: Message, addressed: AddressedRequest[Asked]) -> Answer | Failure:
         """Read a reply and empty its message, which Flower's simulation keeps until the next."""
         if message.has_error():
             return Failure(f"the worker failed: {last_line(message.error.reason or '')}")
         try:
-            return read_reply(self._kind, letter, message, signed=not self._simulated)
+            return read_reply(self._kind, addressed, message, signed=not self._simulated)
         except ProtocolError as error:
             return Failure(f"its reply cannot be used: {error}")
         finally:
@@ -224,22 +224,22 @@ class Exchange(Generic[Asked, Answer]):
 
 
 def read_reply(
-    kind: Kind[Asked, Answer], letter: Letter[Asked], message: Message, signed: bool
+    kind: Kind[Asked, Answer], addressed: AddressedRequest[Asked], message: Message, signed: bool
 ) -> Answer:
     """Read the reply to a request.
 
     Args:
         kind: the kind of message.
-        letter: the request. Its key is compared, not one that the reply names.
+        addressed: the request. Its key is compared, not one that the reply names.
         message: the reply.
-        signed: whether the owner of the letter's key must have signed it.
+        signed: whether the owner of its key must have signed it.
 
     Raises:
         ProtocolError: the reply has another form, answers another request, or is not signed.
     """
-    packed = Packed.of(message.content, letter.request.reply_limits())
+    packed = Packed.of(message.content, addressed.request.reply_limits())
     if signed:
-        verify(letter.public_key, kind.message_type, packed)
+        verify(addressed.public_key, kind.message_type, packed)
     reply = kind.reply.unpack(packed)
-    reply.check_answers(letter.request)
+    reply.check_answers(addressed.request)
     return reply

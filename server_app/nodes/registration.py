@@ -11,7 +11,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from server_app.nodes.failure import last_line
-from server_app.nodes.messages import Letter, RunIdentity, read_reply
+from server_app.nodes.messages import AddressedRequest, RunIdentity, read_reply
 from task.config import Device
 from task.errors import ProtocolError
 from task.extensions import run_by_clients
@@ -82,12 +82,12 @@ class Question(NamedTuple):
 
     Attributes:
         identity: of the SuperNode.
-        letter: the request.
+        addressed: the request.
         asked: when it was sent, in seconds of `time.monotonic`.
     """
 
     identity: NodeIdentity
-    letter: Letter[RegistrationRequest]
+    addressed: AddressedRequest[RegistrationRequest]
     asked: float
 
     @property
@@ -173,7 +173,7 @@ class NodeInfo:
 
 
 def read_registration(
-    letter: Letter[RegistrationRequest], message: Message, signed: bool
+    addressed: AddressedRequest[RegistrationRequest], message: Message, signed: bool
 ) -> RegistrationReply:
     """Read a SuperNode's registration.
 
@@ -184,7 +184,7 @@ def read_registration(
         reason = last_line(message.error.reason or "")
         raise RegistrationError(f"a SuperNode could not start the ClientApp: {reason}")
     try:
-        return read_reply(REGISTER, letter, message, signed)
+        return read_reply(REGISTER, addressed, message, signed)
     except ProtocolError as error:
         raise RegistrationError(
             f"a SuperNode's registration cannot be read ({error}); does it run the same version?"

@@ -15,7 +15,7 @@ from server_app.config.experiment import Experiment
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager, Note
-from server_app.nodes.messages import Exchange, Letter, RunIdentity
+from server_app.nodes.messages import AddressedRequest, Exchange, RunIdentity
 from server_app.nodes.registration import NodeInfo
 from task.data.federated import FederatedData
 from task.privacy.settings import UNTOLD_IMAGES
@@ -135,14 +135,14 @@ class RoundContext:
         """Return the round of each client's last accepted update; 0 for none."""
         return [self.model.last_accepted[client] for client in clients]
 
-    def letters(
+    def addressed_requests(
         self,
         kind: Kind[AskedOfClients, Answer],
         units: Sequence[WorkUnit],
         server_round: int,
         fields: Callable[[WorkUnit], dict[str, Any]],
         attempt: int = 1,
-    ) -> list[Letter[AskedOfClients]]:
+    ) -> list[AddressedRequest[AskedOfClients]]:
         """Return the request for each work unit.
 
         Args:
@@ -154,7 +154,7 @@ class RoundContext:
         """
         common = self.request_fields(server_round, attempt)
         return [
-            Letter(
+            AddressedRequest(
                 unit.node.node_id,
                 kind.request(**common, clients=unit.clients, **fields(unit)),
                 unit.node.public_key,
@@ -163,11 +163,11 @@ class RoundContext:
         ]
 
     def exchange(
-        self, kind: Kind[Asked, Answer], letters: Sequence[Letter[Asked]]
+        self, kind: Kind[Asked, Answer], requests: Sequence[AddressedRequest[Asked]]
     ) -> Exchange[Asked, Answer]:
         """Send requests whose replies are waited for until the round's timeout."""
         timeout = self.experiment.federation.round_timeout
-        return Exchange(self.grid, kind, letters, timeout, simulated=not self.sites)
+        return Exchange(self.grid, kind, requests, timeout, simulated=not self.sites)
 
     def clients_per_reply(self, size: int) -> int:
         """Return how many clients may share a reply that has `size` bytes for each of them."""

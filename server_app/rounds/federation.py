@@ -14,7 +14,7 @@ from server_app.config.experiment import Experiment
 from server_app.flower.internals import GRID_ERRORS
 from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
-from server_app.nodes.messages import Exchange, Letter, RunIdentity
+from server_app.nodes.messages import AddressedRequest, Exchange, RunIdentity
 from server_app.nodes.registration import NodeInfo, check_shared_state, hidden_gpu_warning
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.callbacks import (
@@ -287,12 +287,12 @@ def delete_client_states(context: RoundContext) -> None:
         "round": experiment.rounds, "seconds": FORGET_SECONDS,
     }  # fmt: skip
     try:
-        letters = [
-            Letter(node.node_id, ForgetRequest(**fields), node.public_key)
+        requests = [
+            AddressedRequest(node.node_id, ForgetRequest(**fields), node.public_key)
             for node in context.nodes.connected()
         ]
         simulated = not context.sites
-        Exchange(context.grid, FORGET, letters, FORGET_SECONDS, simulated).replies()
+        Exchange(context.grid, FORGET, requests, FORGET_SECONDS, simulated).replies()
     except GRID_ERRORS as error:
         logger.warning(
             "the workers could not delete the clients' states: %s", describe_error(error)

@@ -11,7 +11,7 @@ from server_app.aggregation.training_replies import add_reply
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure
 from server_app.rounds.context import RoundContext
-from server_app.rounds.pace.training import filter_updates, sends_sum, train_letters
+from server_app.rounds.pace.training import filter_updates, sends_sum, train_requests
 from task.errors import ProtocolError
 from task.protocol.evaluation import EVALUATE, EvaluateReply, EvaluateRow
 from task.protocol.training import TRAIN
@@ -95,8 +95,8 @@ class RoundKind:
         del least
         context = self.context
         weights = context.model.packed_weights
-        letters = train_letters(context, server_round, attempt, units, accumulator, weights)
-        exchange = context.exchange(TRAIN, letters)
+        requests = train_requests(context, server_round, attempt, units, accumulator, weights)
+        exchange = context.exchange(TRAIN, requests)
         for place, reply in exchange.arrivals():
             unit = units[place]
             add_reply(unit, reply, accumulator, sends_sum(accumulator.adds_up, unit.node))
@@ -118,8 +118,10 @@ class RoundKind:
             What `test` returned, and the clients' scores.
         """
         context = self.context
-        letters = context.letters(EVALUATE, units, server_round, partial(stateful_fields, context))
-        exchange = context.exchange(EVALUATE, letters)
+        requests = context.addressed_requests(
+            EVALUATE, units, server_round, partial(stateful_fields, context)
+        )
+        exchange = context.exchange(EVALUATE, requests)
         started = time.monotonic()
         metrics = test()
         exchange.extend(time.monotonic() - started)  # this takes no time from the clients

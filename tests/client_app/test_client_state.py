@@ -14,7 +14,7 @@ from client_app.client_state import ClientState, StateLostError, state_root
 from client_app.session import Session
 from client_app.work_unit import train_clients
 from server_app.config.composition import compose_experiment
-from server_app.nodes.messages import Exchange, Letter
+from server_app.nodes.messages import AddressedRequest, Exchange
 from task.errors import DataError
 from task.fingerprint import fingerprint
 from task.machine.files import SpaceError
@@ -229,7 +229,9 @@ class TestWorkUnit:
         grid = InProcessGrid(app, 1)
         (node,) = grid.get_node_ids()
         request = ForgetRequest(run="run", experiment="{}", fingerprint=fingerprint(), round=1)
-        (reply,) = Exchange(grid, FORGET, [Letter(node, request)], 60, simulated=True).replies()
+        (reply,) = Exchange(
+            grid, FORGET, [AddressedRequest(node, request)], 60, simulated=True
+        ).replies()
         assert isinstance(reply, ForgetReply)
         assert files(root) == ["round-1.safetensors"]
         assert ClientState("another", 10_000).load(1, 1)

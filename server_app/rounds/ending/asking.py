@@ -51,8 +51,8 @@ def ask_clients(
     nodes = context.connected()
     here = served_clients(clients, nodes)
     units = assign_clients(here, sizes, nodes, max(1, len(here)))
-    letters = context.letters(kind, units, context.experiment.rounds, fields)
-    exchange = context.exchange(kind, letters)
+    requests = context.addressed_requests(kind, units, context.experiment.rounds, fields)
+    exchange = context.exchange(kind, requests)
     found: dict[int, Answer | Failure] = {client: Failure(ABSENT) for client in clients}
     for unit, reply in zip(units, exchange.replies(), strict=True):
         found |= dict.fromkeys(unit.clients, reply)

@@ -53,10 +53,10 @@ class Stages:
             for unit in self._units
             if (asked := [client for client in unit.clients if client in clients])
         ]
-        letters = self._context.letters(
+        requests = self._context.addressed_requests(
             kind, units, self._round, lambda unit: fields(unit.clients), self._attempt
         )
-        exchange = self._context.exchange(kind, letters)
+        exchange = self._context.exchange(kind, requests)
         for place, reply in exchange.arrivals():
             if isinstance(reply, Failure):
                 self.reasons |= dict.fromkeys(units[place].clients, reply.reason)

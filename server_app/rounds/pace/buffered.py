@@ -15,7 +15,7 @@ from server_app.rounds.pace.base import Gathered, Pace
 from server_app.rounds.pace.buffer import Buffer
 from server_app.rounds.pace.received_weights import ReceivedWeights, file_of_round
 from server_app.rounds.pace.site_arrivals import SiteArrivals
-from server_app.rounds.pace.training import clients_per_message, filter_updates, train_letters
+from server_app.rounds.pace.training import clients_per_message, filter_updates, train_requests
 from server_app.rounds.pace.virtual_arrivals import VirtualArrivals
 from server_app.rounds.sampling import quorum_count
 from server_app.runs.checkpoint import KEPT as CHECKPOINTS
@@ -106,10 +106,10 @@ class Buffered(Pace):
     ) -> Exchange[TrainRequest, TrainReply]:
         """Send the requests of a round to sites."""
         packed = self.context.model.packed_weights
-        letters = train_letters(
+        addressed_requests = train_requests(
             self.context, server_round, 1, units, self._buffer.accumulator, packed
         )
-        return self.context.exchange(TRAIN, letters)
+        return self.context.exchange(TRAIN, addressed_requests)
 
     def _train(self, jobs: Sequence[Job]) -> Iterator[Arrival]:
         """Train clients, each from the weights of its own round, and yield their updates."""
@@ -128,12 +128,12 @@ class Buffered(Pace):
                 of_round.setdefault(by_client[client].round, []).append(client)
             for number, clients in of_round.items():
                 by_round.setdefault(number, []).append(WorkUnit(unit.node, clients))
-        letters, asked = [], []
+        addressed_requests, asked = [], []
         for number, units in by_round.items():
             packed, into = self._buffer.packed_start(number), self._buffer.accumulator
-            letters += train_letters(context, number, 1, units, into, packed)
+            addressed_requests += train_requests(context, number, 1, units, into, packed)
             asked += units
-        exchange = context.exchange(TRAIN, letters)
+        exchange = context.exchange(TRAIN, addressed_requests)
         for place, reply in exchange.arrivals():
             unit = asked[place]
             yield Arrival([by_client[client] for client in unit.clients], unit, reply)

@@ -8,7 +8,7 @@ from server_app.aggregation.client_update import ClientUpdate
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import ABSENT
-from server_app.nodes.messages import Letter
+from server_app.nodes.messages import AddressedRequest
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.context import RoundContext
 from task.protocol.tensors import PackedTensors
@@ -53,14 +53,14 @@ def sends_sum(adds_up: bool, node: NodeInfo) -> bool:
     return adds_up and not node.site
 
 
-def train_letters(
+def train_requests(
     context: RoundContext,
     server_round: int,
     attempt: int,
     units: Sequence[WorkUnit],
     accumulator: UpdateAccumulator,
     weights: PackedTensors,
-) -> list[Letter[TrainRequest]]:
+) -> list[AddressedRequest[TrainRequest]]:
     """Return the request for each work unit.
 
     Args:
@@ -83,7 +83,7 @@ def train_letters(
             "broadcast": broadcast,
         }
 
-    return context.letters(TRAIN, units, server_round, fields, attempt)
+    return context.addressed_requests(TRAIN, units, server_round, fields, attempt)
 
 
 def filter_updates(context: RoundContext, accumulator: UpdateAccumulator) -> None:

@@ -14,7 +14,7 @@ from client_app.messages import write_reply
 from client_app.node import signing_key
 from server_app.app import app as server_app
 from server_app.nodes.failure import Failure
-from server_app.nodes.messages import Exchange, Letter
+from server_app.nodes.messages import AddressedRequest, Exchange
 from server_app.nodes.registration import RegistrationError
 from task.fingerprint import fingerprint
 from task.protocol.packed import HEADER, JSON, SIGNATURE, Packed
@@ -262,8 +262,8 @@ def test_a_replayed_or_forged_reply_is_refused(
             "run": "run", "experiment": "{}", "fingerprint": fingerprint(), "round": 1,
             **changes,
         }  # fmt: skip
-        letter = Letter(node, ForgetRequest(**fields), grid.keys[node])
-        (reply,) = Exchange(grid, FORGET, [letter], 60).replies()
+        addressed = AddressedRequest(node, ForgetRequest(**fields), grid.keys[node])
+        (reply,) = Exchange(grid, FORGET, [addressed], 60).replies()
         return reply
 
     if forge is first_again:

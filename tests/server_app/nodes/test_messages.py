@@ -14,7 +14,7 @@ from server_app.config.composition import compose_experiment
 from server_app.nodes.assignment import WorkUnit
 from server_app.nodes.failure import Failure, last_line
 from server_app.nodes.late_replies import LateReplies
-from server_app.nodes.messages import LIFETIME, Exchange, Letter, RecordWriter
+from server_app.nodes.messages import LIFETIME, AddressedRequest, Exchange, RecordWriter
 from server_app.nodes.registration import NodeInfo
 from server_app.rounds.errors import WorkerLostError
 from task.fingerprint import fingerprint
@@ -56,7 +56,7 @@ def replies(grid: InProcessGrid, simulated: bool) -> Sequence[RegistrationReply 
     request = RegistrationRequest(
         run="run", experiment=EXPERIMENT, fingerprint=fingerprint(), round=1
     )
-    return Exchange(grid, REGISTER, [Letter(node, request)], 60, simulated).replies()
+    return Exchange(grid, REGISTER, [AddressedRequest(node, request)], 60, simulated).replies()
 
 
 def test_a_worker_that_ray_has_lost_ends_the_run() -> None:
@@ -119,9 +119,9 @@ class Slow(InProcessGrid):
         return found
 
 
-def forget_letters(grid: InProcessGrid) -> list[Letter[ForgetRequest]]:
+def forget_requests(grid: InProcessGrid) -> list[AddressedRequest[ForgetRequest]]:
     request = ForgetRequest(run="run", experiment=EXPERIMENT, fingerprint=fingerprint())
-    return [Letter(node_id, request) for node_id in sorted(grid.get_node_ids())]
+    return [AddressedRequest(node_id, request) for node_id in sorted(grid.get_node_ids())]
 
 
 def units(count: int, name: Callable[[int], str]) -> list[WorkUnit]:
@@ -135,7 +135,7 @@ def units(count: int, name: Callable[[int], str]) -> list[WorkUnit]:
 def test_a_reply_that_was_pulled_after_the_deadline_is_named_late(site: str, named: bool) -> None:
     """The reply is off the grid when the round ends, so that nobody can pull it again."""
     grid = Slow(client_app, 1)
-    exchange = Exchange(grid, FORGET, forget_letters(grid), 0.01, simulated=True)
+    exchange = Exchange(grid, FORGET, forget_requests(grid), 0.01, simulated=True)
     (reply,) = exchange.replies()
     assert reply == Failure("no answer before the round's timeout")
     notes: list[tuple[str, str]] = []
@@ -148,7 +148,7 @@ def test_a_reply_that_was_pulled_after_the_deadline_is_named_late(site: str, nam
 
 def test_a_reply_that_arrives_in_a_later_round_is_named_late() -> None:
     grid = InProcessGrid(client_app, 2)
-    exchange = Exchange(grid, FORGET, forget_letters(grid), -1.0, simulated=True)
+    exchange = Exchange(grid, FORGET, forget_requests(grid), -1.0, simulated=True)
     assert all(isinstance(reply, Failure) for reply in exchange.replies())
     notes: list[str] = []
     late = LateReplies(grid, lambda site, what: notes.append(site))
@@ -166,7 +166,7 @@ def test_the_servers_own_work_takes_no_time_from_the_clients(
     clock = SimpleNamespace(monotonic=lambda: now, sleep=lambda _: None)
     monkeypatch.setattr("server_app.nodes.messages.time", clock)
     grid = InProcessGrid(client_app, 3)
-    exchange = Exchange(grid, FORGET, forget_letters(grid), 2.0, simulated=True)
+    exchange = Exchange(grid, FORGET, forget_requests(grid), 2.0, simulated=True)
     found = []
     for _, reply in exchange.arrivals():
         found.append(reply)
@@ -177,7 +177,7 @@ def test_the_servers_own_work_takes_no_time_from_the_clients(
 def test_a_message_expires_soon_after_its_timeout(flower_identity: None) -> None:
     """A site that returns later finds no outdated work."""
     request = ForgetRequest(run="run", experiment="{}", fingerprint=fingerprint(), seconds=30.0)
-    message = RecordWriter().message(FORGET, Letter(1, request))
+    message = RecordWriter().message(FORGET, AddressedRequest(1, request))
     assert message.metadata.ttl == LIFETIME * 30
 
 
@@ -194,7 +194,7 @@ class Keeping(InProcessGrid):
 def test_a_message_is_empty_once_it_is_read() -> None:
     """Replies hold models, and all of a round's may have come."""
     grid = Keeping(client_app, 3)
-    exchange = Exchange(grid, FORGET, forget_letters(grid), 60, simulated=True)
+    exchange = Exchange(grid, FORGET, forget_requests(grid), 60, simulated=True)
     left = [sum(bool(reply.content) for reply in grid.kept) for _ in exchange.arrivals()]
     assert left == [2, 1, 0]
 
@@ -205,7 +205,7 @@ def test_the_requests_of_a_round_share_the_record_with_the_weights() -> None:
     first, second = (
         writer.message(
             TRAIN,
-            Letter(
+            AddressedRequest(
                 node,
                 TrainRequest(
                     run="run", experiment="{}", fingerprint=fingerprint(), clients=[node],
@@ -225,7 +225,7 @@ def test_no_site_knows_the_name_of_a_record_before_it_is_sent() -> None:
         run="run", experiment="{}", fingerprint=fingerprint(), clients=[1], accepted=[0],
         shares=[], weights=PackedTensors(b"weights"),
     )  # fmt: skip
-    first, second = (RecordWriter().message(TRAIN, Letter(1, request)) for _ in range(2))
+    first, second = (RecordWriter().message(TRAIN, AddressedRequest(1, request)) for _ in range(2))
     assert first.content["weights.0"].object_id != second.content["weights.0"].object_id
     assert Packed.of(first.content) == Packed.of(second.content)
 

@@ -18,7 +18,7 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.nodes.failure import Failure
-from server_app.nodes.messages import Exchange, Letter
+from server_app.nodes.messages import AddressedRequest, Exchange
 from server_app.nodes.registration import RegistrationError
 from server_app.runs.records.record import read_record
 from task.approval import approvals
@@ -219,8 +219,8 @@ class Asking(Site):
         }  # fmt: skip
         known = kind.request.model_fields
         request = kind.request(**{key: fields[key] for key in fields if key in known})
-        letter = Letter(self.node, request, self.grid.keys[self.node])
-        (reply,) = Exchange(self.grid, kind, [letter], 60).replies()
+        addressed = AddressedRequest(self.node, request, self.grid.keys[self.node])
+        (reply,) = Exchange(self.grid, kind, [addressed], 60).replies()
         return str(reply.reason if isinstance(reply, Failure) else reply.rows[0].get("reason"))
 
 

@@ -421,9 +421,9 @@ def test_a_class_without_statistics_keeps_its_row(train: Train) -> None:
 def test_a_worker_without_an_answer_costs_its_clients(train: Train) -> None:
     silent = Failure("no answer before the round's timeout")
 
-    def unheard(self: Any, message: Any, letter: Any) -> Any:
-        kept = original(self, message, letter)
-        mute = isinstance(letter.request, StatisticsRequest) and 0 in letter.request.clients
+    def unheard(self: Any, message: Any, addressed: Any) -> Any:
+        kept = original(self, message, addressed)
+        mute = isinstance(addressed.request, StatisticsRequest) and 0 in addressed.request.clients
         return silent if mute else kept
 
     original = Exchange._read

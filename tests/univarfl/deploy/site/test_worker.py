@@ -16,7 +16,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.corestate import in_memory_corestate
 
 from server_app.config.composition import compose_experiment
-from server_app.nodes.messages import Letter, RecordWriter
+from server_app.nodes.messages import AddressedRequest, RecordWriter
 from task.fingerprint import fingerprint
 from task.protocol.envelope import Kind, Request
 from task.protocol.packed import Packed
@@ -72,7 +72,7 @@ class Scene:
     def send(self, kind: Kind[Any, Any], request: Request) -> None:
         """Put a request of this project in."""
         set_task_identity(RUN)
-        message = RecordWriter().message(kind, Letter(NODE, request))
+        message = RecordWriter().message(kind, AddressedRequest(NODE, request))
         self.node.offer(kind.message_type, message.content)
 
     def register(self, experiment: str) -> RegistrationReply:
