@@ -19,7 +19,7 @@ from tests.univarfl.deploy.gate.upstream import Upstream
 from univarfl.deploy.gate.authentication import Caller
 from univarfl.deploy.gate.callers import machines
 from univarfl.deploy.gate.callers.machines import ALIVE_SECONDS, KEY_IN_USE, Machines
-from univarfl.deploy.gate.callers.memory import Memory
+from univarfl.deploy.gate.callers.memory import AHEAD_SECONDS, Memory
 from univarfl.deploy.gate.callers.sites import RegisteredKey
 from univarfl.deploy.gate.requests import Head, RefusedError
 from univarfl.deploy.joining.machine import machine_name
@@ -35,6 +35,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene = Scene(tmp_path)
     with Upstream(scene.place, scene.internal_port) as scene.upstream:
         yield scene
+
+
+def signed_later(scene: Scene, **more: str) -> dict[str, str]:
+    """Return headers that a gate takes at once after a restart.
+
+    It refuses timestamps up to a second after the last one that it knows from before.
+    """
+    return {**TYPE, **signed(scene.keys["north"], late=-2 * AHEAD_SECONDS), **more}
 
 
 @pytest.mark.parametrize(
@@ -72,8 +80,8 @@ def test_all_three_are_told_of_a_second_machine(
     assert f"univarfl deploy revoke {scene.place.directory} north" in line
     assert doubles.update() == []
     with running(scene):  # also after a restart
-        assert scene.client.send(PUSH, scene.north(**second)).status == 401
-        assert scene.client.send(PUSH, scene.north(**first)).status == 200
+        assert scene.client.send(PUSH, signed_later(scene, **second)).status == 401
+        assert scene.client.send(PUSH, signed_later(scene, **first)).status == 200
 
 
 def test_a_used_authentication_is_refused_after_a_restart_of_the_gate(scene: Scene) -> None:
@@ -90,7 +98,7 @@ def test_a_used_authentication_is_refused_after_a_restart_of_the_gate(scene: Sce
                 503, "this authentication was used before",
             )  # fmt: skip
         assert len(scene.upstream.paths()) == asked
-        assert scene.client.send(PUSH, scene.north()).status == 200
+        assert scene.client.send(PUSH, signed_later(scene)).status == 200
         slow = {**TYPE, **signed(scene.keys["south"], late=245.0)}
         assert scene.client.send(PUSH, slow).status == 200
 
