@@ -68,11 +68,14 @@ def attempt(
 
     Raises:
         ConfigError: another process runs it.
-        RunError: the run ended before the ServerApp wrote how.
+        RunError: the run ended before the ServerApp wrote how, or its record cannot be written.
         KeyboardInterrupt: a person ended it; the text says how to go on.
     """
     if experiment.resume:
-        reopen_record(directory)
+        try:
+            reopen_record(directory)
+        except OSError as error:
+            raise RunError(_failure(describe_error(error), directory)) from error
     try:
         if experiment.engine == "inprocess":
             run_inprocess(experiment, words, workers)
