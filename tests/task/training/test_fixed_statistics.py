@@ -59,6 +59,7 @@ def test_the_share_decides_when(cache_of_all_digits: Path, share: float) -> None
     assert found.index(True) == 4 * share
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_workers_and_differ_from_batch_norms(train: Train) -> None:
     words = [*CNN, "rounds=2", "partition=dirichlet", "optim.lr=0.001"]
     one = train(*words, "model.norm=fixed")

@@ -123,6 +123,7 @@ def test_the_statistics_are_those_of_all_images_and_the_weights_stay(train: Trai
     assert spent["total"] == pytest.approx(parts, abs=0.002)
 
 
+@pytest.mark.slow
 def test_the_bits_depend_neither_on_the_workers_nor_on_the_blocks(train: Train) -> None:
     words = ["partition=dirichlet", *STAGE]
     one, two = train(*words), train(*words, "federation.workers=2")

@@ -105,6 +105,7 @@ class TestAveragedMoments:
                 assert bool((other[name] >= value - 1e-6).all()), name
                 assert bool((other[name] > value).any()), name
 
+    @pytest.mark.slow
     def test_masks_change_nothing(self, train: Train) -> None:
         words = ["rounds=2", "model.statistics=moments"]
         runs = train(*words, "secure=rounded"), train(*words, "secure=masked")
