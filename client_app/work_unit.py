@@ -132,7 +132,7 @@ def train_client(
 
 
 def sent_result(session: Session[Any], result: LocalResult, start: Tensors) -> LocalResult:
-    """Return a client's result as it is sent: with second moments if the server averages them."""
+    """Return what a client sends: with second moments if the server averages them."""
     if session.worker.config.network().statistics != "moments":
         return result
     return replace(result, weights=with_second_moments(result.weights, start))

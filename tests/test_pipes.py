@@ -12,9 +12,9 @@ from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.trace import read_trace
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
-from univarfl.records.client_parts import load_client_part
 from univarfl.records.reader import read_runs
 from univarfl.records.round_models import load_models
+from univarfl.records.trained import load_client_part
 from univarfl.sweeps.benchmark.plan import read_plan
 from univarfl.sweeps.benchmark.run import unpack_records
 

@@ -29,7 +29,7 @@ def settings_of_file(file: Path) -> dict[str, Any]:
 
 
 def settings_of_choice(group: str, name: str) -> dict[str, Any]:
-    """Return the settings that a choice has for itself, by full key such as ``optim.lr``."""
+    """Return the settings that only this choice has, by full key such as ``optim.lr``."""
     inside = f"{group}."
     found = settings_of_file(files_in(group)[name])
     if files_in(group)[name].read_text().startswith("# @package _global_"):

@@ -54,3 +54,16 @@ def assign_clients(
 def served_clients(clients: Sequence[int], nodes: Sequence[NodeInfo]) -> list[int]:
     """Return those of the clients that one of the nodes can train."""
     return [client for client in clients if any(node.serves(client) for node in nodes)]
+
+
+def units_of_served(
+    clients: Sequence[int], sizes: Sequence[int], nodes: Sequence[NodeInfo]
+) -> list[WorkUnit]:
+    """Return one unit for each worker that has some of these clients; absent ones are in none.
+
+    Args:
+        clients: whom to ask.
+        sizes: by client, the amount of its work.
+        nodes: the SuperNodes that are connected.
+    """
+    return assign_clients(clients, sizes, nodes, max(1, len(clients)))

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from server_app.nodes.assignment import assign_clients, served_clients
+from server_app.nodes.assignment import units_of_served
 from server_app.rounds.context import RoundContext
 from server_app.rounds.kind import RoundKind
 from server_app.rounds.sampling import clients_to_score
@@ -35,9 +35,8 @@ NOT_SCORED = ModelScores({}, Metrics({}, {}), {})
 def score_model(kind: RoundKind, server_round: int, clients: Sequence[int]) -> ModelScores:
     """Score the global model; the server tests it while the clients validate it."""
     context = kind.context
-    nodes = context.connected()
-    here = served_clients(clients, nodes)
-    units = assign_clients(here, context.sizes.validation, nodes, max(1, len(here)))
+    nodes = context.connected()  # which learns the sizes of new ones
+    units = units_of_served(clients, context.sizes.validation, nodes)
     last = server_round == context.experiment.rounds
     metrics, found = kind.score(
         server_round, units, lambda: context.worker.test(context.model.weights, by_class=last)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from server_app.nodes.assignment import WorkUnit, assign_clients, served_clients
+from server_app.nodes.assignment import WorkUnit, units_of_served
 from server_app.nodes.failure import ABSENT, Failure
 from server_app.rounds.context import Answer, AskedOfClients, RoundContext
 from server_app.rounds.errors import RunFailedError
@@ -20,14 +20,12 @@ def clients_with_images(context: RoundContext) -> list[int]:
 
 def telling_clients(context: RoundContext) -> list[int]:
     """Return `clients_with_images` without those of sites that do not tell their statistics."""
-    silent = {
+    silent = [node for node in context.nodes.nodes if context.sites and not node.statistics]
+    return [
         client
-        for node in context.nodes.nodes
-        if context.sites and not node.statistics
         for client in clients_with_images(context)
-        if node.serves(client)
-    }
-    return [client for client in clients_with_images(context) if client not in silent]
+        if not any(node.serves(client) for node in silent)
+    ]
 
 
 def ask_clients(
@@ -48,9 +46,7 @@ def ask_clients(
         fields: what the request to a worker has besides the clients and those of every request.
         what: what is asked for, as a late reply is named.
     """
-    nodes = context.connected()
-    here = served_clients(clients, nodes)
-    units = assign_clients(here, sizes, nodes, max(1, len(here)))
+    units = units_of_served(clients, sizes, context.connected())
     requests = context.addressed_requests(kind, units, context.experiment.rounds, fields)
     exchange = context.exchange(kind, requests)
     found: dict[int, Answer | Failure] = {client: Failure(ABSENT) for client in clients}

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.compatibility.masking import most_colluding, secure_threshold
-from server_app.nodes.assignment import assign_clients, served_clients
+from server_app.nodes.assignment import units_of_served
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import NotMeasuredError
-from server_app.rounds.masked.scoring import scored_clients
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.errors import ProtocolError
 from task.models.layers.norm import batch_norm_layers
@@ -48,9 +47,8 @@ def masked_moments(
             sums of the layers before.
     """
     experiment = context.experiment
-    nodes = context.connected()
-    here = served_clients(clients, nodes)
-    units = assign_clients(here, context.sizes.train, nodes, max(1, len(here)))
+    units = units_of_served(clients, context.sizes.train, context.connected())
+    here = sorted(client for unit in units for client in unit.clients)
     scope = replace(
         new_scope(context, experiment.rounds, number, PURPOSE, weights),
         layer=fields["layer"],
@@ -71,14 +69,7 @@ def masked_moments(
     reasons = summing.stages.reasons
     try:
         view = summing.prepare()
-        asked = summing.stages.replies(
-            MEASURE, view.members, lambda some: {**summing.fields(view, some), **fields}
-        )
-        for unit, reply in asked:
-            try:
-                summing.add(scored_clients(unit, reply, reasons), reply.masked)
-            except ProtocolError as error:
-                reasons |= dict.fromkeys(unit.clients, str(error))
+        summing.collect(MEASURE, view, fields)
         total = summing.unmask(view)
     except (TooFewError, ProtocolError) as error:
         first = next((f"; the first: {reason}" for _, reason in sorted(reasons.items())), "")

@@ -1,15 +1,13 @@
 """Validation in a masked round: the server gets the sum of the clients' scores."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from server_app.config.compatibility.masking import most_colluding, secure_threshold
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
 from server_app.rounds.masked.summing import MaskedSumming, new_scope, site_keys
 from task.errors import ProtocolError
-from task.protocol.masking.messages import SCORE, ScoreReply
-from task.protocol.masking.rows import ScoreRow
+from task.protocol.masking.messages import SCORE
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.vectors.score_vector import LENGTH, unpack_scores
 from task.training.evaluation import Score
@@ -44,13 +42,7 @@ def masked_scores(
     summing = MaskedSumming(context, scope, units, coordinator, threshold, LENGTH)
     try:
         view = summing.prepare()
-        for unit, reply in summing.stages.replies(
-            SCORE, view.members, partial(summing.fields, view)
-        ):
-            try:
-                summing.add(scored_clients(unit, reply, summing.stages.reasons), reply.masked)
-            except ProtocolError as error:
-                summing.stages.reasons |= dict.fromkeys(unit.clients, str(error))
+        summing.collect(SCORE, view, {})
         examples = sum(sizes[client] for client in summing.survivors)
         score = unpack_scores(summing.unmask(view), examples)
         if not (0 <= score.correct <= examples and score.loss >= 0):
@@ -60,21 +52,3 @@ def masked_scores(
     reasons = sorted(summing.stages.reasons.items())
     failures = [f"validation of client {client}: {reason}" for client, reason in reasons]
     return score, len(summing.survivors), failures
-
-
-def scored_clients(unit: WorkUnit, reply: ScoreReply, reasons: dict[int, str]) -> list[int]:
-    """Return the clients whose scores a worker's sum holds; note the reasons of the others.
-
-    Raises:
-        ProtocolError: a row cannot be used, or no client was scored.
-    """
-    scored = []
-    for client in unit.clients:
-        row = ScoreRow.checked(reply.fields_of(client))
-        if row.reason:
-            reasons[client] = row.reason
-        else:
-            scored.append(client)
-    if not scored:
-        raise ProtocolError("none of its clients was scored")
-    return scored

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,19 @@ import torch
 
 from server_app.nodes.assignment import WorkUnit
 from server_app.rounds.context import RoundContext
-from server_app.rounds.masked.asking import Stages
+from server_app.rounds.masked.asking import Asked, Stages
 from task.errors import ProtocolError
-from task.protocol.envelope import NONCE_BYTES
-from task.protocol.masking.messages import AGREE, KEYS, SHARES, UNMASK, VECTOR
-from task.protocol.masking.rows import AgreeRow, KeysRow, SharesRow, UnmaskRow, from_hex, to_hex
+from task.protocol.envelope import NONCE_BYTES, Kind
+from task.protocol.masking.messages import AGREE, KEYS, SHARES, UNMASK, VECTOR, ScoreReply
+from task.protocol.masking.rows import (
+    AgreeRow,
+    KeysRow,
+    ScoreRow,
+    SharesRow,
+    UnmaskRow,
+    from_hex,
+    to_hex,
+)
 from task.protocol.tensors import PackedTensors, check_tensors
 from task.secure.coordinator import Coordinator, TooFewError
 from task.secure.participant import Revealed
@@ -115,6 +123,23 @@ class MaskedSumming:
             "boxes": boxes,
         }
 
+    def collect(self, kind: Kind[Asked, ScoreReply], view: View, more: Mapping[str, Any]) -> None:
+        """Have the members report, and add each worker's masked sum; note who reports nothing.
+
+        Args:
+            kind: of the reports.
+            view: what the members are shown.
+            more: the fields of a request besides those that each has.
+        """
+        reasons = self.stages.reasons
+        for unit, reply in self.stages.replies(
+            kind, view.members, lambda clients: {**self.fields(view, clients), **more}
+        ):
+            try:
+                self.add(reporting_clients(unit, reply, reasons), reply.masked)
+            except ProtocolError as error:
+                reasons |= dict.fromkeys(unit.clients, str(error))
+
     def add(self, clients: Sequence[int], masked: PackedTensors) -> None:
         """Add a worker's masked sum.
 
@@ -171,6 +196,24 @@ class MaskedSumming:
                     "one of the two has changed it", self._round, giver, owner,
                 )  # fmt: skip
         return self._total
+
+
+def reporting_clients(unit: WorkUnit, reply: ScoreReply, reasons: dict[int, str]) -> list[int]:
+    """Return the clients whose reports a worker's sum holds; note the reasons of the others.
+
+    Raises:
+        ProtocolError: a row cannot be used, or no client has reported.
+    """
+    found = []
+    for client in unit.clients:
+        row = ScoreRow.checked(reply.fields_of(client))
+        if row.reason:
+            reasons[client] = row.reason
+        else:
+            found.append(client)
+    if not found:
+        raise ProtocolError("none of its clients has reported")
+    return found
 
 
 def site_keys(context: RoundContext, units: Sequence[WorkUnit]) -> dict[int, bytes] | None:

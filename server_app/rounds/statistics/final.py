@@ -34,7 +34,6 @@ NOBODY = (
     "no site sends its statistics of batch norm; set tell-statistics = true in site.toml of the "
     "sites that agree, or add model.statistics=averaged"
 )
-
 SILENT = "the site's owner does not allow tell-statistics"
 
 logger = logging.getLogger("univarfl")

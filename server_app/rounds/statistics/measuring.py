@@ -50,12 +50,11 @@ from task.tensors import Tensors
 from task.training.after.moments import PooledMoments
 
 FILE = "batch_norm.safetensors"
-
-logger = logging.getLogger("univarfl")
-
 LARGEST = 2.0**20  # of a statistic that is stored; masked sums take no model with a larger number
 STAGE = "model.statistics=exact"
 MASKED = "server_app.rounds.masked.measuring:masked_moments"
+
+logger = logging.getLogger("univarfl")
 
 
 class Measuring:

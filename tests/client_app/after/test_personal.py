@@ -20,6 +20,7 @@ from client_app.session import Session
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import Submitted
+from server_app.nodes.assignment import units_of_served
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.ending import asking
 from server_app.runs.records.record import read_record
@@ -38,7 +39,7 @@ from tests.site_grid import SiteGrid
 from tests.task.data import making
 from univarfl.engines.run_config import to_run_config
 from univarfl.inference.model import trained_model
-from univarfl.records.client_parts import load_client_part
+from univarfl.records.trained import load_client_part
 
 NAMES = ["east", "north"]
 SHARE = "data.validation_share=0.3"
@@ -233,7 +234,10 @@ def test_the_part_is_used_with_the_coordinators_model(tmp_path: Path) -> None:
 def test_a_site_that_is_away_keeps_its_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "served_clients", lambda clients, nodes: list(clients)[1:])
+    monkeypatch.setattr(
+        asking, "units_of_served",
+        lambda clients, sizes, nodes: units_of_served(list(clients)[1:], sizes, nodes),
+    )  # fmt: skip
     run = trained_at_sites(tmp_path)
     assert read_record(run)["status"] == "completed"
     events = [(row["site"], row["event"]) for row in rows(run, "events.csv")]

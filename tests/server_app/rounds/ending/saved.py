@@ -8,8 +8,12 @@ from server_app.aggregation.weights import to_tensors
 from server_app.runs.records.client_scores import ClientScore, client_scores
 from task.training.worker import Worker
 from univarfl.inference.model import trained_model
-from univarfl.records.client_parts import saved_clients
-from univarfl.records.trained import completed_run, local_config_of, weights_of_client
+from univarfl.records.trained import (
+    completed_run,
+    local_config_of,
+    saved_clients,
+    weights_of_client,
+)
 
 
 def scored_again(directory: Path) -> list[ClientScore]:

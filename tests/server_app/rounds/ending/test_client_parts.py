@@ -23,8 +23,8 @@ from univarfl.cli.main import main
 from univarfl.engines.train import train_experiment
 from univarfl.inference.card import card_of
 from univarfl.inference.model import trained_model
-from univarfl.records.client_parts import saved_clients
 from univarfl.records.scores import read_client_scores
+from univarfl.records.trained import saved_clients
 
 SHARE = "data.validation_share=0.3"
 WORDS = ("method=fedbn", SHARE, "rho=0.5", *CNN)
