@@ -186,6 +186,15 @@ class LocalConfig(Strict):
         found: ModelSettings = self.component("model")
         return found
 
+    @property
+    def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What is subtracted from each channel of images in [0, 1], and what divides it then.
+
+        A network that others have trained has its own constants.
+        """
+        source = self.source()
+        return self.network().scaling(source.channels) or source.mean_and_std
+
     def methods(self) -> list[str]:
         """Return the names of the local methods: one, unless several are combined."""
         return str(self.method["name"]).split(PLUS)

@@ -15,7 +15,7 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from task.errors import ConfigError
 PLUS = "+"  # joins the names of several methods
 GROUPS = {
     "data": "univarfl.data",
+    "model": "univarfl.models",
     "method": "univarfl.methods",
     "strategy": "univarfl.strategies",
 }
@@ -40,8 +41,9 @@ BASES = {  # of the components of each group; our own are modules beside that of
     "participation": "server_app.rounds.participation.base:Participation",
 }
 PACKAGES = {group: place.rpartition(".base:")[0] for group, place in BASES.items()}
+TARGET = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")  # PACKAGE.MODULE:NAME
 SHOWN = 40  # characters of a text that is no experiment
-ON_CLIENTS = ("data", "method")  # the groups whose components clients run
+ON_CLIENTS = ("data", "method", "model")  # the groups whose components clients run
 
 logger = logging.getLogger("univarfl")
 
@@ -55,7 +57,8 @@ class Extension:
         name: its name in the configuration.
         package: the name under which its package is installed.
         module: the module that defines it.
-        directory: the directory of the top-level Python package that the module belongs to.
+        directory: the directory of the top-level Python package that the module belongs to; its
+            file, if it is a single module.
     """
 
     group: str
@@ -77,7 +80,8 @@ class Extension:
     def content(self) -> str:
         """Return the SHA-256 of the package's Python files: their relative paths and contents."""
         digest = hashlib.sha256()
-        for path in sorted(self.directory.rglob("*.py")):
+        found = sorted(self.directory.rglob("*.py")) if self.directory.is_dir() else []
+        for path in found or [self.directory]:
             digest.update(f"{path.relative_to(self.directory).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()
@@ -158,6 +162,28 @@ def chosen(group: str, settings: Any) -> Iterator[Extension]:
     for each in str(name).split(PLUS):
         if found := extensions(group).get(each):
             yield found
+    if target := target_of(settings):
+        yield target
+
+
+def target_of(settings: Any) -> Extension | None:
+    """Return the code that settings name by ``target``, which is in any package.
+
+    Nothing is imported. The package's name is that under which it is installed, and otherwise that
+    of the top-level Python package or module. None if there is no target or no such package.
+    """
+    name = settings.get("target") if isinstance(settings, dict) else None
+    if not isinstance(name, str) or not TARGET.fullmatch(name):
+        return None
+    module = name.partition(":")[0]
+    top = module.partition(".")[0]
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        return None
+    origin = Path(spec.origin).resolve()
+    package = packages_distributions().get(top, [top])[0]
+    place = origin.parent if spec.submodule_search_locations else origin
+    return Extension("model", str(settings.get("name")), normal(package), module, place)
 
 
 @functools.lru_cache(maxsize=8)

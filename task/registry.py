@@ -1,7 +1,8 @@
 """Components found by file name: ``conf/method/univarfl.yaml`` names ``task/methods/univarfl.py``.
 
 A component is a dataclass, and its fields are the settings that its YAML file may have. To add one,
-add the two files, here or in another package (`task.extensions`). No setting can name other code.
+add the two files, here or in another package (`task.extensions`). One setting names other code:
+the ``target`` of ``model=module``, which a site runs only if its owner lists the package.
 """
 
 import importlib

@@ -1,15 +1,15 @@
-"""The names that a package imports to add a method, a strategy or a data source to univarfl.
+"""The names that a package imports to add a method, model, strategy or data source to univarfl.
 
 Such a package names each component in its ``pyproject.toml``, in the group `univarfl.methods`,
-`univarfl.strategies` or `univarfl.data`. The component has the name of its module::
+`univarfl.models`, `univarfl.strategies` or `univarfl.data`. It has the name of its module::
 
     [project.entry-points."univarfl.methods"]
     logit_decay = "my_package.logit_decay"
 
-The module defines one subclass of `Method`, `StrategySettings` or `Source`: a dataclass, whose
-fields are its settings. Their values are in ``my_package/conf/method/logit_decay.yaml`` (or
-``strategy/``, ``data/``), which begins with ``name: logit_decay``. univarfl's own names have
-precedence.
+The module defines one subclass of `Method`, `ModelSettings`, `StrategySettings` or `Source`: a
+dataclass, whose fields are its settings. Their values are in
+``my_package/conf/method/logit_decay.yaml`` (or ``model/``, ``strategy/``, ``data/``), which begins
+with ``name: logit_decay``. univarfl's own names have precedence.
 """
 
 import importlib
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from task.data.sources.families.directory_source import DirectorySource
     from task.errors import ConfigError, DataError, TrainingError, refuse
     from task.methods.base import Contribution, LocalRound, Method, Outcome, ServerUpdate, Term
-    from task.models.base import Output
+    from task.models.base import ModelSettings, Network, Output
     from task.optim.parameters import gradients_of, snapshot, teacher, trained_parameters, zeros
     from task.tensors import Tensors
 
@@ -40,6 +40,8 @@ __all__ = [
     "DirectorySource",
     "LocalRound",
     "Method",
+    "ModelSettings",
+    "Network",
     "Outcome",
     "Output",
     "ServerUpdate",
@@ -63,7 +65,7 @@ _MODULES = {
     "task.data.sources.base": ("DatasetIndex", "Source"),
     "task.data.sources.families.directory_source": ("DirectorySource",),
     "task.errors": ("ConfigError", "DataError", "TrainingError", "refuse"),
-    "task.models.base": ("Output",),
+    "task.models.base": ("ModelSettings", "Network", "Output"),
     "task.tensors": ("Tensors",),
     "task.optim.parameters": ("gradients_of", "snapshot", "teacher", "trained_parameters", "zeros"),
 }

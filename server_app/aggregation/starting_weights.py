@@ -1,14 +1,15 @@
 """The global weights before the first round: the seed's, or those of ``model.weights``.
 
-A file must have every layer of the network in the same shape. There are two exceptions, and the run
-names what it leaves out:
+A file must have every layer of the network in the same shape. There are three exceptions, and the
+run names what it leaves out:
 
 * the classifier, if it is missing or has another shape, as with another number of classes, keeps
   its initial weights as a whole;
+* a file with a backbone's names, as its library writes it, gives the backbone alone;
 * layers that the network does not have, or that stay with the clients, are ignored.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
@@ -19,6 +20,8 @@ from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from task.errors import ConfigError, system_reason
 
 CLASSIFIER = "classifier."
+ENCODER = "encoder."  # before the names of a backbone's layers
+COUNTER = ".num_batches_tracked"  # of batch norm
 MOST_NAMED = 4
 
 
@@ -44,7 +47,7 @@ def starting_weights(given: GivenWeights, initial: Mapping[str, Tensor]) -> Star
         with safe_open(given.path, "pt") as file:
             return matched(given, file, initial)
     except SafetensorError as error:
-        reason = f"is not a safetensors file ({error}); {EXPECTED}"
+        reason = f"is not a file of weights ({error}); {EXPECTED}"
     except OSError as error:
         reason = f"cannot be read: {system_reason(error)}"
     raise ConfigError(KEY, given.path, reason)
@@ -61,13 +64,19 @@ def matched(given: GivenWeights, file: Any, initial: Mapping[str, Tensor]) -> St
     Raises:
         ConfigError: layers are missing, have another shape or type, or are not finite.
     """
-    shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    wrong = [name for name, value in initial.items() if shapes.get(name) != list(value.shape)]
-    notes = []
+    names = list(file.keys())
+    prefix = ENCODER if is_of_backbone(names, initial) else ""
+    shapes = {prefix + name: list(file.get_slice(name).get_shape()) for name in names}
+    left_out = {name for name in initial if is_added(name)} if prefix else set()
+    wrong = [
+        name
+        for name, value in initial.items()
+        if name not in left_out and shapes.get(name) != list(value.shape)
+    ]
+    notes = [f"{KEY}: the layers after the backbone keep their initial weights"] if prefix else []
     if others := [name for name in shapes if name not in initial]:
         reason = "the global model has no such layer, or it stays with the clients"
         notes.append(f"{KEY}: ignored, since {reason}: {some(others)}")
-    left_out: set[str] = set()
     if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
         left_out = {name for name in initial if name.startswith(CLASSIFIER)}
         differing = "; ".join(difference(name, shapes, initial) for name in wrong)
@@ -80,10 +89,23 @@ def matched(given: GivenWeights, file: Any, initial: Mapping[str, Tensor]) -> St
             "the settings (model=..., model.features, model.norm) that the file was made with",
         )  # fmt: skip
     weights = {
-        name: value.clone() if name in left_out else read(given, file, name, value)
+        name: value.clone()
+        if name in left_out
+        else read(given, file, name.removeprefix(prefix), value)
         for name, value in initial.items()
     }
     return StartingWeights(weights, notes)
+
+
+def is_of_backbone(names: Collection[str], initial: Mapping[str, Tensor]) -> bool:
+    """Return whether layers have the names that a library gave to the network's backbone."""
+    ours = any(name.startswith(ENCODER) for name in names)
+    return not ours and any(ENCODER + name in initial for name in names)
+
+
+def is_added(name: str) -> bool:
+    """Return whether a layer is none of a backbone's, or counts batches, which some files omit."""
+    return not name.startswith(ENCODER) or name.endswith(COUNTER)
 
 
 def read(given: GivenWeights, file: Any, name: str, initial: Tensor) -> Tensor:

@@ -106,7 +106,9 @@ class Experiment(LocalConfig):
 
     def network(self) -> "ModelSettings":
         """Return the settings of the network, without the weights that it starts from."""
-        found: ModelSettings = create("model", without_weights(self.model))
+        if "model" not in self._components:
+            self._components["model"] = create("model", without_weights(self.model))
+        found: ModelSettings = self._components["model"]
         return found
 
     @cached_property

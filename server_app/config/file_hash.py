@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from server_app.config.given_weights import (
 from task.errors import ConfigError, system_reason
 from task.machine.files import from_home
 from task.machine.regular import regular
+from task.registry import named
+
+CONVERTED = "server_app.config.pickled_weights:converted"  # imports PyTorch
 
 
 def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a network with the absolute path of its weights and their hash.
 
-    Without given weights they have neither key, so that they are those of runs made before.
+    A file of ``torch.save`` is converted first. Without weights, the settings have neither key, so
+    that they are those of runs made before.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -33,7 +38,11 @@ def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
         return settings
     path = from_home(str(typed)).absolute()
     path = path / MODEL if path.is_dir() else path
-    return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: hash_of(KEY, path, EXPECTED)}
+    sha256 = hash_of(KEY, path, EXPECTED)
+    if zipfile.is_zipfile(path):
+        path = named(CONVERTED)(path, sha256)
+        sha256 = hash_of(KEY, path, EXPECTED)
+    return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: sha256}
 
 
 def start_hash(given: GivenWeights) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
 KEY = f"model.{WEIGHTS}"
 MODEL = "model.safetensors"  # the name in a run directory
-EXPECTED = f"name a safetensors file, such as runs/RUN/{MODEL}, or a run directory"
+EXPECTED = f"name a file of weights, such as runs/RUN/{MODEL}, or a run directory"
 
 
 class GivenWeights(NamedTuple):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server_app.config.differences import deciding_groups
-from task.extensions import PACKAGES, PLUS, extensions
+from task.extensions import PACKAGES, PLUS, extensions, target_of
 from task.registry import module_of
 
 # Packages and modules that every run uses and that can change its result.
@@ -83,6 +83,8 @@ def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:
     for group in PACKAGES:
         for name in str(config[group]["name"]).split(PLUS):
             yield module_of(group, name)
+    if target := target_of(config["model"]):
+        yield target.module
 
 
 @functools.cache
@@ -101,6 +103,8 @@ def component_hash(module: str) -> str:
         for extension in extensions(group).values():
             if extension.module == module:
                 return extension.content()
+    if target := target_of({"target": f"{module}:NAME"}):
+        return target.content()
     return hash_of_modules(component_modules(module))
 
 

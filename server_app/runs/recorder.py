@@ -44,6 +44,7 @@ PACKAGES = (
     "numpy",
     "ray",
     "scikit-learn",
+    "timm",
     "torch",
     "torchvision",
 )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from task.config import LastBatch
 from task.data.augmentations.base import Augmentation
 from task.data.dataset import ImageDataset
+from task.models.base import Scaling
 from task.seeding import torch_generator
 
 
@@ -47,12 +48,14 @@ class DeviceImages:
         normalised: turns pixels into the input of a network.
     """
 
-    def __init__(self, dataset: ImageDataset, device: torch.device) -> None:
+    def __init__(
+        self, dataset: ImageDataset, device: torch.device, scaling: Scaling | None = None
+    ) -> None:
         self.device = device
         self._images = torch.from_numpy(dataset.images).to(device)
         self._labels = torch.from_numpy(dataset.labels).to(device)
         self._classes = len(dataset.classes)
-        self.normalised = Normalisation(dataset.mean, dataset.std).to(device)
+        self.normalised = Normalisation(*(scaling or (dataset.mean, dataset.std))).to(device)
 
     def __getitem__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return normalised images, [n, C, H, W], without augmentation, and their labels, [n]."""

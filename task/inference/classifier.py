@@ -36,7 +36,7 @@ class Classifier(nn.Module):
         generator = torch_generator(config.seed, "method")
         self.network = config.local_method().build(network, generator)
         self.network.load_state_dict(weights)
-        self.normalised = Normalisation(*source.mean_and_std)
+        self.normalised = Normalisation(*config.mean_and_std)
         self.eval().requires_grad_(requires_grad=False)
 
     def forward(self, pixels: Tensor) -> Tensor:

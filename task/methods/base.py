@@ -147,6 +147,7 @@ class Method:
         personalises: whether ``personal`` is overridden, which sets it: a part of the model stays
             with the client. No test accuracy of one model exists then.
         mixes_labels: whether ``batch`` returns class probabilities.
+        needs_levels: whether it needs the network's levels; see `task.models.base.Output`.
         needs_classes: whether it needs one class per image, so that no labels may be mixed.
         perturbs: whether ``batch`` changes the weights and ``gradients`` restores them. In a
             combination, its ``batch`` then runs last and its ``gradients`` first.
@@ -159,6 +160,7 @@ class Method:
     terms: ClassVar[tuple[str, ...]] = ()
     residual: ClassVar[bool] = False
     trains_features: ClassVar[bool] = False
+    needs_levels: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False
     server_update: ClassVar[bool] = False
     scales_update: ClassVar[bool] = False
@@ -195,6 +197,8 @@ class Method:
         if self.trains_features and not network.trained_features:
             cure = "add model=cnn, or choose another method"
             return f"trains the layers before the classifier, but model={name} has none; {cure}"
+        if self.needs_levels and not network.has_levels:
+            return f"needs the network's levels, but model={name} has none; add model=cnn"
         return ""
 
     def reported_terms(self) -> list[str]:

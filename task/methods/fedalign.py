@@ -182,6 +182,7 @@ class FedAlign(Method):
         narrow_input, narrow = self._model.narrower_last_stage(
             stage_input, self.width, whole_input=self.subblock == "paper"
         )
+        assert out.maps is not None
         full = out.maps.detach()
         gap = lipschitz_gap(narrow_input, narrow, stage_input, full, self.power_iterations)
         cross_entropy = F.cross_entropy(out.logits.detach(), y)

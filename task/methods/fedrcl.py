@@ -95,6 +95,7 @@ class FedRCL(Method):
 
     terms: ClassVar = ("l_scl", "l_pen")
     trains_features: ClassVar = True
+    needs_levels: ClassVar = True
     needs_classes: ClassVar = True
     replayable: ClassVar = True
 

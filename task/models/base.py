@@ -15,6 +15,7 @@ from task.registry import named
 ProjectorKind = Literal["normalised", "plain", "none"]
 Pan = Literal["none", "add", "multiply"]
 Statistics = Literal["averaged", "moments", "exact"]
+Scaling = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation of each channel
 POSITION = "task.models.layers.position:Position"  # of runs with model.pan
 IS_SILENT = "task.models.layers.position:is_silent"
 
@@ -39,7 +40,8 @@ class Output(NamedTuple):
     Attributes:
         logits: [n, D], one column per class.
         features: [n, d], the projector's output and the classifier's input.
-        maps: [n, C, h, w], the last convolution's output, before pooling.
+        maps: [n, C, h, w], the last convolution's output, before pooling; None for networks that
+            others have written.
         stage_input: [n, C', h', w'], the input of the last stage of a residual network; None for
             other networks.
         levels: the feature levels [n, C''], in the order of the network: the maps before the ReLU
@@ -48,7 +50,7 @@ class Output(NamedTuple):
 
     logits: Tensor
     features: Tensor
-    maps: Tensor
+    maps: Tensor | None
     stage_input: Tensor | None = None
     levels: tuple[Tensor, ...] = ()
 
@@ -116,6 +118,8 @@ class ModelSettings(ABC):
         residual: whether the network is a `task.models.layers.residual.ResidualNet`.
         trained_features: whether layers that can be trained come before the classifier.
         normalised: whether it has normalisation layers; if not, `norm` must be ``group``.
+        has_levels: whether outputs have levels, if they are asked for.
+        draws: whether training draws from PyTorch's global generator, as dropout does.
         features: d, the width of the projector, at least 1.
         norm: ``batch``; ``fixed``, batch norm whose statistics stay from a round on (FixBN); or
             ``group``, which keeps no statistics of the data.
@@ -137,6 +141,8 @@ class ModelSettings(ABC):
     residual: ClassVar[bool] = False
     trained_features: ClassVar[bool] = True
     normalised: ClassVar[bool] = True
+    has_levels: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     features: int
@@ -205,6 +211,13 @@ class ModelSettings(ABC):
     def widths(self) -> set[int]:
         """Return the numbers of channels of the layers before the classifier."""
         return set() if self.projector == "none" else {self.features}
+
+    def scaling(self, channels: int) -> Scaling | None:
+        """Return what is subtracted from each channel of images in [0, 1], and what divides it.
+
+        None if the data set's constants are used.
+        """
+        return None
 
     @abstractmethod
     def build(self, channels: int, classes: int) -> Network:

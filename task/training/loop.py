@@ -25,7 +25,7 @@ from task.models.layers.norm import fix_statistics
 from task.optim.parameters import trained_parameters, without_gradients
 from task.optim.sgd import LocalSgd, without_momentum
 from task.registry import named
-from task.seeding import torch_generator
+from task.seeding import derived_seed, torch_generator
 from task.tensors import Tensors
 from task.training.losses import LossMeter, loss_terms, weighted_sum
 from task.training.transfer import copy_to_cpu, to_device
@@ -176,9 +176,12 @@ class LocalTrainer:
         self.optimizer.begin(kept_before)
         self.optimizer.rate = self.config.optim.rate(server_round, self.config.rounds)
         self.model.train()
-        if self.config.network().fixes_statistics(server_round, self.config.rounds):
+        network = self.config.network()
+        if network.fixes_statistics(server_round, self.config.rounds):
             fix_statistics(self.model)
         key = (self.config.seed, "local", server_round, client)
+        if network.draws:
+            torch.manual_seed(derived_seed(*key, "network"))
         this = LocalRound(
             server_round,
             client,

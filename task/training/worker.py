@@ -58,7 +58,7 @@ class Worker:
         self.data = federate(config) if site is None else named(SITE_DATA)(config, site)
         if site is not None:
             check_model_size(config, self.data.dataset, site)
-        self.images = DeviceImages(self.data.dataset, self.device)
+        self.images = DeviceImages(self.data.dataset, self.device, config.mean_and_std)
         self.method = config.local_method()
         plain = build_model_for(config, self.data.dataset)
         try:
@@ -236,7 +236,11 @@ def build_model(config: LocalConfig, size: int, channels: int, classes: int) -> 
     with torch.random.fork_rng(devices=[]):
         # The CPU's generator; `torch.manual_seed` would also seed the GPUs'.
         torch.default_generator.manual_seed(derived_seed(config.seed, "model"))
-        return checked_network(settings.build(channels, classes), config.model["name"])
+        try:
+            network = settings.build(channels, classes)
+        except ConfigError as error:
+            raise error.under("model") from None
+        return checked_network(network, config.model["name"])
 
 
 @functools.lru_cache(maxsize=1)

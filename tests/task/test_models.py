@@ -23,6 +23,7 @@ from task.models.resnet18 import ResNet18Settings
 from task.models.resnet56 import ResNet56Settings
 
 MODELS = choices()["model"]
+OTHERS = ("lenet", "linear", "module", "timm", "torchvision")  # without our normalisation layers
 
 
 def settings(name: str, *overrides: str) -> ModelSettings:
@@ -90,7 +91,7 @@ def test_the_linear_model_refuses_methods_that_train_features(method: str) -> No
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("lenet", "linear")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in OTHERS])
 class TestEveryModel:
     def test_answers_from_its_least_image_size_on(self, name: str, norm: str) -> None:
         given = settings(name, f"model.norm={norm}")

@@ -115,7 +115,8 @@ class FedDf(AfterTraining):
         images, places = worker.images, worker.data.dataset.test
         if self.images is not None:
             dataset = self._unlabelled(experiment.source())
-            images, places = DeviceImages(dataset, worker.device), dataset.train
+            images = DeviceImages(dataset, worker.device, experiment.mean_and_std)
+            places = dataset.train
         how = Distillation(self.steps, self.batch_size, self.lr, self.max_gradient_norm)
         steps = batches(len(places), how, experiment.seed)
         used, rows = steps.unique(return_inverse=True)

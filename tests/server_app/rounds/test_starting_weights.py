@@ -135,10 +135,10 @@ def test_a_classifier_of_which_a_part_fits_keeps_its_initial_weights_as_a_whole(
 
 
 def test_what_is_no_file_of_weights_is_refused(train: Train, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file or directory; name a safetensors file"):
+    with pytest.raises(ConfigError, match="no such file or directory; name a file of weights"):
         train(f"model.weights={tmp_path / 'nothing'}")
     (tmp_path / "text").write_text("no weights")
-    with pytest.raises(ConfigError, match="is not a safetensors file"):
+    with pytest.raises(ConfigError, match="is not a file of weights"):
         train(f"model.weights={tmp_path / 'text'}")
 
 

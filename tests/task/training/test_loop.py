@@ -287,6 +287,7 @@ class OutOfMemory(Method):
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         self.rows = len(x)
+        assert out.maps is not None
         temporary = torch.ones(2**20)
         self.made = [weakref.ref(tensor) for tensor in (temporary, out.maps, out.features)]
         self.fail_if_too_large("loss")

@@ -1,0 +1,60 @@
+"""Weights that ``torch.save`` wrote, converted once to a safetensors file in the cache."""
+
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from server_app.config.given_weights import EXPECTED, KEY
+from task.data.image_store.store import store_root
+from task.errors import ConfigError, system_reason
+
+INSIDE = ("state_dict", "model")  # where a checkpoint may keep the weights
+UNREADABLE = (UnpicklingError, RuntimeError, EOFError, KeyError, ValueError)
+
+
+def converted(path: Path, sha256: str) -> Path:
+    """Return the safetensors file with the tensors of a file that ``torch.save`` wrote.
+
+    The file is read with ``weights_only``, so that it runs no code.
+
+    Args:
+        path: the file.
+        sha256: its hash, which names the result.
+
+    Raises:
+        ConfigError: it cannot be read, holds no tensors by name, or the cache cannot be written.
+    """
+    place = store_root() / "weights" / f"{sha256}.safetensors"
+    try:
+        if not place.exists():
+            tensors = tensors_in(torch.load(path, map_location="cpu", weights_only=True))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            partial = place.with_suffix(".partial")
+            save_file({name: value.contiguous() for name, value in tensors.items()}, partial)
+            partial.replace(place)
+    except UNREADABLE as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(KEY, path, f"is not a file of weights ({reason}); {EXPECTED}") from None
+    except OSError as error:
+        raise ConfigError(KEY, path, f"cannot be converted: {system_reason(error)}") from None
+    return place
+
+
+def tensors_in(stored: Any) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint by name, each with memory of its own.
+
+    Raises:
+        ValueError: it has none.
+    """
+    for key in INSIDE:
+        if isinstance(stored, dict) and isinstance(stored.get(key), dict):
+            stored = stored[key]
+    values = stored.items() if isinstance(stored, dict) else ()
+    found = {str(name): value.clone() for name, value in values if isinstance(value, Tensor)}
+    if not found:
+        raise ValueError("it holds no tensors by name")
+    return found

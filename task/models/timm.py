@@ -1,0 +1,59 @@
+"""A network of timm (PyTorch Image Models), by its name there, with a new classifier.
+
+Source: Wightman, https://github.com/huggingface/pytorch-image-models, which the extra ``timm``
+installs. The weights are drawn from the seed; ``model.weights`` reads a file with timm's names.
+"""
+
+import importlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+
+from task.errors import ConfigError, refuse
+from task.models.base import Scaling
+from task.models.layers.backbone import BackboneSettings
+
+MISSING = "needs timm: uv sync --extra timm, or pip install timm"
+
+
+@dataclass
+class TimmSettings(BackboneSettings):
+    """Settings of a network of timm.
+
+    Attributes:
+        architecture: its name, one of ``timm.list_models()``.
+    """
+
+    architecture: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        # Only a registered name: timm loads others from the network or from a file.
+        if not self._library.is_model(self.architecture):
+            near = ", ".join(self._library.list_models(f"*{self.architecture}*")[:5])
+            refuse(self, "architecture", f"is no network of timm{near and f'; some are {near}'}")
+        super().__post_init__()
+
+    @cached_property
+    def _library(self) -> Any:
+        try:
+            return importlib.import_module("timm")
+        except ModuleNotFoundError:
+            raise ConfigError("model", "timm", MISSING) from None
+
+    def encoder(self) -> nn.Module:
+        sized = {"img_size": self.image_size} if self._fixed_size else {}
+        found: nn.Module = self._library.create_model(
+            self.architecture, pretrained=False, num_classes=0, **sized
+        )
+        return found
+
+    @property
+    def _fixed_size(self) -> bool:
+        """Whether the network is built for one size of images, as transformers are."""
+        return bool(self._library.get_pretrained_cfg(self.architecture).fixed_input_size)
+
+    def own_scaling(self) -> Scaling:
+        own = self._library.get_pretrained_cfg(self.architecture)
+        return tuple(own.mean), tuple(own.std)

@@ -1,0 +1,39 @@
+"""A network of torchvision, by its name there, with a new classifier.
+
+Its weights are drawn from the seed; ``model.weights`` reads a file of torchvision's weights.
+"""
+
+from dataclasses import dataclass, field
+
+import torchvision.models
+from torch import nn
+
+from task.errors import refuse
+from task.models.base import Scaling
+from task.models.layers.backbone import BackboneSettings, without_last_linear
+
+
+@dataclass
+class TorchvisionSettings(BackboneSettings):
+    """Settings of a network of torchvision that classifies images.
+
+    Attributes:
+        architecture: its name, one of ``torchvision.models.list_models(torchvision.models)``.
+    """
+
+    architecture: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        names = torchvision.models.list_models(torchvision.models)
+        if self.architecture not in names:
+            near = ", ".join([name for name in names if self.architecture in name][:5])
+            allowed = f"is no classifier of torchvision{near and f'; some are {near}'}"
+            refuse(self, "architecture", allowed)
+        super().__post_init__()
+
+    def encoder(self) -> nn.Module:
+        return without_last_linear(torchvision.models.get_model(self.architecture), "")
+
+    def own_scaling(self) -> Scaling | None:
+        own = torchvision.models.get_model_weights(self.architecture).DEFAULT.transforms()
+        return tuple(own.mean), tuple(own.std)
