@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from task import registry
 from task.errors import ConfigError
 from task.extensions import PLUS
+from task.given_weights import without_weights
 from task.privacy.settings import Privacy
 
 # The components bring PyTorch, which takes seconds to import. They are imported by name when they
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from task.data.sources.base import Source
     from task.methods.base import Method
     from task.models.base import ModelSettings
+    from task.tuning.base import Tuning
 
 COMBINE = "task.combination:combine"  # several methods at once
 
@@ -122,9 +124,9 @@ class Secure(Strict):
 class LocalConfig(Strict):
     """The settings of local training.
 
-    The groups `data`, `partition`, `augmentation`, `model` and `method` name a component of `task`
-    by ``name``; their other keys are its fields. The name of a method may join several with ``+``.
-    `after` names the stage after training, with the settings of it that clients need.
+    The groups `data`, `partition`, `augmentation`, `model`, `tune` and `method` name a component of
+    `task` by ``name``; their other keys are its fields. The name of a method may join several with
+    ``+``. `after` names the stage after training, with the settings of it that clients need.
     """
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -144,6 +146,7 @@ class LocalConfig(Strict):
     privacy: Privacy
     after: Settings
     secure: Secure = Secure()
+    tune: Settings = {"name": "all"}
 
     def source(self) -> "Source":
         """Return the data set."""
@@ -182,9 +185,23 @@ class LocalConfig(Strict):
         return found
 
     def network(self) -> "ModelSettings":
-        """Return the settings of the network."""
-        found: ModelSettings = self.component("model")
+        """Return the settings of the network, without the weights that it starts from."""
+        if "model" not in self._components:
+            self._components["model"] = registry.create("model", without_weights(self.model))
+        found: ModelSettings = self._components["model"]
         return found
+
+    def tuning(self) -> "Tuning":
+        """Return what chooses the trained parameters."""
+        found: Tuning = self.component("tune")
+        return found
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether training changes statistics of batch norm; with a frozen network, the head's."""
+        network = self.network()
+        changes = self.tuning().whole or network.projector == "normalised"
+        return changes and network.keeps_statistics
 
     @property
     def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -31,6 +31,7 @@ GROUPS = {
 BASES = {  # of the components of each group; our own are modules beside that of their base class
     "method": "task.methods.base:Method",
     "model": "task.models.base:ModelSettings",
+    "tune": "task.tuning.base:Tuning",
     "data": "task.data.sources.base:Source",
     "partition": "task.data.partitions.base:Partitioner",
     "augmentation": "task.data.augmentations.base:Augmentation",

@@ -15,11 +15,11 @@ from server_app.aggregation.guards.base import guard_of
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.weights import Weights, from_tensors, to_tensors
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import given_weights
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.checkpoint import ModelState
 from task.errors import DIVERGED
 from task.exact_sum import new_sum
+from task.given_weights import given_weights
 from task.methods.base import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
@@ -65,7 +65,9 @@ class GlobalModel:
         self.min_updates = strategy.min_updates()
         self._weights = dict(worker.initial_weights())
         self.notes: list[str] = []
-        if given := given_weights(experiment.model):
+        self._frozen = worker.personal.frozen
+        given = given_weights(experiment.model)
+        if given and not self._frozen:  # otherwise the worker has read the file
             self._weights, self.notes = named(GIVEN)(given, self._weights)
         trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
         server = worker.method.server({n: v for n, v in self._weights.items() if n in trained})
@@ -91,6 +93,11 @@ class GlobalModel:
     def weights(self, weights: dict[str, Tensor]) -> None:
         self._weights = weights
         self.__dict__.pop("packed_weights", None)
+
+    @property
+    def whole(self) -> dict[str, Tensor]:
+        """The current weights with what is frozen, which no message has."""
+        return {**self._frozen, **self._weights}
 
     @cached_property
     def packed_weights(self) -> PackedTensors:

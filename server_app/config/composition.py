@@ -17,12 +17,12 @@ from server_app.config.choices import choices
 from server_app.config.chosen_files import chosen_files
 from server_app.config.compatibility.unused import check_used
 from server_app.config.experiment import Experiment
-from server_app.config.file_hash import hash_of, start_hash, with_hash
-from server_app.config.given_weights import given_weights
+from server_app.config.file_hash import hash_of, keep, start_hash, with_hash
 from server_app.config.overrides import Override, parse, read_override
 from server_app.config.recorded_words import FILES, downloaded, local_paths
 from server_app.config.vocabulary import check_forms, improved, unknown_key
 from task.errors import ConfigError
+from task.given_weights import given_weights
 from task.machine.files import from_home
 from task.registry import explained
 
@@ -82,8 +82,11 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
         raise ConfigError("overrides", shlex.join(words), f"cannot be composed: {reason}") from None
     assert isinstance(settings, dict)
     settings["model"] = with_hash(settings["model"])
-    if (given := given_weights(settings["model"])) and settings["secure"]["mode"] == "masked":
-        settings["secure"]["start"] = start_hash(given)
+    if given := given_weights(settings["model"]):
+        if settings["tune"]["name"] != "all":
+            keep(given)
+        elif settings["secure"]["mode"] == "masked":
+            settings["secure"]["start"] = start_hash(given)
     settings["clock"] = _with_trace_hash(settings["clock"])
     return {str(key): value for key, value in settings.items()}
 

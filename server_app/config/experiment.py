@@ -8,19 +8,15 @@ together.
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from server_app.config.given_weights import without_weights
 from server_app.config.tables import Table
 from task.config import LocalConfig, Settings, Strict
 from task.errors import ConfigError
-from task.registry import create
-
-if TYPE_CHECKING:
-    from task.models.base import ModelSettings
+from task.given_weights import WEIGHTS_HASH, without_weights
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 MOST_SECONDS = 1e9  # that a message may name
@@ -104,17 +100,12 @@ class Experiment(LocalConfig):
         """Return the settings of local training, which are sent to the clients."""
         return self._local
 
-    def network(self) -> "ModelSettings":
-        """Return the settings of the network, without the weights that it starts from."""
-        if "model" not in self._components:
-            self._components["model"] = create("model", without_weights(self.model))
-        found: ModelSettings = self._components["model"]
-        return found
-
     @cached_property
     def _local(self) -> LocalConfig:
         fields: dict[str, Any] = {name: getattr(self, name) for name in LocalConfig.model_fields}
         fields["model"] = without_weights(self.model)
+        if not self.tuning().whole and WEIGHTS_HASH in self.model:
+            fields["model"][WEIGHTS_HASH] = self.model[WEIGHTS_HASH]
         told = ("name", *self.component("after").told)
         fields["after"] = {key: self.after[key] for key in told}
         return LocalConfig.model_construct(**fields)  # the experiment's rules include theirs

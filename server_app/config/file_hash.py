@@ -2,20 +2,23 @@
 
 import functools
 import hashlib
+import os
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from server_app.config.given_weights import (
+from task.errors import ConfigError, system_reason
+from task.given_weights import (
     EXPECTED,
     KEY,
     MODEL,
     WEIGHTS,
     WEIGHTS_HASH,
     GivenWeights,
+    cached,
 )
-from task.errors import ConfigError, system_reason
 from task.machine.files import from_home
 from task.machine.regular import regular
 from task.registry import named
@@ -43,6 +46,23 @@ def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
         path = named(CONVERTED)(path, sha256)
         sha256 = hash_of(KEY, path, EXPECTED)
     return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: sha256}
+
+
+def keep(given: GivenWeights) -> None:
+    """Copy a file of weights to the cache, where the workers of this machine read it.
+
+    Raises:
+        ConfigError: the cache cannot be written.
+    """
+    place = cached(given.sha256)
+    try:
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            partial = place.with_suffix(f".{os.getpid()}")
+            shutil.copyfile(given.path, partial)
+            partial.replace(place)
+    except OSError as error:
+        raise ConfigError(KEY, place, f"cannot be written: {system_reason(error)}") from None
 
 
 def start_hash(given: GivenWeights) -> str:

@@ -1,5 +1,6 @@
 """Weights that ``torch.save`` wrote, converted once to a safetensors file in the cache."""
 
+import os
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -8,9 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from server_app.config.given_weights import EXPECTED, KEY
-from task.data.image_store.store import store_root
 from task.errors import ConfigError, system_reason
+from task.given_weights import EXPECTED, KEY, cached
 
 INSIDE = ("state_dict", "model")  # where a checkpoint may keep the weights
 UNREADABLE = (UnpicklingError, RuntimeError, EOFError, KeyError, ValueError)
@@ -28,12 +28,12 @@ def converted(path: Path, sha256: str) -> Path:
     Raises:
         ConfigError: it cannot be read, holds no tensors by name, or the cache cannot be written.
     """
-    place = store_root() / "weights" / f"{sha256}.safetensors"
+    place = cached(sha256)
     try:
         if not place.exists():
             tensors = tensors_in(torch.load(path, map_location="cpu", weights_only=True))
             place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(".partial")
+            partial = place.with_suffix(f".{os.getpid()}")
             save_file({name: value.contiguous() for name, value in tensors.items()}, partial)
             partial.replace(place)
     except UNREADABLE as error:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import KEY, given_weights
 from server_app.config.override_text import quoted
+from task.given_weights import KEY, given_weights
 from task.machine.files import from_home
 
 PATHS = ("root", "repo")  # a hub data set's repo may be a local directory

@@ -7,7 +7,6 @@ from typing import Any
 
 from server_app.aggregation.global_model import GlobalModel
 from server_app.aggregation.weights import from_tensors
-from server_app.config.given_weights import MODEL
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import Callback, RoundResult
@@ -24,6 +23,7 @@ from server_app.runs.records.client_scores import (
 from server_app.runs.records.tables import MODELS
 from server_app.tracking.console import round_line
 from server_app.tracking.loggers import MetricLoggers
+from task.given_weights import MODEL
 from task.machine.files import round_files
 from task.progress import RoundEnded, emit
 from task.training.evaluation import Score
@@ -172,7 +172,7 @@ class RecordResults(Callback):
         """Write the results, if this was the last round."""
         if result.round < result.rounds:
             return
-        self._recorder.save_model(from_tensors(self._model.weights))
+        self._recorder.save_model(from_tensors(self._model.whole))
         if result.test.by_class:
             classes = self._recorder.summary["data"]["classes"]
             save_by_class(self._recorder.directory, classes, result.test.by_class)

@@ -92,7 +92,7 @@ class Federation:
         self._stage = stage_of(experiment)
         self._stage.check_model(experiment, self._worker.model, self._worker.data.dataset)
         self._statistics: FinalStatistics | None = None
-        if experiment.network().keeps_statistics:
+        if experiment.tuning().whole and experiment.network().keeps_statistics:
             self._statistics = named(STATISTICS)(experiment, self._worker.model)
         self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
 

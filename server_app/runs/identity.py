@@ -33,6 +33,7 @@ SHARED = (
     "task.data",
     "task.exact_sum",
     "task.extensions",
+    "task.given_weights",
     "task.methods",
     "task.models",
     "task.optim",
@@ -42,6 +43,7 @@ SHARED = (
     "task.secure",
     "task.seeding",
     "task.training",
+    "task.tuning",
 )
 NAMED = re.compile(r"[a-z_]\w*(\.\w+)+:\w+")
 

@@ -119,6 +119,7 @@ class ModelSettings(ABC):
         trained_features: whether layers that can be trained come before the classifier.
         normalised: whether it has normalisation layers; if not, `norm` must be ``group``.
         has_levels: whether outputs have levels, if they are asked for.
+        takes_features: whether it is a `task.models.layers.backbone.BackboneNetwork`.
         draws: whether training draws from PyTorch's global generator, as dropout does.
         features: d, the width of the projector, at least 1.
         norm: ``batch``; ``fixed``, batch norm whose statistics stay from a round on (FixBN); or
@@ -142,6 +143,7 @@ class ModelSettings(ABC):
     trained_features: ClassVar[bool] = True
     normalised: ClassVar[bool] = True
     has_levels: ClassVar[bool] = True
+    takes_features: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 

@@ -16,12 +16,13 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 @contextmanager
 def without_gradients(parameters: Collection[nn.Parameter]) -> Iterator[None]:
     """Compute no gradients of these trained parameters inside the block."""
-    for parameter in parameters:
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in trained:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in parameters:
+        for parameter in trained:
             parameter.requires_grad_(True)
 
 

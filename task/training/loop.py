@@ -127,6 +127,7 @@ class LocalTrainer:
         self.method = method
         self.config = config
         self.augmentation = config.augmenter()
+        self._tuning = config.tuning()
         self.optimizer = LocalSgd(trained_parameters(model), config.optim)
         self.forward = Forward(model, config.runtime, config.batch_size)
         device = next(model.parameters()).device
@@ -137,7 +138,7 @@ class LocalTrainer:
         """Compile the forward and backward pass if ``runtime.compiled`` is set."""
         if self.config.runtime.compiled:
             rows = torch.zeros(self.config.batch_size, dtype=torch.int64, device=images.device)
-            self.model.train()
+            self._tuning.set_mode(self.model)
             self.forward.compile(images[rows][0])
             self.optimizer.clear_gradients()
 
@@ -175,7 +176,7 @@ class LocalTrainer:
         kept_before = to_device(state, device)
         self.optimizer.begin(kept_before)
         self.optimizer.rate = self.config.optim.rate(server_round, self.config.rounds)
-        self.model.train()
+        self._tuning.set_mode(self.model)
         network = self.config.network()
         if network.fixes_statistics(server_round, self.config.rounds):
             fix_statistics(self.model)

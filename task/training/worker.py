@@ -13,6 +13,7 @@ from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate
 from task.errors import ConfigError, SiteError
+from task.given_weights import WEIGHTS_HASH
 from task.models.base import checked_network
 from task.models.layers.norm import measure_statistics
 from task.optim.parameters import trained_parameters
@@ -28,6 +29,8 @@ from task.training.personal.part import PersonalPart, without_personal
 from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
+FEATURES = "task.training.features:FrozenFeatures"
+STARTING = "task.models.layers.starting_weights:start_from_cache"
 SITE_DATA = "task.data.site_data:federate_site"
 NUMBER_BYTES = 4  # of a parameter, in float32
 STATISTICS_PIXELS = 500_000  # of a batch; the same on all devices, so that bits are equal
@@ -61,16 +64,36 @@ class Worker:
         self.images = DeviceImages(self.data.dataset, self.device, config.mean_and_std)
         self.method = config.local_method()
         plain = build_model_for(config, self.data.dataset)
+        if WEIGHTS_HASH in config.model:
+            named(STARTING)(plain, config.model[WEIGHTS_HASH])
         try:
             model = self.method.build(plain, torch_generator(config.seed, "method"))
         except ConfigError as error:
             raise error.under("method") from None
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
-        own = self.method.personal(self.model)
+        frozen = config.tuning().freeze(self.model)
+        own = set(self.method.personal(self.model)) - set(frozen)
         if config.personalised and not own:
             allowed = f"model={config.model['name']} has no layer that it could keep at the client"
             raise ConfigError("method", config.method["name"], allowed)
-        self.personal = PersonalPart(self.model, own)
+        self.personal = PersonalPart(self.model, own, frozen)
+        if self._has_fixed_features:
+            keep_free = site.keep_free_megabytes if site else 0
+            self.images = named(FEATURES)(config, self.data.dataset, self.model, keep_free)
+        if not self.personal.shared:
+            allowed = f"leaves nothing to share with method={config.method['name']}"
+            raise ConfigError("tune", config.tune["name"], f"{allowed}; choose another")
+
+    @property
+    def _has_fixed_features(self) -> bool:
+        """Whether an image has the same features in each step, so that they are computed once."""
+        config = self.config
+        return (
+            config.tuning().head_alone
+            and config.network().takes_features
+            and config.augmentation["name"] == "none"
+            and not any(member.mixes_labels for member in self.method.members())
+        )
 
     @functools.cached_property
     def trainer(self) -> LocalTrainer:
@@ -189,9 +212,9 @@ class Worker:
         return {name: value.clone() for name, value in self.personal.shared.items()}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Load weights into the model, and prepare the process."""
+        """Load weights into the model, with what is frozen, and prepare the process."""
         prepare_process()
-        self.model.load_state_dict(to_device(weights, self.device))
+        self.model.load_state_dict(to_device({**self.personal.frozen, **weights}, self.device))
 
 
 def build_model_for(config: LocalConfig, dataset: ImageDataset) -> nn.Module:

@@ -13,12 +13,12 @@ from client_app.session import Session
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.composition import compose_experiment
 from server_app.config.file_hash import with_hash
-from server_app.config.given_weights import given_weights
 from server_app.runs import identity
 from server_app.runs.records.record import read_record
 from task import extensions
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint, fingerprint_for
+from task.given_weights import given_weights
 from task.models.base import ModelSettings
 from task.protocol.registration import RegistrationRequest
 from task.training.worker import Worker, build_model

@@ -81,7 +81,7 @@ class AnalysedRun:
         `task.analysis.curvature.diagonal` is exact for piecewise linear networks. FedETF's
         classifier normalises the features, so it is none.
         """
-        if not self.config.network().keeps_statistics:
+        if not self.config.keeps_statistics:
             return "model.norm=batch"
         return "" if CLASSIFIER in self.weights else "a linear classifier"
 
@@ -179,7 +179,9 @@ class AnalysedRun:
         """
         model = self.worker.model
         try:
-            model.load_state_dict(to_tensors(weights or self.weights))
+            model.load_state_dict(
+                {**self.worker.personal.frozen, **to_tensors(weights or self.weights)}
+            )
         except RuntimeError:
             raise layers_differ(self.run) from None
         return model.eval()

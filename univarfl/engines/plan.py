@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterator
 
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import given_weights
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.clock.base import clock_of
 from server_app.runs.directory import runs_directory
 from task.errors import ConfigError
+from task.given_weights import given_weights
 from task.training.device import choose_device
 from univarfl.engines.cluster import (
     ADDRESS,

@@ -7,7 +7,6 @@ from typing import Any
 
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import given_weights
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.directory import plan_run_directory
@@ -16,6 +15,7 @@ from server_app.tracking.console import show_progress
 from task.data.federated import federate
 from task.error_messages import describe_error
 from task.errors import RunError
+from task.given_weights import given_weights
 from task.training.worker import build_model_for
 from univarfl.engines.claim import claimed
 from univarfl.engines.flower import run_flower

@@ -37,6 +37,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
         if data.get("name") == "imagenet200":
             data.setdefault("subset", "own")
     config.setdefault("last_batch", "merge")
+    config.setdefault("tune", {"name": "all"})
     config.setdefault("after", {"name": "none"})
     replace_batch_norm(config)
     config.setdefault("clock", {"name": "real"})

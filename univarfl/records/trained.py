@@ -8,13 +8,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load
 
 from server_app.aggregation.weights import Weights, from_tensors
-from server_app.config.given_weights import MODEL, without_weights
 from server_app.config.vocabulary import improved
 from server_app.runs.client_parts import DIRECTORY
 from server_app.runs.records.record import RUN_JSON
 from server_app.runs.records.tables import RecordError
 from task.config import Device, LocalConfig
 from task.errors import ConfigError, system_reason
+from task.given_weights import MODEL, without_weights
 from task.machine.files import DIGEST
 from task.machine.regular import regular
 from task.rules import read_settings

@@ -16,7 +16,7 @@ def problems(experiment: Experiment) -> Iterator[ConfigError]:
             "choose one: strategy=fedavg, or privacy=none"
         )
         yield ConfigError("privacy.unit", experiment.privacy.unit, allowed)
-    if experiment.network().keeps_statistics:
+    if experiment.keeps_statistics:
         allowed = (
             "the statistics of batch norm reveal the data; add model.norm=group (method=fedbn, "
             "which needs batch norm, cannot be private)"

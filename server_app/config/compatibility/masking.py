@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from server_app.aggregation.guards.base import guard_of
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import given_weights
 from task.errors import ConfigError
+from task.given_weights import given_weights
 from task.protocol.masking.rows import MAX_PARTICIPANTS
 from task.secure.rules.threshold import colluding_of, threshold_of
 

@@ -41,6 +41,8 @@ def why_not_measured(experiment: Experiment) -> Iterator[str]:
 
 def of_own_statistics(experiment: Experiment) -> Iterator[str]:
     """Yield why there are no statistics of one model."""
+    if not experiment.tuning().whole:
+        yield "is for a network that is trained as a whole, with tune=all"
     if experiment.local().personalised:
         method = experiment.method["name"]
         yield f"is for one model of all clients, and each client of method={method} has its own"

@@ -126,7 +126,7 @@ def record_new_model(
     else:
         model.weights = {key: weights[key] for key in model.weights}
     found = score_model(kind, context.experiment.rounds, clients_of_final_scores(context))
-    recorder.save_model(from_tensors(model.weights))
+    recorder.save_model(from_tensors(model.whole))
     record_client_scores(recorder, found.clients, context.sites)
     if found.test.by_class:
         classes = recorder.summary["data"]["classes"]

@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 
 from server_app.config.experiment import Experiment
-from server_app.config.given_weights import MODEL
 from server_app.rounds.after.base import stage_of
 from server_app.runs.checkpoint import DIRECTORY, Checkpoint, load_checkpoint
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION
@@ -31,6 +30,7 @@ from server_app.runs.records.tables import (
     parse_number,
 )
 from task.errors import system_reason
+from task.given_weights import MODEL
 from task.machine.files import Mark, mark_of
 from task.machine.regular import open_regular
 

@@ -19,7 +19,8 @@ FORM = "it must map images [n, 3, H, W] to features [n, d]"
 class BackboneNetwork(Network):
     """Maps images [n, C, H, W], C = 1 or 3, to `Output`, by a backbone that others have written.
 
-    It knows neither the maps before pooling nor levels: `Output.maps` is None.
+    It also takes what the backbone returns for them, [n, w]. It knows neither the maps before
+    pooling nor levels: `Output.maps` is None.
 
     Args:
         encoder: maps images [n, 3, H, W] to vectors.
@@ -27,14 +28,21 @@ class BackboneNetwork(Network):
         classifier: of the features.
     """
 
-    def __init__(self, encoder: nn.Module, head: nn.Module, classifier: nn.Linear) -> None:
+    def __init__(self, encoder: nn.Module, head: nn.Sequential, classifier: nn.Linear) -> None:
         super().__init__()
         self.encoder = encoder
         self.projector = head
         self.classifier = classifier
 
+    @property
+    def width(self) -> int:
+        """w, the number of values that the backbone returns for an image."""
+        first = self.projector[0] if len(self.projector) else self.classifier
+        assert isinstance(first, nn.Linear)
+        return first.in_features
+
     def forward(self, x: Tensor) -> Output:
-        features = self.projector(encoded(self.encoder, x))
+        features = self.projector(x if x.ndim == 2 else encoded(self.encoder, x))
         return Output(self.classifier(features), features, None)
 
 
@@ -64,6 +72,7 @@ class BackboneSettings(ModelSettings):
 
     least_image_size: ClassVar[int] = 8
     has_levels: ClassVar[bool] = False
+    takes_features: ClassVar[bool] = True
     draws: ClassVar[bool] = True
 
     image_size: int = field(kw_only=True)

@@ -66,6 +66,7 @@ class Finetuner:
             "local_epochs": settings.epochs, "batch_size": settings.batch_size, "optim": optim,
         }  # fmt: skip
         model = copy.deepcopy(worker.model).requires_grad_(True)
+        worker.config.tuning().freeze(model)
         self._trainer = LocalTrainer(model, FedAvg(), worker.config.model_copy(update=changes))
 
     def scores(

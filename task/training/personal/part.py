@@ -1,6 +1,7 @@
-"""The part of a model that stays with its client: it is kept in the client's state and never sent.
+"""The parts of a model that are never sent: what stays with its client, and what is frozen.
 
-The rest is shared: the server sends it, clients train it, and it is aggregated.
+A client's own part is kept in its state. What is frozen is the same everywhere. The rest is shared:
+the server sends it, clients train it, and it is aggregated.
 """
 
 from collections.abc import Collection
@@ -20,11 +21,18 @@ class PersonalPart:
 
     Args:
         model: with its initial weights; those of the part are what a client starts from.
-        names: the names of the entries; empty if the whole model is shared.
+        names: the names of the entries; empty if no part stays with the client.
+        frozen: the names of the entries that never change, which are no client's own.
+
+    Attributes:
+        frozen: these entries, on the CPU.
     """
 
-    def __init__(self, model: nn.Module, names: Collection[str]) -> None:
+    def __init__(
+        self, model: nn.Module, names: Collection[str], frozen: Collection[str] = ()
+    ) -> None:
         initial = to_cpu(model.state_dict())
+        self.frozen: Tensors = {name: initial.pop(name) for name in frozen}
         self._initial = {name: initial[name] for name in initial if name in names}
         self._shared = {name: initial[name] for name in initial if name not in names}
 
@@ -59,14 +67,12 @@ class PersonalPart:
             state: the client's; if it has no part, the initial one is used.
         """
         own = {name: state.get(PERSONAL + name, first) for name, first in self._initial.items()}
-        return {**shared, **own} if own else shared
+        return {**self.frozen, **shared, **own}
 
     def split(self, result: LocalResult) -> LocalResult:
         """Return the result of a client that keeps its part in its state."""
-        if not self:
-            return result
         kept = {PERSONAL + name: result.weights[name] for name in self._initial}
-        shared = {n: value for n, value in result.weights.items() if n not in self._initial}
+        shared = {name: value for name, value in result.weights.items() if name in self._shared}
         return replace(result, weights=shared, state={**result.state, **kept})
 
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.composition import compose_experiment
 from server_app.config.file_hash import hash_of
-from server_app.config.given_weights import EXPECTED, KEY, GivenWeights
 from server_app.config.resuming import whole_words
 from server_app.runs.identity import identity_of
 from server_app.runs.records.record import read_record
 from task.errors import ConfigError
+from task.given_weights import EXPECTED, KEY, GivenWeights
 from tests.conftest import Train, rows, sha256
 from tests.interruption import ended_in
 from univarfl.inference.model import trained_model

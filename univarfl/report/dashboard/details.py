@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from server_app.config.differences import deciding
-from server_app.config.given_weights import MODEL
 from server_app.config.override_text import as_typed
 from server_app.runs.records.csv_files import restore_cell
 from server_app.runs.records.record import RUN_JSON
@@ -27,6 +26,7 @@ from server_app.runs.records.tables import (
     parse_number,
 )
 from task.errors import system_reason
+from task.given_weights import MODEL
 from task.machine.regular import (
     LARGEST_RECORD,
     LARGEST_TABLE,

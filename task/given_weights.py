@@ -1,8 +1,10 @@
 """``model.weights``: the file of weights that a run starts from, and its hash.
 
-Only the server reads the file. If the setting is used, the experiment's group ``model`` has the
-file's path and hash. The part of the experiment that is sent to clients has neither. With masks it
-has the hash of the weights themselves, with which participants compare what they receive.
+If the setting is used, the experiment's group ``model`` has the file's path and hash. The part of
+the experiment that is sent to clients has neither, and only the server reads the file. With masks
+it has the hash of the weights themselves, with which participants compare what they receive. If a
+part of the network is frozen, clients have the hash and read the file as well, from their cache:
+what is frozen is never sent.
 """
 
 from collections.abc import Mapping
@@ -25,6 +27,13 @@ class GivenWeights(NamedTuple):
 def without_weights(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the network itself."""
     return {key: value for key, value in model.items() if key not in (WEIGHTS, WEIGHTS_HASH)}
+
+
+def cached(sha256: str) -> Path:
+    """Return the place of a file of weights in this machine's cache."""
+    from task.data.image_store.store import store_root  # noqa: PLC0415  (imports Pillow)
+
+    return store_root() / "weights" / f"{sha256}.safetensors"
 
 
 def given_weights(model: Mapping[str, Any]) -> GivenWeights | None:
