@@ -13,6 +13,7 @@ from client_app.node import runtime, simulated
 from client_app.session import Session
 from task.errors import CodeMismatchError, ConfigError, DataError, DeviceError, SiteError
 from task.fingerprint import code_directories
+from task.given_weights import WEIGHTS_HASH
 from task.plain_text import one_line
 from task.privacy.settings import UNTOLD_IMAGES, large_delta
 from task.protocol.registration import RegistrationReply, RegistrationRequest
@@ -22,6 +23,7 @@ from task.training.worker import Worker
 
 Facts = dict[str, str | int | list[int]]
 
+WEIGHTS = "client_app.given_weights:keep_weights"  # imported for frozen networks alone
 IDENTITY = "client_app.masked.identity:check_identity"  # imported for masked rounds alone
 STORAGE = "storage"  # the entry with the random name of the place where clients' states are kept
 CANNOT_TRAIN = (
@@ -49,6 +51,8 @@ def register(session: Session[RegistrationRequest]) -> RegistrationReply:
     if on_site and "data-dir" in node:
         facts["site"] = one_line(site_name(node))
     try:
+        if session.site is not None and WEIGHTS_HASH in session.config.model:
+            named(WEIGHTS)(session, session.site)
         facts["device"] = session.worker.device.type
         facts["compiled"] = session.worker.trainer.forward.compiled
         if session.site is not None:

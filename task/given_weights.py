@@ -7,10 +7,14 @@ part of the network is frozen, clients have the hash and read the file as well, 
 what is frozen is never sent.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from task.errors import ConfigError
+
+HASH = re.compile(r"[0-9a-f]{64}")
 WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
 KEY = f"model.{WEIGHTS}"
 MODEL = "model.safetensors"  # the name in a run directory
@@ -30,7 +34,15 @@ def without_weights(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cached(sha256: str) -> Path:
-    """Return the place of a file of weights in this machine's cache."""
+    """Return the place of a file of weights in this machine's cache.
+
+    Raises:
+        ConfigError: `sha256` is no hash, but perhaps a path.
+    """
+    if not isinstance(sha256, str) or not HASH.fullmatch(sha256):
+        raise ConfigError(
+            f"model.{WEIGHTS_HASH}", sha256, "must be a SHA-256 in hex digits"
+        )
     from task.data.image_store.store import store_root  # noqa: PLC0415  (imports Pillow)
 
     return store_root() / "weights" / f"{sha256}.safetensors"

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -23,8 +24,10 @@ from server_app.nodes.registration import (
     connected_nodes,
     read_registration,
 )
+from task.given_weights import WEIGHTS_HASH, cached
 from task.plain_text import one_line
 from task.protocol.registration import REGISTER, RegistrationRequest
+from task.protocol.tensors import PackedTensors
 
 POLL_SECONDS = 0.1
 SITE_POLL_SECONDS = 1.0
@@ -55,6 +58,7 @@ class NodeManager:
 
     def __init__(self, grid: Grid, run: RunIdentity, experiment: Experiment, note: Note) -> None:
         self._grid, self._run, self._note = grid, run, note
+        self._model = experiment.local().model
         self._device, self._sites = experiment.device, experiment.partitioner().sites
         classes = len(experiment.data.get("classes") or ())
         self._bounds = guard_of(experiment).most_images, classes
@@ -91,6 +95,15 @@ class NodeManager:
                 time.sleep(POLL_SECONDS)
         self._started = True
         return self.nodes
+
+    @cached_property
+    def _weights(self) -> PackedTensors:
+        """The file of weights that sites need if they train a part of the network.
+
+        A simulated worker finds it in the cache of this machine.
+        """
+        sha256 = self._model.get(WEIGHTS_HASH)
+        return PackedTensors(cached(sha256).read_bytes() if self._sites and sha256 else b"")
 
     @property
     def nodes(self) -> list[NodeInfo]:
@@ -192,8 +205,9 @@ class NodeManager:
             self._refuse(identity, "ignored: partition.names does not list it")
         else:
             request = RegistrationRequest(
-                run=self._run.id, experiment=self._run.experiment, fingerprint=self._run.fingerprint
-            )
+                run=self._run.id, experiment=self._run.experiment,
+                fingerprint=self._run.fingerprint, weights=self._weights,
+            )  # fmt: skip
             addressed = AddressedRequest(identity.node_id, request, identity.public_key)
             pushed = self._grid.push_messages([RecordWriter().message(REGISTER, addressed)])
             for message_id in filter(None, pushed):  # Flower 1.43 gives "" if it is not accepted

@@ -7,10 +7,18 @@ from pydantic import Field
 from task.protocol.base import Count, Line
 from task.protocol.envelope import Client, Kind, Reply, Request
 from task.protocol.limits import LABEL_BYTES, SHORT_HEADER, ReplyLimits
+from task.protocol.tensors import PackedTensors
 
 
 class RegistrationRequest(Request):
-    """Asks a SuperNode to describe itself and to get ready."""
+    """Asks a SuperNode to describe itself and to get ready.
+
+    Attributes:
+        weights: the file of ``model.weights``, for a site that trains a part of the network; empty
+            otherwise.
+    """
+
+    weights: PackedTensors = PackedTensors()
 
     def reply_limits(self) -> ReplyLimits:
         """Return the size of the largest reply: the experiment names each class that it counts."""
