@@ -40,9 +40,7 @@ def cached(sha256: str) -> Path:
         ConfigError: `sha256` is no hash, but perhaps a path.
     """
     if not isinstance(sha256, str) or not HASH.fullmatch(sha256):
-        raise ConfigError(
-            f"model.{WEIGHTS_HASH}", sha256, "must be a SHA-256 in hex digits"
-        )
+        raise ConfigError(f"model.{WEIGHTS_HASH}", sha256, "must be a SHA-256 in hex digits")
     from task.data.image_store.store import store_root  # noqa: PLC0415  (imports Pillow)
 
     return store_root() / "weights" / f"{sha256}.safetensors"

@@ -86,6 +86,40 @@ def test_sites_train_as_the_same_domains_do_in_simulation(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_sites_train_a_head_on_a_network_of_a_package(
+    tmp_path: Path, train: Train, hospital_package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each site has a cache of its own, and gets the file of weights when it registers."""
+    monkeypatch.setenv("PYTHONPATH", str(hospital_package))
+    images = create_images(tmp_path, SITES)
+    network = ["model=module", "model.target=hospital_extras.two_blocks:Plain", "model.head=fc"]
+    words = ["data=folder", CLASSES, "data.image_size=16", LEARNS, "augmentation=none", *network]
+    simulated = ["partition=domains", "num_clients=2", "data.test_share=0"]
+    together = f"data.root={images / 'together'}"
+    first = train(*words, *simulated, together, "rounds=1")
+    head = [*words, "rounds=2", "tune=head", f"model.weights={first}"]
+    data = {site: images / site for site in SITES}
+    listed = dict.fromkeys(SITES, 'extensions = ["hospital-extras"]\n')
+    with Machines(tmp_path / "machines", data, listed) as machines:
+        machines.coordinate()
+        for site in SITES:
+            machines.join(site, UNIVARFL_CACHE=str(tmp_path / f"cache of {site}"))
+        log = machines.run(
+            *head, "partition=sites", f"partition.names=[{','.join(SITES)}]",
+            f"data.root={images / 'test'}", "data.test_share=1",
+        )  # fmt: skip
+        assert machines.ended() == 0, log.read_text()
+        directory = machines.record()
+    assert sha256(train(*head, *simulated, together)) == sha256(directory)
+    for site in SITES:
+        cache = tmp_path / f"cache of {site}"
+        assert [path.stem for path in (cache / "weights").iterdir()] == [sha256(first)]
+        assert len(list((cache / "features").iterdir())) == 1
+    assert read_record(directory)["request_bytes"] < 1000
+
+
+@pytest.mark.slow
 def test_a_run_survives_its_server_app_and_its_superlink(tmp_path: Path, train: Train) -> None:
     images = create_images(tmp_path, ["north", "south"])
     words = [word.replace("rounds=1", "rounds=3") for word in WORDS]

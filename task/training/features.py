@@ -1,8 +1,9 @@
 """Features of a frozen network, computed once for an image and kept on disk.
 
-They are computed in batches that follow from the data set alone: test images first, then the
-others, both in the order of the data set. So an image's features have the same bits whichever
-client has it, and whoever computes them. Several processes share one file; each takes chunks that
+They are computed in batches of one size, the last one filled with copies, because a kernel may
+compute a row in another way in a batch of another size. So an image's features have the same bits
+whichever client or site has it, and whoever computes them. Test images come first, then the
+others, both in the order of the data set. Several processes share one file; each takes chunks that
 nobody has finished.
 """
 
@@ -28,7 +29,7 @@ from task.models.layers.backbone import BackboneNetwork, encoded
 from task.protocol.tensors import PackedTensors
 
 FORMAT = 1  # of the file; change it with the order or the batches
-BATCH, CHUNK = 64, 256  # images of a forward pass, and of a piece of the file
+BATCH, CHUNK = 64, 256  # images of a forward pass, and of a piece of the file, a multiple of it
 
 logger = logging.getLogger("univarfl")
 
@@ -91,8 +92,9 @@ class FrozenFeatures(DeviceImages):
     def _compute(self, chunk: int) -> None:
         first = chunk * CHUNK
         for start in range(first, min(first + CHUNK, len(self._order)), BATCH):
-            batch = self.index(self._order[start : min(start + BATCH, first + CHUNK)])
-            found = encoded(self._encoder, self.normalised(self.pixels(batch)))
+            batch = self.index(self._order[start : start + BATCH])
+            full = torch.cat([batch, batch[:1].expand(BATCH - len(batch))])
+            found = encoded(self._encoder, self.normalised(self.pixels(full)))[: len(batch)]
             self._rows[start : start + len(batch)] = found.float().cpu().numpy()
         self._rows.flush()
         self._mark(chunk).touch()
