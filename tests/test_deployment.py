@@ -94,7 +94,8 @@ def test_sites_train_a_head_on_a_network_of_a_package(
     monkeypatch.setenv("PYTHONPATH", str(hospital_package))
     images = create_images(tmp_path, SITES)
     network = ["model=module", "model.target=hospital_extras.two_blocks:Plain", "model.head=fc"]
-    words = ["data=folder", CLASSES, "data.image_size=16", LEARNS, "augmentation=none", *network]
+    words = ["data=folder", CLASSES, "data.image_size=16", LEARNS, "local_epochs=2", *network]
+    words.append("augmentation=none")
     simulated = ["partition=domains", "num_clients=2", "data.test_share=0"]
     together = f"data.root={images / 'together'}"
     first = train(*words, *simulated, together, "rounds=1")
