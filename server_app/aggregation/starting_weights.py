@@ -6,7 +6,7 @@ from torch import Tensor
 
 from server_app.config.file_hash import require_unchanged
 from task.given_weights import EXPECTED, KEY, GivenWeights
-from task.models.layers.starting_weights import StartingWeights, read_weights
+from task.training.starting_weights import StartingWeights, read_weights
 
 
 def starting_weights(given: GivenWeights, initial: Mapping[str, Tensor]) -> StartingWeights:

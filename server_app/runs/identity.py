@@ -62,7 +62,10 @@ class Code(NamedTuple):
 
 def code_of(config: Mapping[str, Any]) -> Code:
     """Return the hashes of the code that a run of this configuration uses."""
-    return Code(shared_hash(), {name: component_hash(name) for name in chosen_components(config)})
+    components = {name: component_hash(name) for name in chosen_components(config)}
+    if target := target_of(config["model"]):
+        components[target.module] = target.content()
+    return Code(shared_hash(), components)
 
 
 def recorded_code(record: Mapping[str, Any]) -> Code:
@@ -85,8 +88,6 @@ def chosen_components(config: Mapping[str, Any]) -> Iterator[str]:
     for group in PACKAGES:
         for name in str(config[group]["name"]).split(PLUS):
             yield module_of(group, name)
-    if target := target_of(config["model"]):
-        yield target.module
 
 
 @functools.cache
@@ -105,8 +106,6 @@ def component_hash(module: str) -> str:
         for extension in extensions(group).values():
             if extension.module == module:
                 return extension.content()
-    if target := target_of({"target": f"{module}:NAME"}):
-        return target.content()
     return hash_of_modules(component_modules(module))
 
 

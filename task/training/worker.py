@@ -30,7 +30,7 @@ from task.training.transfer import to_device
 
 NOTHING: Tensors = MappingProxyType({})
 FEATURES = "task.training.features:FrozenFeatures"
-STARTING = "task.models.layers.starting_weights:start_from_cache"
+STARTING = "task.training.starting_weights:start_from_cache"
 SITE_DATA = "task.data.site_data:federate_site"
 NUMBER_BYTES = 4  # of a parameter, in float32
 STATISTICS_PIXELS = 500_000  # of a batch; the same on all devices, so that bits are equal
