@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.seeding import numpy_generator
 from tests.chaos.through_ray import KINDS, suffered
 from univarfl.engines.train import train_experiment
@@ -30,14 +30,12 @@ def tried(seed: int, place: Path) -> bool:
     directory = place / f"suffered-{seed}"
     lines = suffered([*words, f"run_id={directory.name}"], directory, kind, after)
     whole = [*words, "engine=inprocess", f"run_id=whole-{seed}"]
-    same = read_record(train_experiment(compose_experiment(whole), whole)).get("model_sha256")
+    same = read_record(train_experiment(compose_experiment(whole), whole)).model_sha256
     found = read_record(directory)
-    passed = found["status"] == "completed" and (kind == "hang" or found["model_sha256"] == same)
-    print(
-        f"{seed}: {method}, {kind} after round {after}, resumed from {found.get('resumed_from')}:"
-    )
-    bits = "same bits" if found.get("model_sha256") == same else "OTHER BITS"
-    print(f"  {found['status']}, {bits}", flush=True)
+    passed = found.completed and (kind == "hang" or found.model_sha256 == same)
+    print(f"{seed}: {method}, {kind} after round {after}, resumed from {found.resumed_from}:")
+    bits = "same bits" if found.model_sha256 == same else "OTHER BITS"
+    print(f"  {found.status}, {bits}", flush=True)
     if not passed:
         print("\n".join(lines)[-3000:], flush=True)
     return passed

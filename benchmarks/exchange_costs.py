@@ -27,7 +27,7 @@ import pandas as pd
 
 from benchmarks.results import replace_part
 from benchmarks.rounds import round_seconds
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from tests.processes import UNIVARFL
 from univarfl.report.write import markdown
 
@@ -51,7 +51,7 @@ def measure(what: str, clients: int, *words: str) -> Result:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         (directory,) = (path.parent for path in Path(place).glob("*/rounds.csv"))
         seconds = round_seconds(directory)
-        model = read_record(directory)["reply_bytes"]
+        model = read_record(directory).reply_bytes or 0
     each = EACH in words
     sent = model * (clients if each else 2 * WORKERS)  # a sum has twice a model's bytes
     return {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.data.sources.pacs import Pacs
 from tests.machines import COORDINATOR, Machines, until
 from tests.processes import UNIVARFL
@@ -70,7 +70,7 @@ def simulate(words: list[str], place: Path) -> None:
     seconds = time.monotonic() - started
     record = read_record(place / "simulated")
     print("\n## simulation: the domains of one directory, in one process")
-    print(f"{seconds:.0f} s\nsha256 {record['model_sha256']}", flush=True)
+    print(f"{seconds:.0f} s\nsha256 {record.model_sha256}", flush=True)
 
 
 class Scene:
@@ -199,10 +199,10 @@ def run_with(fault: Callable[[Scene], int], root: Path, sites: Path, words: list
         code = fault(scene)
         seconds = time.monotonic() - started
         record = read_record(machines.record())
-        accuracy = record.get("results", {}).get("test", {}).get("accuracy")
+        accuracy = record.results.test.get("accuracy")
         print(f"\n## {fault.__name__}: {fault.__doc__}")
-        print(f"exit {code}, {record['status']}, {seconds:.0f} s, test accuracy {accuracy}")
-        print(f"sha256 {record.get('model_sha256')}; apart: {machines.apart}")
+        print(f"exit {code}, {record.status}, {seconds:.0f} s, test accuracy {accuracy}")
+        print(f"sha256 {record.model_sha256 or None}; apart: {machines.apart}")
         for row in scene.table("clients.csv"):
             if row["status"] != "ok":
                 print(f"  round {row['round']} {row['site']}: {row['reason']}")

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from benchmarks.bare_loop import Work
+from server_app.runs.records.run_record import read_record
 from tests.processes import UNIVARFL
 
 CLIENTS, RHO, ROUNDS, EVERY, BATCH, RATE = 1000, 0.01, 100, 20, 10, 0.03
@@ -134,10 +135,10 @@ def time_ours(root: Path, word: str) -> Finish:
         subprocess.run(command, check=True, capture_output=True)
         seconds = time.perf_counter() - started
         (directory,) = Path(place).iterdir()
-        record: dict[str, Any] = json.loads((directory / "run.json").read_text())
+        record = read_record(directory)
         lines = [line.split(",") for line in (directory / "rounds.csv").read_text().splitlines()]
     rounds = sum(float(value) for _, _, metric, value in lines if metric == "seconds")
-    return Finish(seconds, rounds, record["results"]["test"]["accuracy"])
+    return Finish(seconds, rounds, record.results.test["accuracy"])
 
 
 def report(found: dict[str, list[Finish]]) -> str:

@@ -30,7 +30,7 @@ from client_app.kinds import HANDLERS
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.registry import named
 from tests.conftest import model_for, needs_of, norm_for
 from tests.interruption import ended_in
@@ -103,7 +103,7 @@ def interrupted(place: Path, name: str) -> Path:
 
 def model_hash(directory: Path) -> str:
     """Return the SHA-256 of a run's model, from its record."""
-    return str(read_record(directory)["model_sha256"])
+    return read_record(directory).model_sha256
 
 
 def flwr_run(place: Path) -> Path:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from torch import Tensor
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.config import LastBatch
 from task.data.batches import training_batches
 from univarfl.engines.train import train_experiment
@@ -30,7 +30,7 @@ def accuracy(seed: int, place: str) -> float:
     """Train the default experiment, and return its final test accuracy."""
     words = ["engine=inprocess", f"seed={seed}", f"output_dir={place}"]
     record = read_record(train_experiment(compose_experiment(words), words))
-    return float(record["results"]["test"]["accuracy"])
+    return record.results.test["accuracy"]
 
 
 def main() -> None:

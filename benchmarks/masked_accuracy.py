@@ -24,7 +24,7 @@ from scipy import stats
 from tabulate import tabulate
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from univarfl.engines.train import train_experiment
 
 SEEDS = range(201, 206)
@@ -68,8 +68,8 @@ def measured(words: tuple[str, ...], seed: int) -> dict[str, Any]:
         ]  # fmt: skip
         train_experiment(compose_experiment(every), every)
         record = read_record(Path(place) / "run")
-        accuracy = 100 * record["results"]["test"]["accuracy"]
-        return {"accuracy": accuracy, "epsilon": record.get("privacy", {}).get("epsilon")}
+        accuracy = 100 * record.results.test["accuracy"]
+        return {"accuracy": accuracy, "epsilon": record.privacy and record.privacy.epsilon}
 
 
 def tables(lines: list[dict[str, Any]]) -> Iterator[str]:

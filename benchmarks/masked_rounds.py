@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.faults import partition
 from benchmarks.rounds import round_seconds
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from tests.machines import Machines
 from tests.test_masked_deployment import NEAREST, with_rosters
 
@@ -35,7 +35,7 @@ def measure(place: Path, sites: Path, words: list[str], masks: str) -> None:
             raise SystemExit(log.read_text())
         directory = machines.record()
         seconds = round_seconds(directory)
-        print(f"secure={masks}: {seconds}; sha256 {read_record(directory)['model_sha256']}")
+        print(f"secure={masks}: {seconds}; sha256 {read_record(directory).model_sha256}")
         sys.stdout.flush()
 
 

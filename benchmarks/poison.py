@@ -17,7 +17,7 @@ from joblib import Parallel, cpu_count, delayed
 
 import task.methods
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.errors import RunError
 from tests.conftest import PARTS, faulty
 from univarfl.engines.train import train_experiment
@@ -57,7 +57,7 @@ def accuracy(way: str, kind: str, seed: int) -> float:
             directory = train_experiment(compose_experiment(words), words)
         except RunError:
             return 0.0
-        return float(read_record(Path(directory))["results"]["test"]["accuracy"])
+        return read_record(Path(directory)).results.test["accuracy"]
 
 
 def main() -> None:

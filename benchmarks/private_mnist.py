@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 
 from server_app.config.composition import compose_experiment
 from server_app.rounds.sampling import most_asked
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.privacy.accounting import SampledGaussian, pld_epsilon
 from task.privacy.zcdp import gaussian_rho, zcdp_epsilon
 from univarfl.engines.train import train_experiment
@@ -121,14 +121,15 @@ def measure(
         words += [f"output_dir={place}", "run_id=run"]
         directory = train_experiment(compose_experiment(words), words)
         record = read_record(directory)
+        assert record.privacy
         weights = load_file(directory / "model.safetensors")
     return {
         "unit": unit, "method": method, "epsilon": epsilon, "seed": seed,
-        "accuracy": record["results"]["test"]["accuracy"],
-        "spent": record["privacy"]["epsilon"], "rounds": study.rounds,
+        "accuracy": record.results.test["accuracy"],
+        "spent": record.privacy.epsilon, "rounds": study.rounds,
         "parameters": sum(value.size for value in weights.values()),
-        "multiplier": noise_for(unit, epsilon, seed), "noise": record["privacy"].get("noise"),
-        "seconds": round(time.perf_counter() - started), "code": record["code"],
+        "multiplier": noise_for(unit, epsilon, seed), "noise": record.privacy.noise,
+        "seconds": round(time.perf_counter() - started), "code": record.code,
     }  # fmt: skip
 
 

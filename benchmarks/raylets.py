@@ -22,7 +22,7 @@ import pandas as pd
 
 from benchmarks.results import replace_part
 from benchmarks.rounds import make, round_seconds
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from tests.ray_cluster import Cluster
 from univarfl.report.write import markdown
 
@@ -47,11 +47,11 @@ def measure(words: list[str], strategy: str, raylets: int, place: Path) -> list[
     record = read_record(place / name)
     seconds = round_seconds(place / name)
     models = 2 * CPUS if strategy == "fedavg" else PARTICIPANTS  # a sum has twice a model's bytes
-    sent = models * record["reply_bytes"] / 1e6
+    sent = models * (record.reply_bytes or 0) / 1e6
     outside = whole - sum(seconds)
     return [
         strategy, raylets, round(statistics.median(seconds[1:-1]), 2), round(outside, 1),
-        round(sent, 1), record["model_sha256"][:8],
+        round(sent, 1), record.model_sha256[:8],
     ]  # fmt: skip
 
 

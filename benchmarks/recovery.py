@@ -21,7 +21,7 @@ from typing import Any
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.seeding import numpy_generator
 from tests.machines import COORDINATOR, Machines, until
 from tests.processes import end
@@ -90,10 +90,10 @@ class Watched:
         """Wait until the command ends; return its exit code, its seconds and the model's hash."""
         code = self.machines.processes["run"].wait(SECONDS)
         directory = self.directory()
-        record = read_record(directory) if directory else {}
+        record = read_record(directory) if directory else None
         return {
-            "exit": code, "status": record.get("status"), "reason": record.get("reason"),
-            "sha256": record.get("model_sha256"), "restarts": len(record.get("resumed", [])),
+            "exit": code, "status": record and record.status, "reason": record and record.reason,
+            "sha256": record and record.model_sha256, "restarts": record and len(record.resumed),
             "seconds": round(time.monotonic() - self.started, 1),
         }  # fmt: skip
 

@@ -141,11 +141,11 @@ def save(name: str, runs: Iterable[Run]) -> None:
     RECORDS.mkdir(exist_ok=True)
     with draft_of(archive(name)) as draft, tarfile.open(draft, "w:xz") as tar:
         for found in sorted(runs, key=lambda run: run.directory.name):
-            record = {key: value for key, value in found.record.items() if key != "overrides"}
+            record = found.record.without("overrides")
             data = without_root(found.config["data"])
-            record["config"] = {**found.config, "data": data, "output_dir": None}
+            record = record.changed(config={**found.config, "data": data, "output_dir": None})
             texts = {each: (found.directory / each).read_bytes() for each in TEXTS[1:]}
-            texts[TEXTS[0]] = json.dumps(record).encode()
+            texts[TEXTS[0]] = json.dumps(record.entries()).encode()
             optional = [CLIENT_SCORES, CLIENTS] if keeps_clients(name) else [CLIENT_SCORES]
             tables = [found.directory / each for each in optional]
             tables += (found.directory / DIRECTORY).glob("*.csv")
@@ -182,7 +182,7 @@ def write(name: str) -> None:
         draw(name, summary, analysed)
         tables = [*STUDIES[name].tables(summary), *(each.table for each in analysed)]
     text = "\n\n".join(markdown(table) for table in tables if len(table))
-    codes = ", ".join(sorted({run.code[:12] for run in summary.runs}))
+    codes = ", ".join(sorted({run.record.code[:12] for run in summary.runs}))
     command = f"`python -m benchmarks.results run {name}`"
     source = f"{len(summary.runs)} runs of code {codes} ({command})."
     replace_part(name, f"{text}\n\n{source}")

@@ -17,7 +17,7 @@ from joblib import Parallel, cpu_count, delayed
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from tests.conftest import SMALL_CNN, model_for, needs_of
 from tests.interruption import ended_in
 from univarfl.engines.train import train_experiment
@@ -27,7 +27,7 @@ ROUNDS = 4
 
 def trained(words: list[str]) -> str:
     """Train, and return the model's hash."""
-    return str(read_record(train_experiment(compose_experiment(words), words))["model_sha256"])
+    return read_record(train_experiment(compose_experiment(words), words)).model_sha256
 
 
 def resumed(words: list[str], place: Path, end: int) -> str:

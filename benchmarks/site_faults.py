@@ -25,7 +25,7 @@ from threading import Thread
 from typing import Any
 
 from benchmarks.recovery import WORDS, Watched, digits
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from tests.chaos.site_faults import (
     KINDS,
     ROUNDS,
@@ -96,7 +96,7 @@ def simulated(
     process = CONTEXT.Process(target=child, args=(words, faults, place))
     process.start()
     process.join()
-    return str(read_record(place / "run").get("model_sha256"))
+    return read_record(place / "run").model_sha256
 
 
 def main() -> int:

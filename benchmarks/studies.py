@@ -132,8 +132,9 @@ def by_noise(summary: Summary) -> list[pd.DataFrame]:
     rows: dict[float, dict[str, str]] = {}
     for (_, method), runs in summary.counted.items():
         noise = runs[0].config["strategy"]["noise_multiplier"]
-        privacy = runs[0].record["privacy"]
-        epsilon = privacy["epsilon"] if "why" in privacy else f"{privacy['epsilon']:.1f}"
+        privacy = runs[0].record.privacy
+        assert privacy  # its strategy adds noise
+        epsilon = str(privacy.epsilon) if privacy.why else f"{privacy.epsilon:.1f}"
         row = rows.setdefault(noise, {"noise multiplier": f"{noise:g}", "epsilon": epsilon})
         row[method] = mean_and_sd(100 * pd.Series(list(map(accuracy_after, runs))))
     return [pd.DataFrame([rows[noise] for noise in sorted(rows)])]
@@ -180,7 +181,8 @@ def is_changed(row: Mapping[str, object]) -> bool:
 def steps_a_round(run: Run) -> int:
     """Return how many steps a participant takes in a round, as a mean over all clients."""
     share, size = 1 - run.config["data"]["validation_share"], run.config["batch_size"]
-    batches = [max(1, round(share * images / size)) for images in run.record["data"]["clients"]]
+    assert isinstance(run.data.clients, list)  # there are few
+    batches = [max(1, round(share * images / size)) for images in run.data.clients]
     steps: float = run.config["local_epochs"] * mean(batches)
     return round(steps)
 
@@ -211,7 +213,7 @@ def by_schedule(summary: Summary) -> list[pd.DataFrame]:
 
 def accuracy_after(run: Run) -> float:
     """Return the test accuracy after the last round."""
-    return float(run.record["results"]["test"]["accuracy"])
+    return run.record.results.test["accuracy"]
 
 
 def four_readings(summary: Summary) -> list[pd.DataFrame]:
@@ -265,7 +267,7 @@ def at_clients(summary: Summary) -> list[pd.DataFrame]:
 
 def name_of_client(run: Run, score: ClientScore) -> str:
     """Return the domain of a client's images if each client has one, else its number."""
-    domains = run.record["data"]["domains"]
+    domains = run.data.domains
     alone = (
         run.config["partition"]["name"] == "domains" and len(domains) == run.config["num_clients"]
     )

@@ -40,7 +40,7 @@ def speed(runs: list[Run], waiting: list[Run]) -> dict[str, object]:
     )
     sent = pd.Series([megabytes_to(run) for run in runs], dtype=float).dropna()
     whole = pd.Series([last(run) for run in runs])
-    accuracy = pd.Series([100 * run.record["results"]["test"]["accuracy"] for run in runs])
+    accuracy = pd.Series([100 * run.record.results.test["accuracy"] for run in runs])
     return {
         "accuracy": mean_and_sd(accuracy),
         "simulated seconds": mean_and_sd(whole, ".0f"),
@@ -100,4 +100,4 @@ def megabytes_to(run: Run) -> float | None:
     if at is None:
         return None
     updates = sum(count for number, count in run.series["train", "clients"].items() if number <= at)
-    return updates * float(run.record["reply_bytes"]) / 1e6
+    return updates * (run.record.reply_bytes or 0) / 1e6

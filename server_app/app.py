@@ -18,7 +18,8 @@ from server_app.rounds.federation import Federation, delete_client_states
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.record import INTERRUPTED
-from server_app.tracking.console import closing_lines, show_progress
+from server_app.tracking.closing import closing_lines
+from server_app.tracking.console import show_progress
 from server_app.tracking.curves import draw_curves
 from server_app.tracking.loggers import metric_loggers
 from task.error_messages import describe_error
@@ -61,7 +62,7 @@ def main(grid: Grid, context: Context) -> None:
 def record_changes(recorder: Recorder, experiment: Experiment) -> None:
     """Record the settings that a resumed run has changed, after which round."""
     server_round = recorder.checkpoint.round if recorder.checkpoint else 0
-    earlier = recorder.summary["config"]
+    earlier = recorder.record.config
     now = experiment.model_dump(include=set(HOW_IT_RUNS))
     before = flat({key: earlier[key] for key in now})
     changed = [
@@ -79,12 +80,12 @@ def run_federation(
     try:
         with (
             watch,
-            metric_loggers(experiment, recorder.directory, recorder.summary) as loggers,
+            metric_loggers(experiment, recorder.directory, recorder.record) as loggers,
         ):
             context = Federation(grid, experiment, recorder, loggers).run()
         draw_curves(recorder.directory)
         recorder.compact_clients()
-        for line in closing_lines(recorder.directory, recorder.summary):
+        for line in closing_lines(recorder.directory, recorder.record):
             logger.info(line)
     except (ConfigError, DataError, DeviceError, RegistrationError, RunFailedError) as error:
         logger.error("the run failed: %s", error)

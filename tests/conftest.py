@@ -24,7 +24,7 @@ import task.methods
 from client_app.app import app as client_app
 from client_app.client_state import ClientState, StateLostError
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.image_store.store import open_dataset
 from task.data.sources.base import DatasetIndex
 from task.data.sources.digits import Digits
@@ -330,4 +330,4 @@ def rows(directory: Path, name: str) -> list[dict[str, str]]:
 
 def sha256(directory: Path) -> Any:
     """Return the SHA-256 of the final model, from the record."""
-    return read_record(directory)["model_sha256"]
+    return read_entries(directory)["model_sha256"]

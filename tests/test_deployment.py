@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.fingerprint import code_directories, fingerprint
 from tests import hostile_bundle
 from tests.conftest import CNN, LEARNS, Train, rows, sha256
@@ -63,7 +63,7 @@ def test_sites_train_as_the_same_domains_do_in_simulation(
         )  # fmt: skip
         assert machines.ended() == 0, log.read_text()
         directory = machines.record()
-    record = read_record(directory)
+    record = read_entries(directory)
     workers = [(worker["site"], worker.get("labels")) for worker in record["workers"]]
     assert workers == [(site, [12, 12, 12] if site == "south" else None) for site in sites]
     assert {worker["host"] for worker in record["workers"]} == {""}
@@ -117,7 +117,7 @@ def test_sites_train_a_head_on_a_network_of_a_package(
         cache = tmp_path / f"cache of {site}"
         assert [path.stem for path in (cache / "weights").iterdir()] == [sha256(first)]
         assert len(list((cache / "features").iterdir())) == 1
-    assert read_record(directory)["request_bytes"] < 1000
+    assert read_entries(directory)["request_bytes"] < 1000
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import task.methods
 import task.models
 from server_app.aggregation import strategies
 from server_app.config import choices, chosen_files
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import Train
 from tests.documents import ROOT, example, written
 
@@ -56,7 +56,7 @@ def test_the_documented_method_strategy_data_source_and_model_train(
     np.savez(tmp_path / "scans.npz", images=images, labels=np.arange(150) % 3)
     words = [f"data.root={tmp_path / 'scans.npz'}", "num_clients=2", "rounds=1"]
     parts = ["data=arrays", "model=two_layers", "method=logit_decay", "strategy=half_step"]
-    record = read_record(train(*parts, *words))
+    record = read_entries(train(*parts, *words))
     assert record["status"] == "completed"
     names = [record["config"][part.partition("=")[0]]["name"] for part in parts]
     assert names == ["arrays", "two_layers", "logit_decay", "half_step"]

@@ -19,7 +19,7 @@ from server_app.config.composition import compose_experiment
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import other_code_message
 from server_app.runs import identity
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task import extensions, registry
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint, fingerprint_for
@@ -42,7 +42,7 @@ def local(*words: str) -> str:
 
 @pytest.mark.usefixtures("installed")
 def test_its_components_train_and_are_in_the_record(train: Train) -> None:
-    record = read_record(train(*WORDS, "data.images=60", "num_clients=2", "rounds=1"))
+    record = read_entries(train(*WORDS, "data.images=60", "num_clients=2", "rounds=1"))
     assert record["status"] == "completed"
     chosen = {group: record["config"][group]["name"] for group in ("data", "method", "strategy")}
     assert chosen == {"data": "stripes", "method": "logit_decay", "strategy": "half_step"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import rows
 from tests.machines import Machines
 from tests.task.data import making
@@ -32,7 +32,7 @@ def test_a_slow_site_is_behind_and_nobody_waits_for_it(tmp_path: Path) -> None:
         )  # fmt: skip
         assert machines.ended() == 0, log.read_text()
         directory = machines.record()
-    assert read_record(directory)["status"] == "completed"
+    assert read_entries(directory)["status"] == "completed"
     updates = rows(directory, "clients.csv")
     behind = {
         site: [int(row["staleness"]) for row in updates if row["site"] == site] for site in data

@@ -15,7 +15,7 @@ import grpc
 import psutil
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.chaos.through_ray import suffered
 from tests.conftest import CNN, SMALL, Train, model_for, rows, sha256
 from tests.documents import example
@@ -78,7 +78,7 @@ def test_flwr_run_on_flowers_default_federation(
     superlink: PrivateSuperLink, runs: Path, train: Train
 ) -> None:
     said, directory = run_app(superlink, runs, TINY)
-    record = read_record(directory)
+    record = read_entries(directory)
     assert record["status"] == "completed"
     assert record["engine"]["name"] == "flower"
     assert f"Successfully started run {record['engine']['run_id']}" in said
@@ -93,7 +93,7 @@ def test_flwr_run_with_ten_supernodes_gives_the_same_bits(
 ) -> None:
     federation = "num-supernodes=10 client-resources-num-cpus=1"
     _, directory = run_app(superlink, runs, TINY, "--federation-config", federation)
-    assert len(read_record(directory)["workers"]) == 10
+    assert len(read_entries(directory)["workers"]) == 10
     assert len({row["site"] for row in rows(directory, "clients.csv")}) == 4
     assert sha256(directory) == sha256(train("rounds=1"))
 
@@ -104,7 +104,7 @@ def test_masked_rounds_over_ray_give_the_same_bits(
 ) -> None:
     """The secrets follow a SuperNode, whichever of Ray's processes answers its messages."""
     _, directory = run_app(superlink, runs, [*TINY, "rounds=2", "method=feduv", "secure=masked"])
-    assert read_record(directory)["secure"]["threshold"] == 3
+    assert read_entries(directory)["secure"]["threshold"] == 3
     assert [row["ce"] for row in rows(directory, "clients.csv")] == [""] * 8
     assert sha256(directory) == sha256(train("rounds=2", "method=feduv", "secure=rounded"))
 
@@ -146,7 +146,7 @@ def test_client_state_follows_the_clients_between_rays_workers(
         "partition=dirichlet",
     ]
     _, directory = run_app(superlink, runs, [*SMALL[1:], *words])
-    assert read_record(directory)["status"] == "completed"
+    assert read_entries(directory)["status"] == "completed"
     sites = {(row["client"], row["site"]) for row in rows(directory, "clients.csv")}
     assert len(sites) > len({client for client, _ in sites})
     here = train(*words)
@@ -170,7 +170,7 @@ def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path
     found = re.search(r"test accuracy (0\.\d+)", said)
     assert found, said
     # Flower rounds the mean to float32 after each client; we round once.
-    ours = read_record(train(*CNN, "rounds=6"))["results"]["test"]["accuracy"]
+    ours = read_entries(train(*CNN, "rounds=6"))["results"]["test"]["accuracy"]
     assert ours > 0.8
     assert float(found[1]) == pytest.approx(ours, abs=0.05)
 
@@ -188,7 +188,7 @@ def test_code_from_the_wrong_tree_is_refused(superlink: PrivateSuperLink, runs: 
     finally:
         for package in ("client_app", "conf", "task"):
             shutil.rmtree(superlink.empty / package)
-    record = read_record(directory)
+    record = read_entries(directory)
     assert record["status"] == "failed"
     assert f"import their code from '{superlink.empty}', the server from" in record["reason"]
     assert "error: the run failed: the clients import their code from" in said
@@ -232,7 +232,7 @@ def test_univarfl_train_runs_flower_and_gives_the_same_bits(train: Train, tmp_pa
     )
     assert done.returncode == 0, done.stderr
     (directory,) = (tmp_path / "flower").iterdir()
-    record = read_record(directory)
+    record = read_entries(directory)
     assert (record["status"], record["engine"]["name"]) == ("completed", "flower")
     assert [worker["runtime"] for worker in record["workers"]] == ["ray"]
     assert sha256(directory) == sha256(train("rounds=1"))
@@ -249,7 +249,7 @@ def test_univarfl_train_fails_with_one_line_when_the_run_fails(tmp_path: Path) -
     assert "did not answer within 0.1 s" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stdout + done.stderr
     (directory,) = tmp_path.iterdir()
-    assert read_record(directory)["status"] == "failed"
+    assert read_entries(directory)["status"] == "failed"
 
 
 @pytest.mark.slow
@@ -272,7 +272,7 @@ def test_an_interrupted_run_says_so_and_ends_all_its_processes(tmp_path: Path) -
     onward = f"resume the run with: univarfl train resume={directory}"
     assert errors.splitlines()[-1] == f"univarfl: interrupted; {onward}"
     assert names(family) == ""
-    record = read_record(directory)
+    record = read_entries(directory)
     assert (record["status"], record["reason"]) == ("failed", "interrupted")
 
 
@@ -309,5 +309,5 @@ def test_a_worker_that_is_killed_costs_a_restart_and_no_bits(train: Train, tmp_p
     words = [*SMALL[1:], "rounds=3", "method=moon", f"output_dir={tmp_path}", "run_id=struck"]
     (said,) = suffered(words, tmp_path / "struck", "worker", 1)
     assert "a worker's process has ended (ActorDiedError); the workers are restarted" in said
-    assert read_record(tmp_path / "struck")["resumed_from"] >= 1
+    assert read_entries(tmp_path / "struck")["resumed_from"] >= 1
     assert sha256(tmp_path / "struck") == sha256(train("rounds=3", "method=moon"))

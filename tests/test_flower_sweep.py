@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import count_rounds
 from tests.conftest import SMALL, Train, sha256
 from tests.machines import until
@@ -49,10 +49,10 @@ def test_an_interrupted_sweep_closes_its_run_and_is_continued(train: Train, tmp_
     assert process.returncode == 130
     until(lambda: alive(family) == [], f"the end of {names(family)}", 20)
     (directory,) = runs_in(tmp_path)
-    record = read_record(directory)
+    record = read_entries(directory)
     assert (record["status"], record["reason"]) == ("failed", "interrupted")
     with sweep(*words) as process:
         process.wait(240)
     assert process.returncode == 0
-    assert read_record(directory)["resumed_from"] >= 1
+    assert read_entries(directory)["resumed_from"] >= 1
     assert sha256(directory) == sha256(train("rounds=12", "method=moon"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import SMALL
 from tests.machines import Machines, until
 from tests.processes import UNIVARFL, alive, family_of, names
@@ -59,5 +59,5 @@ def test_a_killed_site_and_coordinator_leave_none_of_flowers_processes(tmp_path:
         kill_and_wait(site, "flower-supernode", "site_worker", "site.fork_server")
         kill_and_wait(run, "flwr run")
         until(lambda: "flwr-serverapp" not in names(family_of(coordinator)), "the ServerApp's end")
-        assert "the command that submitted it" in read_record(machines.record())["reason"]
+        assert "the command that submitted it" in read_entries(machines.record())["reason"]
         kill_and_wait(coordinator, "flower-superlink")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import Train, rows, sha256
 from tests.machines import Machines, until
 from tests.processes import end
@@ -44,7 +44,7 @@ def test_a_site_that_is_restarted_goes_on_with_its_own_part(tmp_path: Path, trai
         assert machines.ended() == 0, log.read_text()
         directory = machines.record()
     assert "site north: came back" in log.read_text()
-    record = read_record(directory)
+    record = read_entries(directory)
     own = set(record["personal"])
     assert len(parts["north"]) == len(own)
     for site in SITES:

@@ -10,7 +10,8 @@ import pytest
 from server_app.aggregation.weights import from_file
 from server_app.config.composition import compose_experiment
 from server_app.rounds.devices.trace import read_trace
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
+from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from univarfl.records.reader import read_runs
 from univarfl.records.round_models import load_models
@@ -53,7 +54,7 @@ def test_a_pipe_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
-    with pytest.raises((ConfigError, OSError), match="not a regular file"):
+    with pytest.raises((ConfigError, OSError, RecordError), match="not a regular file"):
         READERS[name](path)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
 from tests.conftest import SMALL, Train, sha256
@@ -32,7 +32,7 @@ def test_two_raylets_train_as_one_process_does(
     said = cluster.train(*words, "method=moon", "run_id=apart").communicate(timeout=240)[0]
     assert "the clients' states are kept in 2 places (supernode-0 on" in said
     assert "set UNIVARFL_MEMORY to a directory that all machines share" in said
-    assert read_record(tmp_path / "apart")["status"] == "failed"
+    assert read_entries(tmp_path / "apart")["status"] == "failed"
     said = cluster.train(*words, "run_id=two").communicate(timeout=240)[0]
     assert "2 SuperNodes ready (ray, cpu)" in said
     assert sha256(tmp_path / "two") == sha256(train())
@@ -54,7 +54,7 @@ def test_a_raylet_that_dies_costs_only_the_current_round(
     said = run.communicate(timeout=240)[0]
     assert "a worker's process has ended" in said
     assert "the workers are restarted to resume the run" in said
-    assert read_record(place)["status"] == "completed"
+    assert read_entries(place)["status"] == "completed"
     assert sha256(place) == sha256(train(*words))
 
 

@@ -8,7 +8,7 @@ from docs.generator.components import GROUPS, Setting
 from docs.generator.components import settings as settings_of
 from server_app.config.composition import compose_experiment
 from server_app.config.override_text import flat
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task import registry
 from tests.conftest import Train
 
@@ -75,5 +75,5 @@ def test_a_run_leaves_the_files_columns_and_keys_of_the_reference(train: Train) 
     for name, (columns, meanings) in run_files.COLUMNS.items():
         assert (directory / name).read_text().splitlines()[0].split(",") == list(columns)
         assert list(meanings) == list(columns)
-    assert read_record(directory).keys() >= run_files.RECORD.keys() - OF_SOME_RECORDS
-    assert run_files.RECORD.keys() >= read_record(directory).keys()
+    assert read_entries(directory).keys() >= run_files.RECORD.keys() - OF_SOME_RECORDS
+    assert run_files.RECORD.keys() >= read_entries(directory).keys()

@@ -12,13 +12,12 @@ import univarfl.application  # noqa: F401
 from server_app.runs.lookup import find_run
 from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, TRUE_CLASS
 from server_app.runs.records.client_scores import CLIENT_SCORES
-from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.run_record import read_record
 from server_app.runs.records.tables import CLIENTS, EVENTS, ROUNDS, RecordError
 from task.config import Device
 from task.errors import ConfigError
 from univarfl.records.clients import read_clients
 from univarfl.records.csv_tables import read_table
-from univarfl.records.reader import read_run_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from task.inference.classifier import Classifier
 
 Images = str | Path | Sequence[str | Path] | Any
-SPLITS = ("test", "validation")  # accuracy is that of the test set, if there is one
 
 
 class Run:
@@ -35,13 +33,13 @@ class Run:
 
     Attributes:
         directory: the run directory.
-        record: the content of ``run.json``.
+        record: the content of ``run.json``; each entry is an attribute, such as ``record.seconds``.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            self.record: Mapping[str, Any] = read_run_json(directory / RUN_JSON)
+            self.record = read_record(directory)
         except RecordError as error:
             raise ConfigError("run", directory, str(error)) from None
 
@@ -52,15 +50,13 @@ class Run:
 
     @property
     def status(self) -> Literal["completed", "failed", "running"]:
-        """How the run stands; ``record["reason"]`` says why it failed."""
-        status: Literal["completed", "failed", "running"] = self.record["status"]
-        return status
+        """How the run stands; ``record.reason`` says why it failed."""
+        return self.record.status
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Every setting of the run, nested as in ``conf/config.yaml``."""
-        settings: Mapping[str, Any] = self.record["config"]
-        return settings
+        return self.record.config
 
     @property
     def accuracy(self) -> float | None:
@@ -68,9 +64,8 @@ class Run:
 
         It is that of the test set or, without one, of the clients' validation images.
         """
-        results = self.record.get("results", {}) if self.status == "completed" else {}
-        found = [results[split].get("accuracy") for split in SPLITS if split in results]
-        return next((float(value) for value in found if value is not None), None)
+        found = self.record.results.accuracies() if self.record.completed else iter(())
+        return next((value for _, value in found), None)
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":
@@ -107,7 +102,7 @@ class Run:
         """One row for each client: the final model's score on the images that it held out.
 
         Columns: ``client``, ``site``, ``images``, ``accuracy`` and mean ``loss``. Of more than
-        1,000 clients it has a sample. ``record["client_scores"]`` has the mean, the worst tenth and
+        1,000 clients it has a sample. ``record.client_scores`` has the mean, the worst tenth and
         the standard deviation of the accuracies.
 
         Raises:

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.unit import Result, Settings, Unit
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from univarfl.engines.train import train_experiment
 
 PART = "bits"
@@ -50,10 +50,10 @@ def trained(words: list[str], settings: Settings) -> Result:
         words = [*words, *settings.run_words(Path(place))]
         record = read_record(train_experiment(compose_experiment(words), words))
     return {
-        "model_sha256": record["model_sha256"],
-        "accuracy": record["results"]["test"]["accuracy"],
-        "seconds": record["seconds"]["rounds"],
-        "device": record["workers"][0]["device"],
+        "model_sha256": record.model_sha256,
+        "accuracy": record.results.test["accuracy"],
+        "seconds": record.seconds.rounds,
+        "device": record.workers[0].device,
     }
 
 

@@ -26,7 +26,7 @@ from benchmarks.norm_statistics import set_statistics
 from server_app.aggregation.weights import Weights, to_tensors
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.training.evaluation import evaluate
 from task.training.worker import Worker
 from univarfl.engines.local.processes import CONTEXT, warm_up
@@ -127,7 +127,7 @@ def train_and_read(name: str, settings: Settings, environment: dict[str, str]) -
 
 def done(directory: Path) -> bool:
     """Whether a run has ended."""
-    return directory.exists() and read_record(directory)["status"] == "completed"
+    return directory.exists() and read_record(directory).completed
 
 
 def train(name: str, directory: Path, settings: Settings) -> None:
@@ -161,13 +161,13 @@ def read(name: str, settings: Settings) -> Result:
     record = read_record(directory)
     return {
         **json.loads((directory / READINGS).read_text()),
-        "method": record["config"]["method"]["name"],
-        "model": record["config"]["model"]["name"],
-        "epochs": record["config"]["local_epochs"],
-        "rounds": record["config"]["rounds"],
-        "seconds": record["seconds"]["rounds"],
-        "model_sha256": record["model_sha256"],
-        "published": published(record["config"]["published"], record["config"]["method"]["name"]),
+        "method": record.config["method"]["name"],
+        "model": record.config["model"]["name"],
+        "epochs": record.config["local_epochs"],
+        "rounds": record.config["rounds"],
+        "seconds": record.seconds.rounds,
+        "model_sha256": record.model_sha256,
+        "published": published(record.config["published"], record.config["method"]["name"]),
     }
 
 

@@ -35,12 +35,12 @@ def run_all(units: Sequence[Unit], settings: Settings, seconds: float) -> list[U
         if number and remaining < LEAST_SECONDS:
             break
         print(f"{unit.name} ...", flush=True)
-        record = run(unit, settings, remaining)
-        if "stopped" in record and (unit.resumable or number):
+        done = run(unit, settings, remaining)
+        if "stopped" in done and (unit.resumable or number):
             print("  stopped: the time of this call is used up", flush=True)
             break
-        records.write(settings.folder, record)
-        print(f"  {summary(record)} ({record['seconds']:.0f} s)", flush=True)
+        records.write(settings.folder, done)
+        print(f"  {summary(done)} ({done['seconds']:.0f} s)", flush=True)
     return waiting(units, settings)
 
 

@@ -36,6 +36,11 @@ class ClientUpdate:
     simulated_seconds: float | None = None
 
     @property
+    def status(self) -> str:
+        """How it ended, for the record."""
+        return "ok" if self.accepted else "left out" if self.left_out else "failed"
+
+    @property
     def accepted(self) -> bool:
         """Whether it counts in the aggregation."""
         return not self.reason

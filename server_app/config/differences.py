@@ -33,5 +33,5 @@ def deciding_groups(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {key: part for key, part in config.items() if key not in UNDECIDING_SETTINGS}
     if config.get("privacy", {}).get("unit") == "client":
-        found["federation"] = {"quorum": config["federation"]["quorum"]}
+        found["federation"] = {"quorum": config.get("federation", {}).get("quorum")}
     return found

@@ -32,10 +32,11 @@ def whole_words(words: Sequence[str], runs: Path | None = None) -> list[str]:
     if runs is None and named:
         runs = runs_parent(named[-1])
     directory = resumed_run(resumed[-1], runs)
-    from server_app.runs.records.record import damaged, unchanged_record  # noqa: PLC0415  (rare)
+    from server_app.runs.records.record import damaged  # noqa: PLC0415
+    from server_app.runs.resuming.record import record_to_resume  # noqa: PLC0415  (rarely used)
 
-    recorded = unchanged_record(directory).get("overrides")
-    if not isinstance(recorded, list) or not all(isinstance(word, str) for word in recorded):
+    recorded = record_to_resume(directory).overrides
+    if recorded is None:
         raise damaged(directory, "run.json has no overrides")
     first = [word for word in recorded if not resumes(word)]
     return [*first, *rest, *words_of_place(directory), f"{RESUME}{quoted(str(directory))}"]

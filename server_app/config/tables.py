@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from task.config import Strict
 
@@ -53,3 +53,6 @@ class Table(Strict):
     at: Settings
     any_value: list[str] = Field(default_factory=list)
     cells: list[Cell]
+
+
+TABLES = TypeAdapter(list[Table])

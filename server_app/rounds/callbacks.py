@@ -12,7 +12,7 @@ from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import LAST_MODELS, Checkpoint, save_checkpoint
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION, save_by_class
+from server_app.runs.records.by_class import CLASS_METRICS, CONFUSION
 from server_app.runs.records.client_scores import (
     CLIENT_SCORES,
     client_scores,
@@ -174,8 +174,7 @@ class RecordResults(Callback):
             return
         self._recorder.save_model(from_tensors(self._model.whole))
         if result.test.by_class:
-            classes = self._recorder.summary["data"]["classes"]
-            save_by_class(self._recorder.directory, classes, result.test.by_class)
+            self._recorder.save_by_class(result.test.by_class)
         record_client_scores(self._recorder, result.clients, self._sites)
         seconds = {
             "connect": self._connect,

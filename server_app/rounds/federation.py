@@ -80,7 +80,7 @@ class Federation:
         self.recorder, self.loggers = recorder, loggers
         self.checkpoint = recorder.checkpoint
         self._round = self.checkpoint.round if self.checkpoint else 0
-        self._run = RunIdentity(recorder.summary["key"], experiment.local().model_dump_json())
+        self._run = RunIdentity(recorder.record.key, experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)
         self._nodes = NodeManager(grid, self._run, experiment, self._note)
         if not (experiment.privacy.private or experiment.validation_share or self._has_test_images):
@@ -166,7 +166,7 @@ class Federation:
         """Return the account of the privacy that is spent."""
         if not (self.experiment.privacy.private or strategy_of(self.experiment).private):
             return Account()
-        earlier = self.recorder.summary.get("privacy", {})
+        earlier = self.recorder.record.privacy
         account: Account = named(PRIVACY)(self.experiment, earlier, self.recorder.update)
         return account
 

@@ -1,6 +1,6 @@
 """The privacy that a run has spent, recorded before the data are used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from server_app.aggregation.strategies.base import strategy_of
@@ -8,6 +8,7 @@ from server_app.config.compatibility.masking import most_colluding, secure_thres
 from server_app.config.experiment import Experiment
 from server_app.rounds.context import Account
 from server_app.rounds.sampling import most_asked, quorum_count
+from server_app.runs.records.parts import Privacy
 from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
 from task.privacy.record import client_privacy, example_privacy
 
@@ -20,30 +21,30 @@ class PrivacyAccount(Account):
 
     Args:
         experiment: what is run.
-        earlier: what the record says of a resumed run; empty for a new one.
+        earlier: what the record says of a resumed run; None for a new one.
         write: replaces entries of the record (`Recorder.update`).
     """
 
     def __init__(
         self,
         experiment: Experiment,
-        earlier: Mapping[str, Any],
+        earlier: Privacy | None,
         write: Callable[..., None],
     ) -> None:
         self._experiment, self._write = experiment, write
-        self._attempts: int = earlier.get("attempts", 0)
-        self._describe(earlier)
+        self._attempts = earlier.attempts if earlier else 0
+        self.epsilon = number(earlier.epsilon) if earlier else None
 
     def charge(self, server_round: int) -> None:
         self._attempts += 1
         spent = privacy_spent(self._experiment, server_round, self._attempts - server_round)
-        self._describe(spent)
+        self.epsilon = number(spent["epsilon"])
         self._write(privacy={**spent, "attempts": self._attempts})
 
-    def _describe(self, spent: Mapping[str, Any]) -> None:
-        """Keep the epsilon that is spent; None if it is not accounted."""
-        epsilon = spent.get("epsilon")
-        self.epsilon = epsilon if isinstance(epsilon, float) else None
+
+def number(epsilon: float | str) -> float | None:
+    """Return the epsilon that is spent; None if it is not accounted."""
+    return epsilon if isinstance(epsilon, float) else None
 
 
 def privacy_spent(experiment: Experiment, rounds: int, repeated: int = 0) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server_app.config.differences import deciding_groups
+from server_app.runs.records.run_record import RunRecord
 from task.extensions import PACKAGES, PLUS, extensions, target_of
 from task.registry import module_of
 
@@ -68,9 +69,9 @@ def code_of(config: Mapping[str, Any]) -> Code:
     return Code(shared_hash(), components)
 
 
-def recorded_code(record: Mapping[str, Any]) -> Code:
-    """Return the hashes of the code that made a run, from its ``run.json``."""
-    return Code(record["code"], record.get("components", {}))
+def recorded_code(record: RunRecord) -> Code:
+    """Return the hashes of the code that made a run."""
+    return Code(record.code, record.components)
 
 
 def identity_of(config: Mapping[str, Any], code: Code | None) -> str:

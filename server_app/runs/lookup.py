@@ -1,13 +1,12 @@
 """Which directory does a person mean by a run's path, id or the word ``latest``?"""
 
-import json
 import os
 from pathlib import Path
 
 from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.machine.files import from_home
-from task.machine.regular import LARGEST_RECORD, read_bounded
 
 LATEST = "latest"
 
@@ -47,14 +46,17 @@ def latest_run(runs: Path) -> Path:
 def run_directories(runs: Path) -> list[Path]:
     """Return the run directories in a directory, the one whose run started first first."""
     found = [path.parent for path in runs.glob(f"*/{RUN_JSON}")]
-    return sorted(found, key=lambda path: (start_of(path / RUN_JSON), path.name))
+    return sorted(found, key=lambda path: (start_of(path), path.name))
 
 
-def start_of(path: Path) -> str:
-    """Return when a run started, from its ``run.json``; empty if that cannot be read."""
+def start_of(directory: Path) -> str:
+    """Return when a run started; empty if its record cannot be read."""
+    # Imported here because most commands that look up a directory do not need pydantic.
+    from server_app.runs.records.run_record import read_record  # noqa: PLC0415
+
     try:
-        return str(json.loads(read_bounded(path, LARGEST_RECORD))["started"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_record(directory).started
+    except RecordError:
         return ""
 
 

@@ -19,8 +19,10 @@ from server_app.runs.checkpoint import Checkpoint, forget_checkpoints
 from server_app.runs.directory import RUN_LOG, clear
 from server_app.runs.identity import code_of
 from server_app.runs.lock import hold
+from server_app.runs.records.by_class import save_by_class
 from server_app.runs.records.image_versions import versions_of
-from server_app.runs.records.record import FORMAT, read_record, timestamp, write_record
+from server_app.runs.records.record import FORMAT, timestamp
+from server_app.runs.records.run_record import RunRecord, read_record, write_record
 from server_app.runs.records.table_writers import RunTables
 from server_app.runs.records.tables import (
     CLASSES,
@@ -35,6 +37,7 @@ from task.fingerprint import fingerprint_for
 from task.machine.files import Mark, mark_of, write_whole
 from task.plain_text import PlainFormatter
 from task.registry import named
+from task.training.one_vs_rest import OneVsRest
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 PACKAGES = (
@@ -70,6 +73,7 @@ class Recorder:
 
     Attributes:
         checkpoint: from which a resumed run goes on; later rounds are removed from the record.
+        record: the content of ``run.json``.
 
     Raises:
         ConfigError: another process writes this record; a new run has a record already, or a
@@ -93,7 +97,7 @@ class Recorder:
         try:
             kept = self.checkpoint.files if self.checkpoint else {}
             self._tables = RunTables(directory, experiment, kept, bool(experiment.resume))
-            self.summary = self._resumed() if experiment.resume else self._new(experiment)
+            self.record = self._resumed() if experiment.resume else self._new(experiment)
             self.update()
         except BaseException:
             self.close()
@@ -110,25 +114,24 @@ class Recorder:
         check_record(self.directory, experiment)
         return usable_checkpoint(self.directory, experiment)
 
-    def _resumed(self) -> dict[str, Any]:
-        """Return the entries for ``run.json`` of a run that goes on."""
+    def _resumed(self) -> RunRecord:
+        """Return the record of a run that goes on."""
         (self.directory / PARQUET).unlink(missing_ok=True)  # it ended just before completion
         self.event(self._round, "", f"the run was resumed after round {self._round}")
         record = read_record(self.directory)
-        changes = {
-            "status": "running",
-            "reason": "",
-            "resumed": [*record.get("resumed", []), timestamp()],
-            "resumed_from": self._round,
-            "restartable": False,
-        }
-        return {**record, **changes}
+        return record.changed(
+            status="running",
+            reason="",
+            resumed=[*record.resumed, timestamp()],
+            resumed_from=self._round,
+            restartable=False,
+        )
 
-    def _new(self, experiment: Experiment) -> dict[str, Any]:
-        """Return the entries for ``run.json`` of a new run."""
+    def _new(self, experiment: Experiment) -> RunRecord:
+        """Return the record of a new run."""
         config = experiment.model_dump()
         code, images = code_of(config), versions_of(experiment)
-        return {
+        entries = {
             "format": FORMAT,
             "status": "running",
             "reason": "",
@@ -144,16 +147,17 @@ class Recorder:
             "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": 1},
             "started": timestamp(),
         }
+        return RunRecord.of(entries)
 
     def update(self, **entries: Any) -> None:
         """Add entries to ``run.json``, or replace them."""
-        self.summary |= entries
-        write_record(self.directory, self.summary)
+        self.record = self.record.changed(**entries)
+        write_record(self.directory, self.record)
 
     def remove(self, entry: str) -> None:
         """Remove an entry from ``run.json``, if it is there."""
-        if self.summary.pop(entry, None) is not None:
-            self.update()
+        self.record = self.record.without(entry)
+        self.update()
 
     def round(
         self,
@@ -192,6 +196,19 @@ class Recorder:
         content = as_bytes(weights)
         write_whole(path, content)
         self.update(model_sha256=hashlib.sha256(content).hexdigest())
+
+    def save_by_class(self, found: OneVsRest) -> None:
+        """Write the final model's metrics of each class.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        assert self.record.data  # described before the first round
+        save_by_class(self.directory, self.record.data.classes, found)
+
+    def seconds_with(self, stage: str, seconds: float) -> dict[str, float]:
+        """Return the seconds of the run's parts with those of a stage after the last round."""
+        return self.record.seconds.with_stage(stage, seconds)
 
     def compact_clients(self) -> None:
         """Write the table of the clients as Parquet too if it is long; ``complete`` keeps one."""

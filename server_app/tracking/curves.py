@@ -5,8 +5,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from server_app.runs.records.metrics import OF_ROUNDS
 from server_app.runs.records.tables import ROUNDS, read_series
-from server_app.tracking.console import CURVES, NOT_LOSSES
+from server_app.tracking.closing import CURVES
 from task.error_messages import describe_error
 from task.machine.files import draft_of
 
@@ -50,7 +51,7 @@ def draw_into(figure: "Figure", directory: Path) -> None:
             accuracy.plot(
                 *zip(*points.items(), strict=True), line, color=colour, marker=".", label=split
             )
-    terms = [name for split, name in series if split == "train" and name not in NOT_LOSSES]
+    terms = [name for split, name in series if split == "train" and name not in OF_ROUNDS]
     for name, (colour, line) in zip(terms, cycle(LOSS_STYLES), strict=False):
         points = series["train", name]
         loss.plot(*zip(*points.items(), strict=True), line, color=colour, marker=".", label=name)

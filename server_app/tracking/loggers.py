@@ -1,6 +1,5 @@
 """Metric loggers: their interface, those of a run, and how it calls them without waiting."""
 
-import copy
 import importlib
 import logging
 import queue
@@ -10,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from server_app.config.experiment import Experiment
+from server_app.runs.records.run_record import RunRecord
 from task.registry import named
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -47,12 +47,12 @@ class MetricLogger(ABC):
 
     @classmethod
     @abstractmethod
-    def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:
+    def begin(cls, directory: Path, record: RunRecord) -> Self:
         """Return the logger of a new or resumed run.
 
         Args:
             directory: the run directory.
-            summary: its ``run.json``.
+            record: its record.
         """
 
     @abstractmethod
@@ -75,7 +75,7 @@ class MetricLoggers:
         self._kinds = list(kinds)
         self._threads: list[LoggerThread] = []
 
-    def begin(self, directory: Path, summary: Mapping[str, Any]) -> None:
+    def begin(self, directory: Path, record: RunRecord) -> None:
         """Start every logger."""
         for kind in self._kinds:
             try:
@@ -84,7 +84,7 @@ class MetricLoggers:
             except Exception as error:
                 warn(kind, error)
             else:
-                self._threads.append(LoggerThread(kind, directory, copy.deepcopy(dict(summary))))
+                self._threads.append(LoggerThread(kind, directory, record))
 
     def round(self, server_round: int, scores: Scores) -> None:
         """Give one round's metrics to every logger."""
@@ -106,16 +106,16 @@ class LoggerThread:
     Args:
         kind: the class of the logger.
         directory: the run directory.
-        summary: its ``run.json``.
+        record: its record.
     """
 
-    def __init__(self, kind: type[MetricLogger], directory: Path, summary: dict[str, Any]) -> None:
+    def __init__(self, kind: type[MetricLogger], directory: Path, record: RunRecord) -> None:
         self._kind = kind
         self._calls: queue.Queue[Callable[[MetricLogger], None] | None]
         self._calls = queue.Queue(QUEUE_ROUNDS)
         self._failed = threading.Event()
         self._naming = threading.Lock()
-        self._thread = threading.Thread(target=self._work, args=(directory, summary), daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(directory, record), daemon=True)
         self._thread.start()
 
     def round(self, server_round: int, scores: Scores) -> None:
@@ -142,10 +142,10 @@ class LoggerThread:
         except queue.Full:
             self._fail(TimeoutError(f"it is {QUEUE_ROUNDS} rounds behind"))
 
-    def _work(self, directory: Path, summary: Mapping[str, Any]) -> None:
+    def _work(self, directory: Path, record: RunRecord) -> None:
         metric_logger = None
         try:
-            metric_logger = self._kind.begin(directory, summary)
+            metric_logger = self._kind.begin(directory, record)
             while (call := self._calls.get()) is not None and not self._failed.is_set():
                 call(metric_logger)
         except Exception as error:
@@ -172,20 +172,20 @@ def warn(kind: type[MetricLogger], error: Exception) -> None:
 
 @contextmanager
 def metric_loggers(
-    experiment: Experiment, directory: Path, summary: Mapping[str, Any]
+    experiment: Experiment, directory: Path, record: RunRecord
 ) -> Iterator[MetricLoggers]:
     """Start the loggers that an experiment wants; close them however its run ends.
 
     Args:
         experiment: what is run.
         directory: the run directory.
-        summary: its ``run.json``.
+        record: its record.
     """
     asked = [
         named(at) for key, at in METRIC_LOGGERS.items() if getattr(experiment.watch, key) not in OFF
     ]
     loggers = MetricLoggers(kind for kind in asked if kind.installed())
-    loggers.begin(directory, summary)
+    loggers.begin(directory, record)
     status = "failed"
     try:
         yield loggers

@@ -3,12 +3,12 @@
 import logging
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from server_app.config.override_text import flat
+from server_app.runs.records.run_record import RunRecord
 from server_app.tracking.loggers import MetricLogger, Scores
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class MLflow(MetricLogger):
     package: ClassVar = "mlflow"
     module: ClassVar = "mlflow"
 
-    def __init__(self, directory: Path, summary: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path, record: RunRecord) -> None:
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
         # It would print a line for each attempt; a failure is logged once, by `loggers`.
@@ -35,17 +35,17 @@ class MLflow(MetricLogger):
         from mlflow import MlflowClient  # noqa: PLC0415
         from mlflow.entities import Param  # noqa: PLC0415
 
-        self._client = MlflowClient(tracking_uri=summary["config"]["watch"]["mlflow"])
+        self._client = MlflowClient(tracking_uri=record.config["watch"]["mlflow"])
         place = experiment_id(self._client)
         self._run = self._client.create_run(place, run_name=directory.name).info.run_id
-        settings = flat({**summary["config"], "published": None})
+        settings = flat({**record.config, "published": None})
         self._client.log_batch(
             self._run, params=[Param(key, str(value)) for key, value in settings.items()]
         )
 
     @classmethod
-    def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:
-        return cls(directory, summary)
+    def begin(cls, directory: Path, record: RunRecord) -> Self:
+        return cls(directory, record)
 
     def round(self, server_round: int, scores: Scores) -> None:
         from mlflow.entities import Metric  # noqa: PLC0415

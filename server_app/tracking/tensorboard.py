@@ -1,10 +1,10 @@
 """The TensorBoard logger: logs in the run directory if TensorBoard is installed."""
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from server_app.runs.records.run_record import RunRecord
 from server_app.tracking.loggers import MetricLogger, Scores
 
 
@@ -25,7 +25,7 @@ class TensorBoard(MetricLogger):
         return find_spec(cls.package) is not None
 
     @classmethod
-    def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:
+    def begin(cls, directory: Path, record: RunRecord) -> Self:
         return cls(directory)
 
     def round(self, server_round: int, scores: Scores) -> None:

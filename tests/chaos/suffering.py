@@ -20,7 +20,7 @@ from client_app.app import app as client_app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.runs.checkpoint import checkpoints, read_checkpoint
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError, RunError
 from tests.chaos.schedule import ROUNDS, SIMULATED, Interruption, Schedule
@@ -158,11 +158,11 @@ class Sufferer:
     def status(self) -> str:
         """Return the record's status; empty if there is no record."""
         with contextlib.suppress(OSError):
-            return str(read_record(self.directory)["status"])
+            return str(read_entries(self.directory)["status"])
         return ""
 
     def _reason(self) -> str:
-        return str(read_record(self.directory).get("reason", "")) + self._said()
+        return str(read_entries(self.directory).get("reason", "")) + self._said()
 
     def _said(self) -> str:
         return (self.place / "said.txt").read_text()
@@ -174,7 +174,7 @@ class Sufferer:
             return [f"it ended with {code}: {self._said()[-300:]}"]
         if not (self.directory / "run.json").exists():
             return [] if self.schedule.interruptions else ["no record"]
-        record = read_record(self.directory)
+        record = read_entries(self.directory)
         found = list(self._rows_wrong(record["status"] == "completed"))
         if record["status"] == "completed":
             models = [load_file(self.directory / "model.safetensors")]
@@ -218,7 +218,7 @@ class Sufferer:
 
     def sha256(self) -> str:
         """Return the final model's SHA-256; empty if there is none."""
-        return str(read_record(self.directory).get("model_sha256", ""))
+        return str(read_entries(self.directory).get("model_sha256", ""))
 
     def description(self) -> str:
         """Return the schedule in one line."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import count_rounds
 from tests.processes import UNIVARFL
 
@@ -40,7 +40,7 @@ def suffered(words: list[str], directory: Path, kind: str, server_round: int) ->
         else:
             strike(process, kind)
         said.append(run.communicate(timeout=SECONDS)[0])
-    if read_record(directory)["status"] != "completed":
+    if read_entries(directory)["status"] != "completed":
         with begun([f"resume={directory}"], directory) as run:
             said.append(run.communicate(timeout=SECONDS)[0])
     return said

@@ -14,7 +14,7 @@ from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.composition import compose_experiment
 from server_app.config.file_hash import with_hash
 from server_app.runs import identity
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task import extensions
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint, fingerprint_for
@@ -144,7 +144,7 @@ class TestPackage:
 
     def test_its_model_trains(self, train: Train) -> None:
         run = train("model=two_blocks", "rounds=1")
-        assert "hospital_extras.two_blocks" in read_record(run)["components"]
+        assert "hospital_extras.two_blocks" in read_record(run).components
         assert trained_model(run, "cpu").classes
 
     def test_a_module_of_ones_own_trains_to_the_same_bits(self, train: Train) -> None:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.image_store.store import store_root
 from task.errors import ConfigError
 from task.given_weights import cached
@@ -102,8 +102,8 @@ def test_a_run_on_a_frozen_network_keeps_it_and_records_what_it_sends(
     assert before.keys() == after.keys()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert {name.partition(".")[0] for name in moved} == {"projector", "classifier"}
-    record = read_record(run)
-    assert record["request_bytes"] < 0.9 * read_record(base)["request_bytes"]
+    record = read_entries(run)
+    assert record["request_bytes"] < 0.9 * read_entries(base)["request_bytes"]
     assert "statistics" not in record
     assert trained_model(run, "cpu").classes
     (untrained,) = [

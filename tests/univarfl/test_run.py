@@ -16,8 +16,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import univarfl
-from server_app.runs.records.record import write_record
-from tests.server_app.runs.recorded import change, record
+from tests.server_app.runs.recorded import change, record, write_entries
 
 TINY: dict[str, Any] = {"rounds": 2, "num_clients": 2, "local_epochs": 1, "partition": "iid"}
 
@@ -167,8 +166,8 @@ def test_a_failed_run_is_an_error_and_keeps_its_record(
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    write_record(tmp_path, {"format": 2})
-    with pytest.raises(univarfl.ConfigError, match=r"run\.json lacks status"):
+    write_entries(tmp_path, {"format": 2})
+    with pytest.raises(univarfl.ConfigError, match="status: it is missing"):
         univarfl.load_run(tmp_path)
 
 

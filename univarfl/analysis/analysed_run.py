@@ -101,10 +101,10 @@ class AnalysedRun:
         if worker.config.partitioner().sites:
             return worker
         restore = "restore those of the run, or use the version of univarfl that made it"
-        if self.run.data_version not in (None, worker.data.dataset.content):
+        if self.run.record.data_version not in (None, worker.data.dataset.content):
             raise ConfigError("run", self.run.directory, f"its images have changed; {restore}")
         sizes = np.sum(worker.data.clients.sizes(), axis=0).tolist()
-        if sizes and recorded_counts(sizes) != self.run.record["data"]["clients"]:
+        if sizes and recorded_counts(sizes) != self.run.data.clients:
             problem = f"its clients now have other numbers of images; {restore}"
             raise ConfigError("run", self.run.directory, problem)
         return worker

@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from server_app.aggregation.starting_weights import starting_weights
 from server_app.config.experiment import Experiment
 from server_app.rounds.after.base import stage_of
 from server_app.rounds.errors import WorkerLostError
 from server_app.runs.directory import plan_run_directory
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import RunRecord, read_record
 from server_app.tracking.console import show_progress
 from task.data.federated import federate
 from task.error_messages import describe_error
@@ -49,21 +48,21 @@ def train_experiment(experiment: Experiment, words: Sequence[str], workers: int 
     with claimed(directory, resume=resume):
         record = attempt(experiment.placed(directory, resume=resume), words, directory, workers)
         restarts, reached = Restarts(), 0
-        while record.get("restartable"):
+        while record.restartable:
             before, reached = reached, last_round(directory)
             if not restarts.allow(progress=reached > before):
                 break
-            logger.info("%s; the workers are restarted to resume the run", record["reason"])
+            logger.info("%s; the workers are restarted to resume the run", record.reason)
             again = experiment.placed(directory, resume=True)
             record = attempt(again, words, directory, workers)
-    if record["status"] != "completed":
-        raise RunError(_failure(record["reason"], directory))
+    if not record.completed:
+        raise RunError(_failure(record.reason, directory))
     return directory
 
 
 def attempt(
     experiment: Experiment, words: Sequence[str], directory: Path, workers: int
-) -> dict[str, Any]:
+) -> RunRecord:
     """Run or resume an experiment once, and return its closed record.
 
     Raises:

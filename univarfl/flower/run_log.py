@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 
 POLL_SECONDS = 0.2
 EXCEPTION = re.compile(r"^[\w.]*(Error|Exception): .*", re.MULTILINE)
@@ -58,7 +58,7 @@ def unfinished(directory: Path) -> bool:
     """Whether the record has no result yet."""
     if not (directory / "run.json").exists():
         return True
-    return bool(read_record(directory)["status"] == "running")
+    return read_record(directory).status == "running"
 
 
 def first_exception(log: Path) -> str:

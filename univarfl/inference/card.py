@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from server_app.config.override_text import flat
+from server_app.runs.records.run_record import RunRecord
 from server_app.runs.records.tables import RecordError
 from task.errors import ConfigError
 from task.machine.files import write_whole
@@ -28,7 +29,7 @@ RESIZING = {
     "crop": "the ends of the longer side are cut off",
     "pad": "black borders make it square",
 }
-PROVENANCE = ("run_id", "started", "ended", "fingerprint", "code", "model_sha256", "versions")
+PROVENANCE = {"run_id", "started", "ended", "fingerprint", "code", "model_sha256", "versions"}
 
 
 def write_card(model: TrainedModel, to: Path, files: Mapping[str, Mapping[str, object]]) -> None:
@@ -88,7 +89,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
         "output": {"name": "probabilities", "shape": ["images", len(model.classes)]},
         "client": model.client,
         "client_score": score,
-        "metrics": record["results"],
+        "metrics": record.results.entries(),
         "recall": {
             model.classes[label]: {"images": images, "recall": value}
             for label, (images, value) in model.run.recall.items()
@@ -99,10 +100,10 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
             for name, each in zip(model.classes, by_class.classes, strict=True)
         },
         "confusion": by_class and by_class.confusion,
-        "data": {"name": model.run.config["data"]["name"], **record["data"]},
-        "privacy": record.get("privacy"),
+        "data": {"name": model.run.config["data"]["name"], **model.run.data.entries()},
+        "privacy": record.privacy and record.privacy.entries(),
         "settings": settings,
-        "provenance": {key: record[key] for key in PROVENANCE if key in record},
+        "provenance": record.model_dump(include=PROVENANCE, exclude_none=True),
     }
 
 
@@ -120,12 +121,12 @@ def score_of_client(model: TrainedModel) -> dict[str, Any] | None:
     return next((each._asdict() for each in scores if each.client == model.client), None)
 
 
-def noise_from_seed(record: Mapping[str, Any]) -> bool:
+def noise_from_seed(record: RunRecord) -> bool:
     """Return whether the noise of a run can be removed by whoever knows its seed.
 
     Records without a word on the noise are older: their noise came from the seed.
     """
-    return "privacy" in record and record["privacy"].get("noise") != FROM_SYSTEM
+    return record.privacy is not None and record.privacy.noise != FROM_SYSTEM
 
 
 def cell(text: object) -> str:

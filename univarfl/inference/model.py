@@ -54,7 +54,7 @@ def trained_model(
     """
     run = completed_run(directory)
     config = local_config_of(run, device)
-    classes: list[str] = run.record["data"]["classes"]
+    classes = run.data.classes
     prepare_process()
     where = choose_device(device)
     set_precision(config.runtime.precision, where)

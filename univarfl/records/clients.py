@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from server_app.runs.records.compaction import type_of, with_numbers
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
+    CLIENT_NUMBERS,
     CLIENT_TEXT,
     CLIENTS,
     PARQUET,
@@ -41,7 +42,7 @@ def read_clients(directory: Path) -> "pd.DataFrame":
     path = file_of(directory)
     if path.name == PARQUET:
         with opened(path) as table:
-            frame: pd.DataFrame = decoded(table.read()).to_pandas()
+            frame: pd.DataFrame = decoded(table.read(usable(table))).to_pandas()
         return frame
     frame = read_table(path, CLIENT_TEXT)
     try:
@@ -105,7 +106,6 @@ def checked(file: BinaryIO) -> Any:
     Raises:
         OSError, ValueError, ArrowException: it is damaged, too large, or has other columns.
     """
-    import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
     names = parquet.read_schema(file).names
@@ -116,11 +116,25 @@ def checked(file: BinaryIO) -> Any:
     size = sum(facts.row_group(place).total_byte_size for place in range(facts.num_row_groups))
     if facts.num_rows > MOST_ROWS or size > MOST_BYTES:
         raise ValueError(f"it has {facts.num_rows} rows and {size} bytes, which is too large")
-    for field in table.schema_arrow:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if kind != type_of(field.name):
-            raise ValueError(f"its column {field.name} holds values of the type {kind}")
+    for name, kind in types_in(table).items():
+        if kind != type_of(name) and name in (*CLIENT_TEXT, *CLIENT_NUMBERS):
+            raise ValueError(f"its column {name} holds values of the type {kind}")
     return table
+
+
+def types_in(table: Any) -> dict[str, Any]:
+    """Return the Arrow types of a table's columns by name."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return {
+        field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        for field in table.schema_arrow
+    }
+
+
+def usable(table: Any) -> list[str]:
+    """Return the columns of the type that they must have; another version may have others."""
+    return [name for name, kind in types_in(table).items() if kind == type_of(name)]
 
 
 def decoded(table: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from server_app.runs.records.csv_files import escape_formula, restore, restore_cell
-from server_app.runs.records.tables import RecordError
+from server_app.runs.records.tables import RecordError, places_of
 from task.errors import system_reason
 from task.machine.regular import open_regular
 
@@ -30,10 +30,10 @@ def read_rows(path: Path) -> Iterator[list[str]]:
 
 
 def rows_under(path: Path, columns: Sequence[str]) -> list[list[str]]:
-    """Return the rows of a CSV file that has exactly these columns.
+    """Return the rows of a CSV file that has these columns; further ones are left out.
 
     Raises:
-        RecordError: the file cannot be read, has other columns, or is cut short.
+        RecordError: the file cannot be read, lacks a column, or is cut short.
     """
     try:
         header, *rows = list(read_rows(path)) or [[]]
@@ -41,9 +41,10 @@ def rows_under(path: Path, columns: Sequence[str]) -> list[list[str]]:
         raise RecordError(f"{path.name}: {system_reason(error)}") from None
     except csv.Error as error:
         raise RecordError(f"{path.name} is not CSV: {error}") from None
-    if header != list(columns) or any(len(row) != len(columns) for row in rows):
-        raise RecordError(f"{path.name} has other columns, or is cut short")
-    return rows
+    places = places_of(columns, header, path.name)
+    if any(len(row) != len(header) for row in rows):
+        raise RecordError(f"{path.name} is cut short")
+    return [[row[place] for place in places] for row in rows]
 
 
 def read_frame(path: Path, text: Sequence[str] = ()) -> "pd.DataFrame":

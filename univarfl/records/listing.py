@@ -1,6 +1,5 @@
 """A table of the runs in a directory, read from ``run.json`` alone, so that it is quick."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ from server_app.config.differences import deciding
 from server_app.config.override_text import as_typed
 from server_app.runs.records.metrics import ACCURACY
 from server_app.runs.records.record import INTERRUPTED, RUN_JSON
-from server_app.runs.records.tables import count_rounds
+from server_app.runs.records.run_record import RunRecord, read_record
+from server_app.runs.records.tables import RecordError, count_rounds
 from task.errors import ConfigError
-from task.machine.regular import LARGEST_RECORD, read_bounded
 from univarfl.records.differences import varied_keys
 from univarfl.records.labels import label_of
 from univarfl.records.status import is_held
@@ -58,55 +57,40 @@ def listed_runs(directory: Path) -> list[ListedRun]:
 def read_listed(directory: Path) -> ListedRun:
     """Return one run; of a damaged record, its name and "damaged record"."""
     try:
-        record = json.loads(read_bounded(directory / RUN_JSON, LARGEST_RECORD))
-        settings = deciding(record["config"])
-        if not {"seed", "method.name"} <= settings.keys():
-            raise KeyError("seed or method")
-        return ListedRun(
-            directory.name, str(record["started"]), status_of(record, directory),
-            accuracy_of(record), settings,
-        )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        record = read_record(directory)
+    except RecordError:
         return ListedRun(directory.name, "", "damaged record", "", {})
+    return ListedRun(
+        directory.name, record.started, status_of(record, directory), accuracy_of(record),
+        deciding(record.config),
+    )  # fmt: skip
 
 
-def status_of(record: Mapping[str, Any], directory: Path) -> str:
+def status_of(record: RunRecord, directory: Path) -> str:
     """Return how a run stands: completed, running, killed, interrupted or failed."""
-    status = record["status"]
-    if status == "completed":
-        return "completed"
-    rounds = f"{count_rounds(directory)}/{record['config']['rounds']}"
-    if status == "running":
+    if record.completed:
+        return record.status
+    rounds = f"{count_rounds(directory)}/{record.config['rounds']}"
+    if record.status == "running":
         return f"{'running' if is_held(directory) else 'killed'} {rounds}"
-    reason = str(record.get("reason") or "")
-    if reason == INTERRUPTED:
+    if record.reason == INTERRUPTED:
         return f"interrupted {rounds}"
-    text = " ".join(reason.split())
+    text = " ".join(record.reason.split())
     return f"failed {rounds}: {text[:LONGEST]}{'...' if len(text) > LONGEST else ''}"
 
 
-def accuracy_of(record: Mapping[str, Any]) -> str:
+def accuracy_of(record: RunRecord) -> str:
     """Return the accuracy of the final model in %, with what one must know of it in brackets.
 
     That is the split if it is not the test set, and the stage after training that made the model.
-    """
-    for split, note in (("test", ""), ("validation", "validation")):
-        accuracy = record.get("results", {}).get(split, {}).get("accuracy")
-        if isinstance(accuracy, float):
-            notes = ", ".join(filter(None, (note, stage_of(record))))
-            return f"{100 * accuracy:.1f}{f' ({notes})' if notes else ''}"
-    return ""
-
-
-def stage_of(record: Mapping[str, Any]) -> str:
-    """Return the stage that made the final model, such as "after CCVR"; empty for the last round.
-
     Fine-tuning, whose scores are those over clients, leaves the model as it is.
     """
-    stage = record.get("after")
-    if not stage or "reason" in stage or "clients" in stage["after"]:
-        return ""
-    return f"after {label_of('after', stage['name'])}"
+    for split, accuracy in record.results.accuracies():
+        stage = record.after
+        made = f"after {label_of('after', stage.name)}" if stage and stage.changed_model else ""
+        notes = ", ".join(filter(None, ("" if split == "test" else split, made)))
+        return f"{100 * accuracy:.1f}{f' ({notes})' if notes else ''}"
+    return ""
 
 
 def table_of(runs: Sequence[ListedRun]) -> tuple[list[str], list[list[str]]]:

@@ -1,6 +1,5 @@
 """The reader of run directories: checks every record, and reports those it cannot use."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from server_app.runs.identity import identity_of, recorded_code
-from server_app.runs.records.entries import check_entries
-from server_app.runs.records.record import FORMAT, INTERRUPTED, RUN_JSON
+from server_app.runs.records.parts import Data
+from server_app.runs.records.record import INTERRUPTED, RUN_JSON
+from server_app.runs.records.run_record import RunRecord, read_record
 from server_app.runs.records.tables import (
     CLASS_COLUMNS,
     CLASSES,
@@ -22,12 +22,9 @@ from server_app.runs.records.tables import (
     read_lines,
     read_series,
 )
-from task.errors import ConfigError, system_reason
-from task.machine.regular import LARGEST_RECORD, read_bounded
-from univarfl.records.older import add_later_settings
+from task.errors import ConfigError
 from univarfl.terminal.steps import bar_on_terminal
 
-READABLE = (1, FORMAT)
 UNSCORED = (
     "has no accuracy after its last round: there were no test images, and no client validated it"
 )
@@ -39,54 +36,40 @@ class Run:
 
     Attributes:
         directory: the run directory.
-        record: its ``run.json``.
+        record: the content of its ``run.json``.
         series: values by round, by split and metric; empty unless the run is completed.
         recall: images and recall by class number, of the last scored round; empty in format 1.
     """
 
     directory: Path
-    record: Mapping[str, Any]
+    record: RunRecord
     series: Series
     recall: Mapping[int, tuple[int, float]]
 
     @property
     def config(self) -> Mapping[str, Any]:
         """The configuration of the run."""
-        config: Mapping[str, Any] = self.record["config"]
-        return config
+        return self.record.config
 
     @property
     def identity(self) -> tuple[str, str | None]:
-        """What runs with equal results share: settings and code as a hash, and the data."""
-        code = recorded_code({"code": self.code, **self.record})
-        return identity_of(self.config, code), self.data_version
+        """What runs with equal results share: settings and code as a hash, and the data.
 
-    @property
-    def components(self) -> Mapping[str, str]:
-        """Hashes of the components that it chose, by module; empty in old records."""
-        components: Mapping[str, str] = self.record.get("components", {})
-        return components
-
-    @property
-    def data_version(self) -> str | None:
-        """A hash of the images it was trained on; None in records made before it was recorded.
-
-        Records without it count as runs of the same data: nothing shows that they differ. They are
-        not pooled with records that have it.
+        Records without a data version count as runs of the same data: nothing shows that they
+        differ. They are not pooled with records that have one.
         """
-        version: str | None = self.record.get("data_version")
-        return version
+        return identity_of(self.config, recorded_code(self.record)), self.record.data_version
 
     @property
-    def code(self) -> str:
-        """A hash of the code that made it; in format 1, of the clients' code alone."""
-        code: str = self.record.get("code", self.record["fingerprint"])
-        return code
+    def data(self) -> Data:
+        """The images of the run, which every completed run has."""
+        assert self.record.data
+        return self.record.data
 
     @property
     def personal(self) -> bool:
         """Whether a part of the model stays with each client, so that no single model exists."""
-        return bool(self.record.get("personal"))
+        return bool(self.record.personal)
 
     @property
     def split(self) -> str:
@@ -142,13 +125,13 @@ def read_runs(directory: Path) -> Collection:
         except RecordError as error:
             problems.append(f"{place.name}: {error}")
         else:
-            if run.record["status"] != "completed":
+            if not run.record.completed:
                 others.append(run)
             elif run.scored:
                 runs.append(run)
             else:
                 problems.append(f"{place.name}: {UNSCORED}")
-    runs.sort(key=lambda run: (run.record["started"], run.directory.name))
+    runs.sort(key=lambda run: (run.record.started, run.directory.name))
     done = {run.identity for run in runs}
     problems += [
         f"{run.directory.name}: {ending(run)}" for run in others if run.identity not in done
@@ -158,9 +141,9 @@ def read_runs(directory: Path) -> Collection:
 
 def ending(run: Run) -> str:
     """Return why a run has no result, to follow its name in a sentence."""
-    if run.record["status"] == "running":
+    if run.record.status == "running":
         return "is still running, or was killed"
-    reason = run.record.get("reason")
+    reason = run.record.reason
     return "was interrupted" if reason == INTERRUPTED else f"failed: {reason or 'no reason given'}"
 
 
@@ -175,40 +158,17 @@ def read_run(directory: Path) -> Run:
     Raises:
         RecordError: a file is missing or wrong.
     """
-    record = read_run_json(directory / RUN_JSON)
-    if record["status"] != "completed":
+    record = read_record(directory)
+    if not record.completed:
         return Run(directory, record, {}, {})
-    data = record.get("data")
-    if not isinstance(data, dict) or not isinstance(data.get("classes"), list):
+    if record.data is None:
         raise RecordError("run.json does not name the classes")
     series = read_series(directory / ROUNDS)
-    check_complete(series, record["config"]["rounds"])
-    recall = read_recall(directory / CLASSES) if record["format"] > 1 else {}
-    if max(recall, default=0) >= len(data["classes"]):
+    check_complete(series, record.config["rounds"])
+    recall = read_recall(directory / CLASSES) if record.current else {}
+    if max(recall, default=0) >= len(record.data.classes):
         raise RecordError("classes.csv has more classes than run.json")
     return Run(directory, record, series, recall)
-
-
-def read_run_json(path: Path) -> dict[str, Any]:
-    """Return a ``run.json``; the entries that readers use are checked.
-
-    Raises:
-        RecordError: it is missing, not JSON, of an unknown format, or lacks an entry.
-    """
-    try:
-        record = json.loads(read_bounded(path, LARGEST_RECORD))
-    except OSError as error:
-        raise RecordError(f"run.json: {system_reason(error)}") from None
-    except (ValueError, RecursionError):
-        raise RecordError("run.json is cut short, or not JSON") from None
-    if not isinstance(record, dict) or "format" not in record:
-        raise RecordError("run.json has no format, so it is not the record of a run")
-    if record["format"] not in READABLE:
-        known = " and ".join(map(str, READABLE))
-        raise RecordError(f"run.json has format {record['format']!r}; this version reads {known}")
-    check_entries(record)
-    add_later_settings(record["config"])
-    return record
 
 
 def check_complete(series: Series, rounds: int) -> None:

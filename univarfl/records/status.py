@@ -6,13 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from server_app.runs.lock import LOCK, hold, is_locked
-from server_app.runs.records.record import (
-    INTERRUPTED,
-    RUN_JSON,
-    read_record,
-    timestamp,
-    write_record,
-)
+from server_app.runs.records.record import INTERRUPTED, RUN_JSON, timestamp
+from server_app.runs.records.run_record import read_record, write_record
 
 
 def is_held(directory: Path) -> bool:
@@ -27,7 +22,7 @@ def reopen_record(directory: Path) -> None:
         ConfigError: another process runs it; nothing was written.
     """
     with held(directory):
-        write_record(directory, read_record(directory) | {"status": "running", "reason": ""})
+        write_record(directory, read_record(directory).changed(status="running", reason=""))
 
 
 def close_record(directory: Path, reason: str) -> None:
@@ -48,10 +43,11 @@ def _close(directory: Path, statuses: Container[str], changes: dict[str, Any]) -
     """
     if not (directory / RUN_JSON).exists():
         return
-    with contextlib.suppress(OSError, ValueError, KeyError), held(directory):
+    with contextlib.suppress(OSError, ValueError), held(directory):
         record = read_record(directory)
-        if record["status"] in statuses:
-            write_record(directory, record | changes | {"status": "failed", "ended": timestamp()})
+        if record.status in statuses:
+            closed = record.changed(**changes, status="failed", ended=timestamp())
+            write_record(directory, closed)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def completed_run(directory: Path) -> Run:
         run = read_run(directory)
     except RecordError as error:
         raise ConfigError("run", directory, str(error)) from None
-    if run.record["status"] != "completed":
+    if not run.record.completed:
         simulated = run.config.get("partition", {}).get("name") != "sites"
         cure = onward(directory) if simulated else ""
         raise ConfigError("run", directory, f"has no final model: it {ending(run)}{cure}")
@@ -89,7 +89,7 @@ def weights_of_client(run: Run, client: int | None) -> Weights:
         allowed = "leave it out: all clients of this run have one model"
         raise ConfigError("client", client, allowed)
     shared = final_weights(run)
-    return {**shared, **load_client_part(run.directory, client, run.record["model_sha256"])}
+    return {**shared, **load_client_part(run.directory, client, run.record.model_sha256)}
 
 
 def final_weights(run: Run) -> Weights:
@@ -103,7 +103,7 @@ def final_weights(run: Run) -> Weights:
         content = regular(path).read_bytes()
     except OSError as error:
         raise ConfigError("run", path, f"cannot be read: {system_reason(error)}") from None
-    if hashlib.sha256(content).hexdigest() != run.record["model_sha256"]:
+    if hashlib.sha256(content).hexdigest() != run.record.model_sha256:
         raise ConfigError("run", path, "is not the model that the run wrote: its hash differs")
     return load(content)
 

@@ -3,7 +3,6 @@
 import pandas as pd
 
 from univarfl.records.labels import label_of
-from univarfl.records.reader import Run
 from univarfl.report.section import Section
 from univarfl.report.statistics import CONFIDENCE, difference, mean_and_sd
 from univarfl.report.summary import Summary
@@ -28,13 +27,14 @@ def after_training_table(summary: Summary) -> pd.DataFrame:
     """Return a row for each setting and method; empty if no run has a stage that was scored."""
     rows = []
     for (setting, method), runs in summary.counted.items():
-        if found := [pair for run in runs if (pair := accuracies(run))]:
+        stages = [stage for run in runs if (stage := run.record.after) and stage.accuracies]
+        if stages:
+            found = [stage.accuracies for stage in stages]
             pairs = 100 * pd.DataFrame(found, columns=["before", "after"])
-            stage = str(runs[0].record["after"]["name"])
             rows.append(
                 {
                     "setting": setting, "method": method,
-                    "stage": label_of("after", stage),
+                    "stage": label_of("after", stages[0].name),
                     "seeds": len(pairs),
                     "before, %": mean_and_sd(pairs["before"]),
                     "after, %": mean_and_sd(pairs["after"]),
@@ -42,11 +42,3 @@ def after_training_table(summary: Summary) -> pd.DataFrame:
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def accuracies(run: Run) -> tuple[float, float] | None:
-    """Return the accuracies before and after a run's stage; None if it has not both."""
-    stage = run.record.get("after", {})
-    found = [stage.get(when, {}) for when in ("before", "after")]
-    before, after = (each.get("accuracy", each.get("mean")) for each in found)
-    return (before, after) if isinstance(before, float) and isinstance(after, float) else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from server_app.runs.records.entries import tables_of
+from server_app.runs.records.parts import tables_of
 from server_app.runs.records.tables import RecordError
 from univarfl.analysis.analyse import MEASURES, SAMPLE, charts_of, read_table
 from univarfl.analysis.base import Measure

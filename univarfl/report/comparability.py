@@ -12,7 +12,7 @@ def different_code(runs: Iterable[Run]) -> list[str]:
     """Return a line on the code if runs were made by different code; else nothing."""
     versions: dict[str, list[str]] = {}
     for run in runs:
-        for name, version in {"the shared code": run.code, **run.components}.items():
+        for name, version in {"the shared code": run.record.code, **run.record.components}.items():
             found = versions.setdefault(name, [])
             found += [version] if version not in found else []
     changed = [f"{name} ({len(found)} versions)" for name, found in versions.items() if found[1:]]

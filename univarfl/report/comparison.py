@@ -84,7 +84,7 @@ class Comparison:
         If one is scored on the test set and the other with the clients' own models, it is that of
         the mean accuracy at the clients.
         """
-        if self.first[0].data_version != self.second[0].data_version:
+        if self.first[0].record.data_version != self.second[0].record.data_version:
             return "the two were trained on different images, so no paired difference is computed"
         one, other, of = self._compared(reading)
         pairs = (100 * (other - one)).dropna()
@@ -175,7 +175,7 @@ def with_other_seeds(directory: Path) -> list[Run]:
     by_seed = {
         run.config[SEED]: run
         for run in read_runs(directory.parent).runs
-        if without_seed(run) == own and run.data_version == named.data_version
+        if without_seed(run) == own and run.record.data_version == named.record.data_version
     }
     by_seed.pop(named.config[SEED], None)
     return [named, *by_seed.values()]

@@ -1,6 +1,6 @@
 """The privacy that the runs of a report spent, as a table."""
 
-from operator import itemgetter
+from operator import attrgetter
 
 import pandas as pd
 
@@ -12,7 +12,6 @@ NOTE = (
     "Epsilon bounds how much one person's data can change what is published; smaller is better, "
     "and above 10 it promises little. Each run.json says what epsilon does not cover."
 )
-UNKNOWN = "made from the seed, by an older version: it protects nobody"
 
 
 def privacy(summary: Summary) -> Section:
@@ -28,17 +27,17 @@ def privacy_table(summary: Summary) -> pd.DataFrame:
     """
     rows = []
     for (setting, method), runs in summary.counted.items():
-        all_spent = [run.record["privacy"] for run in runs if run.record.get("privacy")]
+        all_spent = [spent for run in runs if (spent := run.record.privacy)]
         if all_spent:
-            accounted = all(isinstance(spent["epsilon"], float) for spent in all_spent)
-            spent = max(all_spent, key=itemgetter("epsilon")) if accounted else all_spent[0]
+            accounted = all(isinstance(spent.epsilon, float) for spent in all_spent)
+            spent = max(all_spent, key=attrgetter("epsilon")) if accounted else all_spent[0]
             rows.append(
                 {
                     "setting": setting, "method": method,
-                    "epsilon": f"{spent['epsilon']:.2f}" if accounted else spent["epsilon"],
-                    "delta": f"{spent['delta']:g}" if "delta" in spent else "",
-                    "protected": spent["unit"],
-                    "noise": spent.get("noise", UNKNOWN),
+                    "epsilon": f"{spent.epsilon:.2f}" if accounted else spent.epsilon,
+                    "delta": "" if spent.delta is None else f"{spent.delta:g}",
+                    "protected": spent.unit,
+                    "noise": spent.noise,
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -50,7 +49,7 @@ def studies_without_protection(summary: Summary) -> list[str]:
         run.directory.name
         for runs in summary.counted.values()
         for run in runs
-        if run.record.get("privacy", {}).get("noise") == FROM_SEED
+        if (spent := run.record.privacy) and spent.noise == FROM_SEED
     ]
     if not found:
         return []

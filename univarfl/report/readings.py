@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from server_app.rounds.sampling import participant_count
-from server_app.runs.records.readings import exact_scores, statistics_of
 from univarfl.records.reader import Run
 
 LAST, LAST_FIVE, BEST = "last round", "mean of the last five", "best by validation"
@@ -36,13 +35,15 @@ def readings(run: Run) -> dict[str, float]:
         LAST: scored[last],
         LAST_FIVE: float(np.mean(window)) if len(window) == WINDOW else math.nan,
         BEST: scored[max(rounds, key=lambda at: validated[at])] if rounds else math.nan,
-        EXACT: exact_scores(run.record).get("accuracy", math.nan),
+        EXACT: run.record.exact_scores.get("accuracy", math.nan),
     }
 
 
 def headline_reading(runs: Sequence[Run]) -> str:
     """Return the reading that stands for runs: `EXACT` if their models have these statistics."""
-    exact = all(statistics_of(run.config) == "exact" and exact_scores(run.record) for run in runs)
+    exact = all(
+        run.record.statistics_setting == "exact" and run.record.exact_scores for run in runs
+    )
     return EXACT if runs and exact else LAST
 
 

@@ -67,7 +67,7 @@ def with_alpha_of_split(config: dict[str, Any]) -> dict[str, Any]:
 
 def short_version(run: Run) -> str:
     """Return the start of the version of a run's images, or "unknown"."""
-    return (run.data_version or "unknown")[:VERSION_LENGTH]
+    return (run.record.data_version or "unknown")[:VERSION_LENGTH]
 
 
 def is_folder(run: Run) -> bool:

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from server_app.runs.records.entries import tables_of
 from server_app.runs.records.metrics import ACCURACY, FURTHER, METRICS
+from server_app.runs.records.parts import tables_of
 from univarfl.records.labels import label_of
 from univarfl.records.published import accuracy_of, published_numbers
 from univarfl.records.reader import Run

@@ -16,8 +16,9 @@ from pathlib import Path
 from server_app.config.recorded_words import recorded_words
 from server_app.config.rules import read_experiment
 from server_app.runs.identity import code_of, identity_of, shared_hash
-from server_app.runs.records.record import INTERRUPTED, read_record
-from server_app.runs.records.tables import count_rounds
+from server_app.runs.records.record import INTERRUPTED
+from server_app.runs.records.run_record import read_record
+from server_app.runs.records.tables import RecordError, count_rounds
 from task.errors import RunError
 from task.fingerprint import fingerprint
 from univarfl.engines.local.processes import CONTEXT
@@ -88,10 +89,9 @@ class Job:
     def accuracy(self) -> str:
         """Return its last accuracy as text."""
         try:
-            results = read_record(self.directory)["results"]
-            split = "test" if "accuracy" in results["test"] else "validation"
-            return f"{split} {results[split]['accuracy']:.3f}"
-        except (OSError, ValueError, KeyError):
+            split, accuracy = next(read_record(self.directory).results.accuracies())
+            return f"{split} {accuracy:.3f}"
+        except (RecordError, StopIteration):
             return "but its record cannot be read"
 
 

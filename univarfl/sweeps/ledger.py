@@ -2,16 +2,18 @@
 
 import csv
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
 from server_app.runs.identity import identity_of, recorded_code
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.image_versions import ImageVersions, recorded_versions, versions_of
-from server_app.runs.records.record import RUN_JSON, read_record
+from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.run_record import RunRecord, read_record
+from server_app.runs.records.tables import RecordError
 from task.machine.files import write_whole
 from univarfl.records.csv_tables import read_rows
 from univarfl.records.status import is_held
@@ -22,7 +24,6 @@ COLUMNS = ("cell", "status", "reason", "run", "settings", "words")
 OLD_COLUMNS = COLUMNS[:4]  # of sweeps before cells were identified by their settings
 DONE, FAILED, REFUSED, WAITING, RUNNING = "completed", "failed", "refused", "waiting", "running"
 UNMET = (FAILED, REFUSED)
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class Completed(NamedTuple):
@@ -76,16 +77,16 @@ class ExistingRuns:
             run = place.parent
             try:
                 record = read_record(run)
-                same = identity_of(record["config"], recorded_code(record)) == cell.identity
+                same = identity_of(record.config, recorded_code(record)) == cell.identity
                 if (
                     same
                     and keeps_models_of(cell, kept_every(record))
-                    and record["status"] != DONE
+                    and not record.completed
                     and not is_held(run)
                 ):
                     same_data = not recorded_versions(record).differ(self._images(cell))
                     found += [(last.name, run) for last in checkpoints(run)[:1] if same_data]
-            except UNREADABLE:
+            except RecordError:
                 continue  # `univarfl report` names it
         return max(found)[1] if found else None
 
@@ -109,20 +110,20 @@ class ExistingRuns:
         """Read a run's record; that of a running or failed run is read again next time."""
         try:
             record = read_record(run)
-            if record["status"] in (RUNNING, FAILED):
+            if not record.completed:
                 return
-            if record["status"] == DONE and record["results"]:
-                identity = identity_of(record["config"], recorded_code(record))
+            if record.results.model_fields_set:
+                identity = identity_of(record.config, recorded_code(record))
                 found = Completed(run, recorded_versions(record), kept_every(record))
                 self._completed.setdefault(identity, []).append(found)
-        except UNREADABLE:
+        except RecordError:
             pass  # `univarfl report` names it
         self._closed.add(run)
 
 
-def kept_every(record: Mapping[str, Any]) -> int | None:
+def kept_every(record: RunRecord) -> int | None:
     """Return every how many rounds a run kept its models; None if it kept none."""
-    every: int | None = record["config"].get("watch", {}).get("models_every")
+    every: int | None = record.config.get("watch", {}).get("models_every")
     return every
 
 

@@ -75,7 +75,7 @@ def save_block(context: RoundContext, recorder: Recorder, clients: Sequence[int]
         except ProtocolError as error:
             context.note_client(client, f"its part of the model is not saved: {error}")
         else:
-            model = recorder.summary["model_sha256"]
+            model = recorder.record.model_sha256
             save_client_part(recorder.directory, client, part, model)
             saved += 1
     return saved
@@ -87,7 +87,7 @@ def ask(
     """Ask clients for parts of `size` bytes; return each one's reply, or why it has none."""
 
     def fields(unit: WorkUnit) -> dict[str, Any]:
-        model = recorder.summary["model_sha256"]
+        model = recorder.record.model_sha256
         return {"model": model, "part_bytes": size, **stateful_fields(context, unit)}
 
     sizes, what = context.sizes.validation, "part of the model"

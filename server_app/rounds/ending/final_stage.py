@@ -14,7 +14,6 @@ from server_app.rounds.kind import RoundKind
 from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.by_class import save_by_class
 from server_app.runs.records.client_scores import client_scores, spread_over_clients
 from task.tensors import Tensors
 from task.training.evaluation import Score
@@ -75,16 +74,9 @@ class FinalStage(Callback):
         seconds = round(time.perf_counter() - started, 3)
         recorder.update(
             after={"name": name, "seconds": seconds, **scores, **outcome.facts},
-            seconds=with_stage(recorder.summary["seconds"], "after", seconds),
+            seconds=recorder.seconds_with("after", seconds),
         )
         logger.info("%s", stage_line(name, scores, seconds, at_clients=stage.at_clients))
-
-
-def with_stage(spent: Mapping[str, float], stage: str, seconds: float) -> dict[str, float]:
-    """Return the seconds of a run's parts with those of a stage, and their new total."""
-    parts = {**spent, stage: seconds}
-    total = sum(value for name, value in parts.items() if name != "total")
-    return {**parts, "total": round(total, 3)}
 
 
 def record_at_clients(
@@ -129,8 +121,7 @@ def record_new_model(
     recorder.save_model(from_tensors(model.whole))
     record_client_scores(recorder, found.clients, context.sites)
     if found.test.by_class:
-        classes = recorder.summary["data"]["classes"]
-        save_by_class(recorder.directory, classes, found.test.by_class)
+        recorder.save_by_class(found.test.by_class)
     scores = {"before": dict(before.means), "after": dict(found.test.means)}
     recorder.update(results={"test": scores["after"], "validation": dict(found.validation)})
     return {**scores, **facts}

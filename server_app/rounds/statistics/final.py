@@ -18,13 +18,13 @@ from server_app.nodes.registration import NodeInfo
 from server_app.rounds.after.base import StageResult
 from server_app.rounds.context import RoundContext
 from server_app.rounds.ending.asking import clients_with_images, telling_clients
-from server_app.rounds.ending.final_stage import record_new_model, with_stage
+from server_app.rounds.ending.final_stage import record_new_model
 from server_app.rounds.errors import NotMeasuredError, RunFailedError
 from server_app.rounds.kind import RoundKind
 from server_app.rounds.sampling import clients_to_score
 from server_app.rounds.statistics.measuring import STAGE, Measuring
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.readings import ALL_IMAGES
+from server_app.runs.records.older import ALL_IMAGES
 from task.error_messages import describe_error
 from task.errors import ConfigError
 from task.models.layers.norm import batch_norm_layers
@@ -100,7 +100,7 @@ class FinalStatistics:
         seconds = round(time.perf_counter() - started, 3)
         recorder.update(
             statistics={"readings": readings, **facts(), "seconds": seconds, **reason},
-            seconds=with_stage(recorder.summary["seconds"], "statistics", seconds),
+            seconds=recorder.seconds_with("statistics", seconds),
         )
         logger.info("%s", statistics_line(readings, seconds, chosen=self.chosen))
 

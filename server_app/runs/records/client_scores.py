@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from server_app.runs.records.csv_files import rows_as_csv
-from server_app.runs.records.tables import LEAST_IMAGES, RecordError
+from server_app.runs.records.tables import LEAST_IMAGES
 from task.machine.files import write_whole
 from task.training.evaluation import Score
 
@@ -73,24 +73,6 @@ def client_scores(scores: Mapping[int, Score], sites: Sequence[str]) -> list[Cli
         for client, score in sorted(scores.items())
         if score.examples
     ]
-
-
-def check_spread(record: Mapping[str, Any]) -> None:
-    """Check the entry ``client_scores`` of a ``run.json``, if it has one.
-
-    Raises:
-        RecordError: it is not what `spread_over_clients` returns.
-    """
-    if "client_scores" not in record:
-        return
-    spread = record["client_scores"]
-    expected = SPREAD if isinstance(spread, dict) and spread.get("clients") else COUNTS
-    if not isinstance(spread, dict) or list(spread) != list(expected):
-        raise RecordError(f"run.json's client_scores do not have {', '.join(expected)}")
-    for name, value in spread.items():
-        kind, most = (int, math.inf) if name in COUNTS else (float, 1)
-        if type(value) is not kind or not 0 <= value <= most:
-            raise RecordError(f"run.json's client_scores: {name} cannot be {value!r}")
 
 
 def accuracies_that_count(scores: Iterable[ClientScore]) -> list[float]:

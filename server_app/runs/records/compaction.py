@@ -15,6 +15,7 @@ from server_app.runs.records.csv_files import restore
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
     CLIENT_COUNTS,
+    CLIENT_NUMBERS,
     CLIENT_TEXT,
     CLIENTS,
     PARQUET,
@@ -72,6 +73,8 @@ def frames_of(path: Path) -> Iterator["pd.DataFrame"]:
 def with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return a table in which all columns but those of text are numbers.
 
+    A column that this version does not know may be text, too.
+
     Raises:
         ValueError: a cell is not a number.
     """
@@ -84,6 +87,8 @@ def with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
         try:
             numbers = pd.to_numeric(found)
         except (TypeError, ValueError) as error:
+            if name not in CLIENT_NUMBERS:
+                continue
             raise ValueError(f"column {name}: {error}") from None
         frame[name] = numbers if name in CLIENT_COUNTS else numbers.astype(float)
     return frame

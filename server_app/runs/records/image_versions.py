@@ -1,8 +1,8 @@
 """The versions of the images that decide a run's result."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from server_app.runs.records.run_record import RunRecord
 from task.config import LocalConfig
 from task.data.image_store.store import open_dataset
 from task.errors import ConfigError, DataError
@@ -40,9 +40,9 @@ def versions_of(experiment: "Experiment") -> ImageVersions:
     return ImageVersions(data_version(experiment.local()), stage)
 
 
-def recorded_versions(record: Mapping[str, Any]) -> ImageVersions:
-    """Return the versions of a run's images, from its ``run.json``."""
-    return ImageVersions(record.get("data_version"), record.get("stage_data_version"))
+def recorded_versions(record: RunRecord) -> ImageVersions:
+    """Return the versions of a run's images, from its record."""
+    return ImageVersions(record.data_version, record.stage_data_version)
 
 
 def data_version(config: LocalConfig) -> str | None:

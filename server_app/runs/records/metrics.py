@@ -2,7 +2,7 @@
 
 `task.training.evaluation` computes them. A metric that it computes and that stands here is checked
 in records, and is in the report, the dashboard and the reference. One that stands only there, as of
-another version, is read as a number.
+another version, is read as a number, or left out if it is none.
 """
 
 import re
@@ -48,3 +48,8 @@ FURTHER = tuple(METRICS)[1:]
 RECALL = "recall"  # of one class, in tables of classes; a share
 SHARES = (RECALL, *(name for name, metric in METRICS.items() if metric.share))
 MAY_DIVERGE = tuple(name for name, metric in METRICS.items() if metric.may_diverge)
+OF_ROUNDS = (  # what the split "train" has besides the loss terms
+    "clients", "epsilon", "failed", "learning_rate", "left_out", "seconds", "simulated_seconds",
+    "staleness",
+)  # fmt: skip
+CHECKED = {*METRICS, *OF_ROUNDS, RECALL}  # any other value may be any number

@@ -108,8 +108,6 @@ def client_row(
         timed: those of `TIMED_COLUMNS` that the table has.
         losses: the columns of losses.
     """
-    status = "ok" if update.accepted else "left out" if update.left_out else "failed"
-    head = [server_round, update.client, update.site, status, update.reason]
-    counts = [update.examples, round(update.seconds, 3), update.device]
-    times = [getattr(update, name) for name in timed]
-    return head + counts + times + [update.losses.get(name, "") for name in losses]
+    values = (getattr(update, name) for name in (*CLIENT_COLUMNS[1:], *timed))
+    told = [round(value, 3) if isinstance(value, float) else value for value in values]
+    return [server_round, *told, *(update.losses.get(name, "") for name in losses)]

@@ -9,10 +9,9 @@ from server_app.config.experiment import Experiment
 from server_app.config.override_text import as_typed
 from server_app.runs.identity import code_of, identity_of, recorded_code
 from server_app.runs.lock import hold
-from server_app.runs.records.entries import check_entries
 from server_app.runs.records.image_versions import recorded_versions, versions_of
-from server_app.runs.records.record import FORMAT, HASH, RUN_JSON, damaged, unchanged_record
-from server_app.runs.records.tables import RecordError
+from server_app.runs.records.record import RUN_JSON, damaged
+from server_app.runs.resuming.record import other_version, record_to_resume
 from task.errors import ConfigError
 
 HASHED_FILES = (("model", "weights"), ("clock", "trace"))
@@ -40,21 +39,17 @@ def check_record(directory: Path, experiment: Experiment) -> None:
         ConfigError: the run is completed, its record is damaged, or its settings, code or images
             differ from those of the experiment.
     """
-    record = unchanged_record(directory)
-    if record.get("status") == "completed":
+    record = record_to_resume(directory)
+    if record.completed:
         allowed = f"that run is completed; a new run with model.weights={directory} goes on from it"
         raise ConfigError("resume", directory, allowed)
     config = experiment.model_dump()
     code = code_of(config)
-    if record.get("format") != FORMAT or record.get("code") != code.shared:
+    if not record.current or record.code != code.shared:
         raise other_version(directory)
-    if HASH not in record:
-        raise damaged(directory, f"{RUN_JSON} has no entry {HASH}")
-    try:
-        check_entries(record)
-    except RecordError as error:
-        raise damaged(directory, str(error)) from None
-    check_settings(directory, record["config"], config)
+    if record.sha256 is None:
+        raise damaged(directory, f"{RUN_JSON} has no entry sha256")
+    check_settings(directory, record.config, config)
     if recorded_code(record) != code:
         raise other_version(directory)
     if changed := recorded_versions(record).differ(versions_of(experiment)):
@@ -89,9 +84,3 @@ def check_settings(directory: Path, first: Mapping[str, Any], now: Mapping[str, 
     if first["watch"]["models_every"] != every:
         allowed = "selects the rounds whose models a run keeps, so it cannot change; leave it out"
         raise ConfigError("watch.models_every", as_typed(every), allowed)
-
-
-def other_version(directory: Path) -> ConfigError:
-    """Return the error for a run that other code has made."""
-    allowed = "that run was made by another version of the code; resume it with that version"
-    return ConfigError("resume", directory, allowed)

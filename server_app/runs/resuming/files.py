@@ -1,6 +1,5 @@
 """The check of every file that a resumed run builds on, and of single lines of its tables."""
 
-import csv
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from server_app.runs.records.tables import (
     SPLITS,
     Line,
     RecordError,
+    cells_of,
     count_rounds,
     parse_count,
     parse_number,
@@ -151,7 +151,10 @@ def lines_of(
                 break
             if columns and place <= known:
                 continue
-            cells = cells_of(line, content)
+            try:
+                cells = cells_of(content.decode(), line)
+            except UnicodeDecodeError as error:
+                raise RecordError(f"{line} is not CSV: {error}") from None
             if not columns:
                 if tuple(cells[: len(COLUMNS[path.name])]) != COLUMNS[path.name]:
                     raise RecordError(f"{line} does not name the columns")
@@ -164,18 +167,6 @@ def lines_of(
         raise RecordError(f"{Line(path.name, 1)} does not name the columns")
     if most is not None and place < most:
         raise RecordError(f"{line}: the file ends there, with {place} of {most} bytes")
-
-
-def cells_of(line: Line, content: bytes) -> list[str]:
-    """Return the cells of one line.
-
-    Raises:
-        RecordError: it is not UTF-8 or not CSV.
-    """
-    try:
-        return next(csv.reader([content.decode()], strict=True), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(f"{line} is not CSV: {error}") from None
 
 
 def check_cells(line: Line, cells: list[tuple[str, str]]) -> None:

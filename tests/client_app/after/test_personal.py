@@ -23,7 +23,7 @@ from server_app.config.run_config import Submitted
 from server_app.nodes.assignment import units_of_served
 from server_app.nodes.failure import ABSENT
 from server_app.rounds.ending import asking
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError, ProtocolError
 from task.fingerprint import fingerprint_for
 from task.machine.files import SpaceError
@@ -225,9 +225,9 @@ def test_the_part_is_used_with_the_coordinators_model(tmp_path: Path) -> None:
     shutil.copytree(path.parent, copy / "clients")
     for name in ("run.json", "rounds.csv", "classes.csv", "model.safetensors"):
         shutil.copy(run / name, copy)
-    own = load_client_part(copy, 0, read_record(run)["model_sha256"])
+    own = load_client_part(copy, 0, read_entries(run)["model_sha256"])
     network = trained_model(copy, "cpu", 0).classifier.network.state_dict()
-    assert own.keys() == set(read_record(run)["personal"])
+    assert own.keys() == set(read_entries(run)["personal"])
     assert all((network[name].numpy() == own[name]).all() for name in own)
 
 
@@ -239,7 +239,7 @@ def test_a_site_that_is_away_keeps_its_state(
         lambda clients, sizes, nodes: units_of_served(list(clients)[1:], sizes, nodes),
     )  # fmt: skip
     run = trained_at_sites(tmp_path)
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     events = [(row["site"], row["event"]) for row in rows(run, "events.csv")]
     assert ("east", f"it did not keep its part of the model: {ABSENT}") in events
     assert states(tmp_path, "east")

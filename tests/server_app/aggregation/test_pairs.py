@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from server_app.config.choices import choices
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import Train, model_for, needs_of, rows
 
 PAIRS = [
@@ -36,7 +36,7 @@ PAIRS += [("univarfl", strategy) for strategy in choices()["strategy"] if strate
 def test_two_rounds(train: Train, method: str, strategy: str) -> None:
     words = ["num_clients=7", f"method={method}", f"strategy={strategy}"]
     directory = train(*words, *model_for(method), *needs_of(strategy))
-    assert read_record(directory)["status"] == "completed"
+    assert read_entries(directory)["status"] == "completed"
     assert all(row["status"] == "ok" for row in rows(directory, "clients.csv"))
     weights = load_file(directory / "model.safetensors")
     assert len(weights) >= 10

@@ -21,7 +21,7 @@ from scipy.stats import norm
 from server_app.aggregation.strategies.base import strategy_of
 from server_app.aggregation.strategies.dp_fixed import gaussian_epsilon
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from task.privacy.noise import add_gaussian_noise
 from task.training.worker import Worker
@@ -74,7 +74,7 @@ def test_flowers_own_bound_is_above_it(multiplier: float, rounds: int) -> None:
 
 def test_the_record_says_what_was_spent_after_each_round(train: Train) -> None:
     directory = train(*PRIVATE, "strategy.noise_multiplier=2", "strategy.delta=1e-4")
-    spent = read_record(directory)["privacy"]
+    spent = read_entries(directory)["privacy"]
     assert (spent["rounds"], spent["delta"]) == (3, 1e-4)
     table = [row for row in rows(directory, "rounds.csv") if row["metric"] == "epsilon"]
     expected = [gaussian_epsilon(2.0, at, 1e-4) for at in (1, 2, 3)]
@@ -116,7 +116,7 @@ def test_a_study_repeats_its_noise_and_says_so(train: Train, tmp_path: Path) -> 
     directory = train(*words)
     assert sha256(train(*words)) == sha256(directory)
     assert sha256(train(*words, "seed=1")) != sha256(directory)
-    spent = read_record(directory)["privacy"]
+    spent = read_entries(directory)["privacy"]
     assert "protects nobody" in spent["noise"]
     assert "with it the noise can be removed" in spent["outside"][0]
     report(directory, tmp_path / "page")
@@ -127,7 +127,7 @@ def test_a_study_repeats_its_noise_and_says_so(train: Train, tmp_path: Path) -> 
 
 def test_the_record_and_the_page_say_that_noise_is_secret(train: Train, tmp_path: Path) -> None:
     directory = train("rounds=1", "model.norm=group", "strategy=dp_fixed")
-    spent = read_record(directory)["privacy"]
+    spent = read_entries(directory)["privacy"]
     assert spent["noise"].startswith("secret: drawn from the operating system")
     assert not any("the seed" in outside for outside in spent["outside"])
     report(directory, tmp_path / "page")
@@ -152,7 +152,7 @@ def test_noise_is_added_on_a_grid_far_finer_than_its_deviation() -> None:
 
 
 def test_without_privacy_nothing_is_claimed(train: Train) -> None:
-    assert "privacy" not in read_record(train("rounds=1"))
+    assert "privacy" not in read_entries(train("rounds=1"))
 
 
 @pytest.mark.parametrize("strategy", ["dp_fixed", "dp_adaptive", "dp_client_fixed"])

@@ -10,7 +10,7 @@ from server_app.config.choices import SWEEPS, choices, names_in
 from server_app.config.composition import compose_experiment
 from server_app.config.experiment import Experiment
 from server_app.config.tables import Cell
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import with_slow
 from tests.task.data import making
 from univarfl.engines.train import train_experiment
@@ -161,6 +161,6 @@ def test_an_experiment_runs(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
     words = [f"experiment={name}", f"data.root={tmp_path / 'images'}", *smaller]
     words += ["engine=inprocess", "rounds=1", "local_epochs=1", "partition.min_images=3"]
-    record = read_record(train_experiment(compose_experiment(words), words))
+    record = read_entries(train_experiment(compose_experiment(words), words))
     assert record["status"] == "completed"
     assert 0 <= record["results"]["test"]["accuracy"] <= 1

@@ -10,7 +10,7 @@ from flwr.app import Message
 from server_app.aggregation.strategies.dp_fixed import gaussian_epsilon
 from server_app.nodes import registration
 from server_app.rounds.errors import RunFailedError
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.protocol.registration import REGISTER
 from tests import absent_sites
 from tests.absent_sites import NAMES, Absent, Run, Sites
@@ -38,7 +38,7 @@ def test_one_that_leaves_is_left_out_and_sampled_again_when_it_is_back(run_at_si
     directory = run_at_sites(away=lambda name, at: name == "north" and at in (2, 3))
     assert failures(directory) == [("2", "north", ABSENT), ("3", "north", ABSENT)]
     assert events(directory) == [("2", "north", "left"), ("4", "north", "came back")]
-    assert read_record(directory)["status"] == "completed"
+    assert read_entries(directory)["status"] == "completed"
 
 
 def test_one_that_was_absent_at_first_joins_later_and_counts_with_its_images(
@@ -100,9 +100,9 @@ def test_an_attempt_below_the_quorum_is_charged(run_at_sites: Run) -> None:
     directory = run_at_sites(*private, *words, slow=slow_once)
     repeats = sum(event == "below the quorum" for _, _, event in events(directory))
     assert repeats >= 1
-    spent = read_record(directory)["privacy"]
-    noise = read_record(directory)["config"]["strategy"]["noise_multiplier"]
-    attempts = read_record(directory)["config"]["rounds"] + repeats
+    spent = read_entries(directory)["privacy"]
+    noise = read_entries(directory)["config"]["strategy"]["noise_multiplier"]
+    attempts = read_entries(directory)["config"]["rounds"] + repeats
     assert spent["attempts"] == attempts
     assert spent["epsilon"] == pytest.approx(gaussian_epsilon(noise, attempts, 1e-4))
 
@@ -112,7 +112,7 @@ def test_below_the_quorum_for_good_the_run_stops_and_can_be_gone_on_with(run_at_
     with pytest.raises(RunFailedError, match=r"round 3: 2 of 3 clients, and the quorum is 3"):
         run_at_sites(*words, "run_id=ended", away=lambda name, at: name == "north" and at == 3)
     ended = run_at_sites.place / "ended"
-    assert read_record(ended)["status"] == "failed"
+    assert read_entries(ended)["status"] == "failed"
     assert [event for _, _, event in events(ended)] == ["left", "below the quorum", "the run ended"]
     assert run_at_sites(f"resume={ended}") == ended
     assert sha256(ended) == sha256(run_at_sites())

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from server_app.config.composition import compose_experiment
 from server_app.rounds.sampling import sample_clients
 from server_app.runs.records.client_scores import CLIENT_SCORES, spread_over_clients
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint
 from task.training.device import choose_device
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestRecord:
     def test_run_json_says_what_was_run_and_how_it_ended(self, run: Path) -> None:
-        record = read_record(run)
+        record = read_entries(run)
         assert record["status"] == "completed"
         assert record["run_id"] == run.name
         assert record["config"]["rounds"] == 3
@@ -74,7 +74,7 @@ class TestRecord:
 
     def test_nobody_is_validated_if_no_images_are_held_out(self, train: Train) -> None:
         directory = train("data.validation_share=0", "rounds=1")
-        record = read_record(directory)
+        record = read_entries(directory)
         assert (record["data"]["train"], record["data"]["validation"]) == (FEW_TO_TRAIN, 0)
         found = [row for row in rows(directory, "rounds.csv") if row["split"] == "validation"]
         assert [(row["metric"], float(row["value"])) for row in found] == [("clients", 0)]
@@ -83,19 +83,19 @@ class TestRecord:
         found = read_client_scores(run)
         assert [score.client for score in found] == [0, 1, 2, 3]
         images = [score.images for score in found]
-        pooled = read_record(run)["results"]["validation"]
+        pooled = read_entries(run)["results"]["validation"]
         assert np.average([score.accuracy for score in found], weights=images) == pytest.approx(
             pooled["accuracy"]
         )
         assert np.average([score.loss for score in found], weights=images) == pytest.approx(
             pooled["loss"]
         )
-        assert read_record(run)["client_scores"] == spread_over_clients(found)
+        assert read_entries(run)["client_scores"] == spread_over_clients(found)
 
     def test_scores_of_clients_are_not_kept_if_masks_hide_them(self, train: Train) -> None:
         directory = train("secure=masked", "rounds=1")
         assert not (directory / CLIENT_SCORES).exists()
-        assert "client_scores" not in read_record(directory)
+        assert "client_scores" not in read_entries(directory)
 
     def test_images_to_measure_accuracy_on_are_needed(self, train: Train, tmp_path: Path) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 10)
@@ -253,7 +253,7 @@ class TestFailures:
         }  # fmt: skip
         assert found["1", "1"]["reason"] == reason
         assert found["2", "1"]["status"] == "ok"
-        assert read_record(directory)["status"] == "completed"
+        assert read_entries(directory)["status"] == "completed"
         assert all(
             np.isfinite(w).all() for w in load_file(directory / "model.safetensors").values()
         )
@@ -271,13 +271,13 @@ class TestFailures:
         found = [row for row in rows(directory, "clients.csv") if row["status"] == "failed"]
         assert [(row["round"], row["client"]) for row in found] == [("1", "0"), ("2", "0")]
         assert found[0]["reason"] == "0 training images; at least 2 are needed"
-        assert read_record(directory)["status"] == "completed"
+        assert read_entries(directory)["status"] == "completed"
 
     def test_when_every_client_fails_the_run_fails(self, train: Train, tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"no clients succeeded.*scanner offline"):
             train(*faulty([0, 1, 2, 3], [1, 2], "raise"))
         directory = only_run(tmp_path)
-        record = read_record(directory)
+        record = read_entries(directory)
         assert record["status"] == "failed"
         assert "scanner offline" in record["reason"]
         assert not (directory / "model.safetensors").exists()
@@ -287,7 +287,7 @@ class TestFailures:
     def test_an_empty_round_at_a_small_rho_is_survived(self, train: Train) -> None:
         (unlucky,) = sample_clients(4, 0.25, 0, 1)
         directory = train(*faulty([unlucky], [1], "raise"), "rho=0.25", "rounds=2")
-        assert read_record(directory)["status"] == "completed"
+        assert read_entries(directory)["status"] == "completed"
         first = {
             r["metric"]: r["value"] for r in rows(directory, "rounds.csv") if r["round"] == "1"
         }

@@ -13,7 +13,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.file_hash import hash_of
 from server_app.config.resuming import whole_words
 from server_app.runs.identity import identity_of
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from task.given_weights import EXPECTED, KEY, GivenWeights
 from tests.conftest import Train, rows, sha256
@@ -53,12 +53,12 @@ def test_a_run_begins_with_them_and_records_their_hash(
     monkeypatch.chdir(first.parent)
     run = train("rounds=1", "model.weights=first")  # the directory of a run, relative
     assert scores(run, 0) == scores(first, 1)
-    model = read_record(run)["config"]["model"]
+    model = read_entries(run)["config"]["model"]
     assert model["weights"] == str(first / "model.safetensors")
     assert model["weights_sha256"] == sha256(first)
     assert rows(run, "events.csv") == []
     assert trained_model(run, "cpu").classes
-    without = read_record(first)["config"]["model"]
+    without = read_entries(first)["config"]["model"]
     assert set(model) - set(without) == {"weights", "weights_sha256"}
     experiment = compose_experiment([f"model.weights={first}"])
     assert "weights" not in experiment.local().model_dump_json()  # which is what clients get

@@ -1,13 +1,14 @@
 """Records of runs whose results are chosen, written by the recorder that real runs use."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.csv_files import rows_as_csv
 from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.run_record import HASH, hash_of_entries
 from server_app.tracking.loggers import metric_loggers
 
 CLASSES = [f"digit {label}" for label in range(10)]
@@ -17,6 +18,12 @@ def change(directory: Path, **entries: object) -> None:
     """Change entries of a run's ``run.json``."""
     path = directory / RUN_JSON
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def write_entries(directory: Path, entries: Mapping[str, object]) -> None:
+    """Write a run's ``run.json`` with any entries, and their hash."""
+    whole = {**entries, HASH: hash_of_entries(entries)}
+    (directory / RUN_JSON).write_text(json.dumps(whole))
 
 
 def append_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
@@ -40,7 +47,7 @@ def record(
     place.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(place / name, experiment)
     recorder.update(data={"classes": list(classes)}, seconds={"rounds": len(test) - 1.0})
-    with metric_loggers(experiment, recorder.directory, recorder.summary) as loggers:
+    with metric_loggers(experiment, recorder.directory, recorder.record) as loggers:
         for at, accuracy in enumerate(test):
             scores = {
                 "test": {

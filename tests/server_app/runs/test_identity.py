@@ -9,10 +9,10 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.runs import identity
 from server_app.runs.identity import code_of, component_modules, shared_modules
-from server_app.runs.records.record import read_record, write_record
+from server_app.runs.records.run_record import read_entries
 from tests.conftest import SMALL, Train
 from tests.server_app.runs.reached import FOLDERS, all_components, reached_modules
-from tests.server_app.runs.recorded import record
+from tests.server_app.runs.recorded import record, write_entries
 from tests.task.data import making
 from univarfl.records.reader import read_runs
 from univarfl.report.comparability import comparability
@@ -178,7 +178,7 @@ def test_a_run_that_kept_no_models_does_not_complete_a_cell_that_keeps_them(trai
 def test_runs_on_different_images_are_not_pooled(tmp_path: Path) -> None:
     for name, version in (("a", "1" * 24), ("b", "2" * 24), ("c", None), ("d", None)):
         run = record(tmp_path, name, [f"seed={'abcd'.index(name)}"], [0.1, 0.5])
-        write_record(run, read_record(run) | {"data_version": version})
+        write_entries(run, read_entries(run) | {"data_version": version})
     summary = Summary(read_runs(tmp_path).runs)
     assert [setting for setting, _ in summary.counted] == [
         "images 11111111", "images 22222222", "images unknown"
@@ -191,8 +191,8 @@ def test_runs_on_different_images_are_not_pooled(tmp_path: Path) -> None:
 def test_different_code_is_named(tmp_path: Path) -> None:
     for name, version in (("a", "1"), ("b", "2")):
         run = record(tmp_path, name, ["method=moon", f"seed={version}"], [0.1, 0.5])
-        components = read_record(run)["components"] | {"task.methods.moon": version}
-        write_record(run, read_record(run) | {"components": components})
+        components = read_entries(run)["components"] | {"task.methods.moon": version}
+        write_entries(run, read_entries(run) | {"components": components})
     assert comparability(Summary(read_runs(tmp_path).runs)) == [
         "The runs were made by different code: task.methods.moon (2 versions)."
     ]

@@ -16,8 +16,8 @@ from server_app.runs.checkpoint import load_checkpoint
 from server_app.runs.directory import plan_run_directory
 from server_app.runs.lock import COMMAND_LOCK, hold
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.record import unchanged_record
 from server_app.runs.resuming.files import usable_checkpoint
+from server_app.runs.resuming.record import record_to_resume
 from task.errors import ConfigError
 from tests.conftest import SMALL, sha256
 from tests.interruption import ended_in
@@ -55,7 +55,7 @@ def copy(ended: Path, tmp_path: Path) -> Path:
 def refusal(run: Path, experiment: Experiment) -> str:
     """Return why a run is not resumed; otherwise the round that it would go on after."""
     try:
-        unchanged_record(run)
+        record_to_resume(run)
         checkpoint = usable_checkpoint(run, experiment)
     except ConfigError as error:
         return str(error)
@@ -137,7 +137,7 @@ def replaced(before: bytes, after: bytes) -> Callable[[Path], object]:
         ("models/round-000001.safetensors", Path.unlink, "models/round-000001.safetensors: no suc"),
         ("run.json", replaced(b'"seed": 0', b'"seed": 1'), "run.json is damaged: its hash"),
         ("run.json", replaced(b'"sha256"', b'"sha255"'), "run.json has no entry sha256"),
-        ("run.json", replaced(b"{", b"["), r"run.json, line \d+: it is not JSON"),
+        ("run.json", replaced(b"{", b"["), r"run.json is cut short, or not JSON, in line \d+"),
         ("checkpoints", shutil.rmtree, "checkpoints/ has no checkpoint, although rounds.csv has 2"),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from server_app.tracking.console import curves_line
+from server_app.tracking.closing import curves_line
 from server_app.tracking.curves import draw_curves, draw_into
 from tests.server_app.runs.recorded import record
 

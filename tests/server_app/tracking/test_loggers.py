@@ -3,16 +3,16 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import pytest
 from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import RunRecord, read_entries
 from server_app.tracking.loggers import MetricLogger, Scores
 from task.errors import ConfigError
 from tests.conftest import Train, rows
@@ -63,7 +63,7 @@ def test_a_logger_that_fails_is_named_and_the_run_goes_on(
     train: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = train("watch.mlflow=nosuch://place", "watch.tensorboard=false")
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     (line,) = warnings(capsys)
     assert line.startswith("warning: mlflow receives no more metrics: ")
 
@@ -94,7 +94,7 @@ def test_a_run_does_not_wait_for_a_server_that_does_not_answer(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # so that it is restored
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES")
     run = train(f"watch.mlflow={request.getfixturevalue(place)}", "watch.tensorboard=false")
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "1"
     assert len(warnings(capsys)) == 1
 
@@ -110,9 +110,9 @@ class Fake(MetricLogger):
     fails_in: ClassVar = -1
 
     @classmethod
-    def begin(cls, directory: Path, summary: Mapping[str, Any]) -> Self:
+    def begin(cls, directory: Path, record: RunRecord) -> Self:
         cls.threads.add(threading.get_ident())
-        cls.calls.append(("begin", summary["status"]))
+        cls.calls.append(("begin", record.status))
         return cls()
 
     def round(self, server_round: int, scores: Scores) -> None:
@@ -156,7 +156,7 @@ def test_a_logger_that_fails_in_mid_run_is_closed_and_called_no_more(
 ) -> None:
     monkeypatch.setattr(fake, "fails_in", 1)
     run = record(tmp_path, "run", ["watch.tensorboard=true"], [0.1, 0.5, 0.6])
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     assert ("end", "completed") not in fake.calls
     assert (run / "run.log").read_text().count(
         "fake receives no more metrics: ConnectionError: it is gone"
@@ -171,7 +171,7 @@ def test_a_logger_that_blocks_is_given_up_at_the_end(
     fake.blocked.set()
     monkeypatch.setattr("server_app.tracking.loggers.FLUSH_SECONDS", 0.1)
     run = record(tmp_path, "run", ["watch.tensorboard=true"], [0.1, 0.5, 0.6])
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     assert (run / "run.log").read_text().count("fake receives no more metrics: TimeoutError") == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.dataset import ImageDataset
 from task.data.image_store.decoding import BadImageError, decode
 from task.data.image_store.store import open_dataset
@@ -180,7 +180,7 @@ class TestBroken:
         making.tree(tmp_path / "images", ["cat", "dog"], 40)
         (tmp_path / "images" / "dog" / "text.png").write_text("not an image at all")
         words = ["data=folder", f"data.root={tmp_path / 'images'}", "data.image_size=32"]
-        record = read_record(train(*words, "rounds=1", "num_clients=2"))
+        record = read_entries(train(*words, "rounds=1", "num_clients=2"))
         assert record["data"]["skipped"] == 1
         (note,) = record["data"]["notes"]
         assert note.startswith("1 of 81 images were left out, such as ")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.dataset import ImageDataset
 from task.data.image_store.duplicates import find_duplicates
 from task.data.image_store.store import open_dataset
@@ -127,7 +127,7 @@ def test_the_split_the_record_and_the_report_count_them(
     rows = (tmp_path / "duplicates.csv").read_text().splitlines()
     assert rows[0] == "image,label,set,repeats,its label"
     run = train(*words(root, *more, "data.image_size=32"), "rounds=1", "local_epochs=1")
-    counts = read_record(run)["data"]["duplicates"]
+    counts = read_entries(run)["data"]["duplicates"]
     assert counts["test_in_training"] == 5
     assert len(rows) - 1 == counts["repeats"]
     warnings = comparability(Summary(read_runs(run.parent).runs))

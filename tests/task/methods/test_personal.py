@@ -18,7 +18,7 @@ from client_app.app import app as client_app
 from server_app.app import app as server_app
 from server_app.config.composition import compose_experiment
 from server_app.config.run_config import Submitted
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from task.methods.families.conflicts import conflict
 from task.methods.fedavg import FedAvg
@@ -137,13 +137,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_there_is_no_test_accuracy(run: Path) -> None:
-    assert read_record(run)["results"]["test"] == {}
+    assert read_entries(run)["results"]["test"] == {}
     assert not [row for row in rows(run, "rounds.csv") if row["split"] == "test"]
-    assert 0 <= read_record(run)["results"]["validation"]["accuracy"] <= 1
+    assert 0 <= read_entries(run)["results"]["validation"]["accuracy"] <= 1
 
 
 def test_the_record_names_the_part_and_the_report_warns(run: Path) -> None:
-    assert "encoder.1.running_mean" in read_record(run)["personal"]
+    assert "encoder.1.running_mean" in read_entries(run)["personal"]
     (warning,) = comparability(Summary(read_runs(run).runs))
     assert warning.startswith("FedBN: each client keeps a part of the model")
 
@@ -279,7 +279,7 @@ def test_the_part_stays_at_the_site(method: str, tmp_path: Path) -> None:
     with patch.object(client_state.ClientState, "keep", watch):
         server_app(grid=grid, context=context)
     assert [score.site for score in read_client_scores(tmp_path / "runs/run")] == names
-    own = read_record(tmp_path / "runs/run")["personal"]
+    own = read_entries(tmp_path / "runs/run")["personal"]
     for name in names:
         assert set(kept[str(tmp_path / f"{name}.mem")]) == {PERSONAL + each for each in own}
         assert not list((tmp_path / f"{name}.mem").rglob("*.safetensors"))

@@ -7,7 +7,7 @@ import pytest
 from client_app.registration import describe_site
 from client_app.session import worker_for
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError, SiteError
 from task.privacy.settings import large_delta
 from task.site import Site
@@ -51,7 +51,7 @@ def test_a_site_refuses_it_too(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("all_digits")
 def test_a_simulation_records_the_note(train: Train) -> None:
     words = ("model=linear", "num_clients=1", "partition=iid", "rounds=1")
-    record = read_record(train(*NOISE, *words, "privacy.delta=1e-3"))
+    record = read_entries(train(*NOISE, *words, "privacy.delta=1e-3"))
     assert any("privacy.delta is 0.001" in note for note in record["data"]["notes"])
 
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.batches import DeviceImages
 from task.errors import ConfigError
 from task.optim.parameters import trained_parameters
@@ -205,7 +205,7 @@ def test_epsilon_is_finite_for_a_tiny_delta() -> None:
 
 def test_the_record_has_epsilon_and_nothing_else_of_the_images(train: Train) -> None:
     directory = train(*EXAMPLE, "rounds=2", "privacy.sampling_rate=0.25", "privacy.delta=1e-4")
-    record = read_record(directory)
+    record = read_entries(directory)
     spent = record["privacy"]
     assert spent["epsilon"] == pytest.approx(pld_epsilon((SampledGaussian(1.0, 0.25, 8),), 1e-4))
     assert (spent["delta"], spent["rounds"]) == (1e-4, 2)

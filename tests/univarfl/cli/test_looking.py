@@ -13,8 +13,8 @@ from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.runs.lock import hold
 from server_app.runs.recorder import Recorder
-from server_app.runs.records.record import read_record, write_record
-from tests.server_app.runs.recorded import record
+from server_app.runs.records.run_record import read_entries
+from tests.server_app.runs.recorded import record, write_entries
 from tests.univarfl.cli.test_cli import run
 from univarfl.cli.listing import kinds
 from univarfl.cli.main import application
@@ -189,7 +189,7 @@ def test_latest_resumes_the_run_that_started_last(
     record(tmp_path, "first", [], [0.1, 0.5])
     second = record(tmp_path, "second", [], [0.1, 0.5])
     changes = {"started": "2999", "overrides": [], "status": "completed"}
-    write_record(second, read_record(second) | changes)
+    write_entries(second, read_entries(second) | changes)
     assert run(monkeypatch, "train", "resume=latest") == 2
     assert f"resume={tmp_path / 'second'}: that run is completed" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ from server_app.config.composition import compose_experiment
 from server_app.nodes.failure import Failure
 from server_app.nodes.messages import AddressedRequest, Exchange
 from server_app.nodes.registration import RegistrationError
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.approval import approvals
 from task.approval.approvals import DIGITS, MOST_ANSWERS, MOST_RUNS, Approvals
 from task.errors import ConfigError, ProtocolError, SiteError
@@ -95,7 +95,7 @@ def test_an_experiment_runs_once_its_owner_has_approved_it(site: Site) -> None:
     assert "all settings are in" in place
     assert cure == f"approve one with: univarfl deploy approve {site.place.directory} HASH"
     assert site.said(digits).startswith(f"{digits} is approved")
-    assert read_record(site.train())["status"] == "completed"
+    assert read_entries(site.train())["status"] == "completed"
     assert f"{digits}  approved" in site.said()
     assert "used in 1 of 3 runs, 2 requests about its images" in site.said()
     assert "not approved any more" in site.said(digits, "--withdraw")
@@ -167,7 +167,7 @@ def test_the_owner_sees_and_approves_the_stage_after_training(site: Site) -> Non
     assert "after.name                finetune" in shown
     assert "after.epochs              1" in shown
     site.said(shown.split()[0])
-    assert read_record(site.train(*tuned))["after"]["clients"] == 1
+    assert read_entries(site.train(*tuned))["after"]["clients"] == 1
     with pytest.raises(RegistrationError, match="has not approved"):
         site.train(*tuned, "after.epochs=2")
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record, write_record
+from server_app.runs.records.run_record import read_entries
 from task.data.image_store.decoding import decode
 from task.errors import RunError
 from task.inference.classifier import Classifier
 from task.seeding import torch_generator
 from task.training.worker import Worker, build_model
 from tests.conftest import Train
+from tests.server_app.runs.recorded import write_entries
 from tests.univarfl.inference.conftest import Command
 from univarfl.cli.main import BAD_INPUT, FAILED
 from univarfl.inference import export as exporting
@@ -102,7 +103,7 @@ def test_resizing_inside_gives_the_classes_of_predict(
 
 
 def test_the_files_say_what_they_take(run: Path, files: Path) -> None:
-    classes = read_record(run)["data"]["classes"]
+    classes = read_entries(run)["data"]["classes"]
     extra = {"classes.json": ""}
     torch.export.load(files / "model.pt2", extra_files=extra)
     assert json.loads(extra["classes.json"]) == classes
@@ -125,7 +126,7 @@ def test_every_network_can_be_exported(words: list[str]) -> None:
 
 def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
     card = json.loads((files / "model_card.json").read_text())
-    record = read_record(run)
+    record = read_entries(run)
     assert card["classes"] == record["data"]["classes"]
     assert card["metrics"] == record["results"]
     assert card["data"]["clients"] == record["data"]["clients"]
@@ -154,7 +155,7 @@ def test_the_card_has_the_facts_and_no_paths(run: Path, files: Path) -> None:
 def test_a_record_cannot_change_what_the_card_says(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "theirs")
     hostile = "x | y\n```python\nimport os\n```\n<script>alert(1)</script> [a](b)"
-    write_record(copy, read_record(copy) | {"run_id": hostile, "started": hostile})
+    write_entries(copy, read_entries(copy) | {"run_id": hostile, "started": hostile})
     write_card(trained_model(copy), tmp_path, {})
     card = (tmp_path / "model_card.md").read_text()
     assert "<script>" not in card.replace("\\<script>", "")
@@ -207,7 +208,7 @@ def test_a_private_runs_card_says_so_and_keeps_the_seed(train: Train, tmp_path: 
     exporting.export(directory, tmp_path / "x", ["pt2"])
     card = json.loads((tmp_path / "x" / "model_card.json").read_text())
     text = (tmp_path / "x" / "model_card.md").read_text()
-    assert card["privacy"] == read_record(directory)["privacy"]
+    assert card["privacy"] == read_entries(directory)["privacy"]
     assert "77123" not in text.replace(directory.name, "") + json.dumps(card["settings"])
     assert f"after 1 rounds, epsilon {card['privacy']['epsilon']:.3f} at delta 1e-05" in text
     assert "- the seed, which clients and the record contain" in text
@@ -237,7 +238,7 @@ def test_the_card_names_no_place_on_this_machine(run: Path) -> None:
     }
     data = {**model.run.config["data"], "repo": "/data/images"}
     config = {**model.run.config, **paths, "data": data}
-    record = {**model.run.record, "config": config}
+    record = model.run.record.changed(config=config)
     card = card_of(replace(model, run=replace(model.run, record=record)))
     assert "/data" not in json.dumps(card)
 

@@ -16,9 +16,10 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from server_app.runs.records.record import read_record, write_record
+from server_app.runs.records.run_record import read_entries
 from task.data.image_store.decoding import decode
 from task.errors import ConfigError
+from tests.server_app.runs.recorded import write_entries
 from tests.univarfl.inference.conftest import Command
 from univarfl import load_run
 from univarfl.cli.main import BAD_INPUT, FAILED
@@ -40,7 +41,7 @@ def test_classes_are_those_of_the_evaluation(
     univarfl: Command, run: Path, digits: Path, tmp_path: Path
 ) -> None:
     rows = predicted(univarfl, run, digits, to=tmp_path / "all.csv")
-    record = read_record(run)
+    record = read_entries(run)
     assert len(rows) == record["data"]["test"] == 360
     right = sum(row["class"] == Path(row["image"]).parent.name for row in rows)
     assert right / len(rows) == pytest.approx(record["results"]["test"]["accuracy"], abs=1e-9)
@@ -55,7 +56,8 @@ def test_metrics_by_class_are_scikit_learns_on_these_probabilities(
 ) -> None:
     rows = predicted(univarfl, run, digits, to=tmp_path / "all.csv")
     found = load_run(run)
-    classes = list(found.record["data"]["classes"])
+    assert found.record.data
+    classes = found.record.data.classes
     truth = np.array([classes.index(Path(row["image"]).parent.name) for row in rows])
     given = np.array([classes.index(row["class"]) for row in rows])
     values = np.array([[float(row[f"p_{name}"]) for name in classes] for row in rows])
@@ -68,7 +70,7 @@ def test_metrics_by_class_are_scikit_learns_on_these_probabilities(
         expected = [score(one_hot[:, label], values[:, label]) for label in range(len(classes))]
         assert metrics[name].to_numpy() == pytest.approx(expected, abs=1e-3)
         means = score(one_hot, values, average="macro")
-        assert found.record["results"]["test"][name] == pytest.approx(means, abs=1e-3)
+        assert found.record.results.test[name] == pytest.approx(means, abs=1e-3)
     recalls = recall_score(truth, given, average=None)
     assert metrics["sensitivity"].to_numpy() == pytest.approx(recalls, abs=1e-12)
     against = [recall_score(truth != label, given != label) for label in range(len(classes))]
@@ -184,9 +186,9 @@ def test_bad_arguments_are_refused(
 
 def test_a_network_that_is_larger_than_its_file_is_not_built(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "theirs")
-    record = read_record(copy)
+    record = read_entries(copy)
     record["config"]["model"]["features"] = 10**9  # 4 TB
-    write_record(copy, record)
+    write_entries(copy, record)
     with pytest.raises(ConfigError, match="has other layers than the model of this version"):
         trained_model(copy)
 
@@ -195,7 +197,7 @@ def test_what_a_record_says_cannot_control_the_terminal(
     univarfl: Command, run: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(run, tmp_path / "theirs")
-    write_record(copy, read_record(copy) | {"format": "\x1b]0;owned\x07"})
+    write_entries(copy, read_entries(copy) | {"format": "\x1b]0;owned\x07"})
     done = univarfl("predict", copy, "x.png")
     assert done.code == BAD_INPUT
     assert "run.json has format" in done.said
@@ -216,7 +218,7 @@ def test_a_model_that_was_not_scored_can_be_used_and_not_compared(
     """So ends a run with ``privacy=example`` whose coordinator has no test images."""
     unscored = tmp_path / "unscored"
     shutil.copytree(run, unscored)
-    write_record(unscored, read_record(run) | {"results": {}})
+    write_entries(unscored, read_entries(run) | {"results": {}})
     table = unscored / "rounds.csv"
     lines = table.read_text().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if ",accuracy," not in line))
@@ -240,10 +242,10 @@ def test_a_run_without_a_model_is_refused(
     assert f"run={tmp_path}: is neither the directory of a run nor" in done.said
     half = tmp_path / "half"
     shutil.copytree(run, half)
-    write_record(half, read_record(run) | {"status": "failed", "reason": "interrupted"})
+    write_entries(half, read_entries(run) | {"status": "failed", "reason": "interrupted"})
     done = univarfl("predict", half, digits)
     assert f"run={half}: has no final model: it was interrupted" in done.said
-    write_record(half, read_record(run))
+    write_entries(half, read_entries(run))
     (half / "model.safetensors").write_bytes(b"x")
     done = univarfl("predict", half, digits)
     assert f"run={half / 'model.safetensors'}: is not the model that the run wrote" in done.said

@@ -11,10 +11,11 @@ import pytest
 from server_app.config.composition import compose_experiment
 from server_app.runs.recorder import Recorder
 from server_app.runs.records import tables
-from server_app.runs.records.record import FORMAT, read_record, write_record
+from server_app.runs.records.record import FORMAT
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from tests.conftest import FEW_TO_TEST, Train
-from tests.server_app.runs.recorded import record
+from tests.server_app.runs.recorded import record, write_entries
 from univarfl.records.reader import read_runs
 from univarfl.report.summary import Summary
 from univarfl.terminal import steps
@@ -27,7 +28,7 @@ def test_a_real_run_reads_back(train: Train) -> None:
     (found,) = read_runs(run.parent).runs
     assert read_runs(run).runs == [found]
     assert sorted(found.series["test", "accuracy"]) == [0, 1, 2]
-    results = read_record(run)["results"]["test"]
+    results = read_entries(run)["results"]["test"]
     assert found.series["test", "accuracy"][2] == results["accuracy"]
     assert set(results) == {
         "accuracy", "loss", "balanced_accuracy", "macro_f1", "calibration_error", "auroc",
@@ -82,20 +83,21 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
         edit("run.json", lambda text: text.replace('"rounds": 2,', f'"rounds": {10**12},')),
         f"rounds.csv lacks round 3 of {10**12}",
     ),
-    "json of something else": (edit("run.json", lambda _: "[]"), "run.json has no format"),
+    "json of something else": (edit("run.json", lambda _: "[]"), "run.json is not a JSON object"),
+    "no format": (edit("run.json", lambda _: "{}"), "run.json has no format"),
     "another version": (entry("format", 99), f"format 99; this version reads 1 and {FORMAT}"),
-    "entries missing": (edit("run.json", lambda _: '{"format": 2}'), "run.json lacks status"),
-    "unknown status": (entry("status", "great"), "status 'great'"),
+    "entries missing": (edit("run.json", lambda _: '{"format": 2}'), "status: it is missing"),
+    "unknown status": (entry("status", "great"), "must be 'completed', 'failed' or"),
     "no seed": (
-        edit("run.json", lambda t: t.replace('"seed"', '"sead"')), "config has no seed"
+        edit("run.json", lambda t: t.replace('"seed"', '"sead"')), "config: it has no seed"
     ),
-    "no classes": (entry("data", {}), "does not name the classes"),
+    "no classes": (entry("data", {}), "data.classes: it is missing"),
     "too many classes": (entry("data", {"classes": ["one"]}), "has more classes than run.json"),
     "no accuracy": (
         edit(TABLE, lambda t: "".join(x for x in t.splitlines(True) if ",accuracy" not in x)),
         "has no accuracy after its last round",
     ),
-    "no config": (entry("config", 3), "has no valid config"),
+    "no config": (entry("config", 3), "config: must be a JSON object"),
     "cut in a line": (edit(TABLE, lambda t: t[:-1]), "rounds.csv is cut short"),
     "cut in a row": (edit(TABLE, lambda t: t + "2,test\n"), "is cut short"),
     "rounds missing": (
@@ -104,9 +106,6 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "other columns": (
         edit(TABLE, lambda t: t.replace("split", "part")), "does not have the columns"
-    ),
-    "metric": (
-        edit(TABLE, lambda t: t.replace("macro_f1", "<b>")), "'<b>' is not the name of a metric"
     ),
     "split": (edit(TABLE, lambda t: t.replace("validation", "exam")), "unknown split 'exam'"),
     "no number": (edit(TABLE, lambda t: t.replace(",0.6\n", ",much\n")), "'much' is not a number"),
@@ -127,7 +126,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a huge rho": (
         edit("run.json", lambda t: t.replace('"rho": 1.0', f'"rho": 1{"0" * 400}')), "no rho"
     ),
-    "privacy of text": (entry("privacy", "x"), "run.json's privacy is not a mapping"),
+    "privacy of text": (entry("privacy", "x"), "privacy: must be a JSON object"),
     "half a character": (
         edit("run.json", lambda t: t.replace('"reason": ""', r'"reason": "\ud800"')), "not Unicode"
     ),
@@ -149,10 +148,12 @@ def test_a_broken_record_is_named_and_the_rest_is_read(tmp_path: Path, damage: s
 
 def test_a_metric_of_another_version_is_read_as_a_number(tmp_path: Path) -> None:
     run = record(tmp_path, "run", *GOOD)
-    edit(TABLE, lambda text: text + "2,test,focal_loss,inf\n2,test,top_5,0.9\n")(run)
+    values = ("test,focal_loss,inf", "test,top_5,0.9", "test,<b>,1", "test,rank,one", "train,t,nan")
+    edit(TABLE, lambda text: text + "".join(f"2,{value}\n" for value in values))(run)
     (found,) = read_runs(tmp_path).runs
     assert found.series["test", "focal_loss"] == {2: math.inf}
     assert found.series["test", "top_5"] == {2: 0.9}
+    assert not {("test", "<b>"), ("test", "rank"), ("train", "t")} & found.series.keys()
     assert "top_5" not in Summary([found]).further()
 
 
@@ -173,7 +174,7 @@ def test_of_very_long_tables_the_end_is_enough_for_the_last_round(
 
 def test_a_record_of_the_version_before_is_read(tmp_path: Path) -> None:
     run = record(tmp_path, "old", *GOOD)
-    write_record(run, read_record(run) | {"format": 1})
+    write_entries(run, read_entries(run) | {"format": 1})
     (run / "classes.csv").unlink()
     (found,) = read_runs(tmp_path).runs
     assert found.recall == {}

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from server_app.runs.lock import hold
-from server_app.runs.records.record import read_record, write_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import count_rounds
 from task.errors import ConfigError
-from tests.server_app.runs.recorded import record
+from tests.server_app.runs.recorded import record, write_entries
 from univarfl.records.status import close_record, is_held, mark_interrupted
 
 
@@ -28,11 +28,11 @@ def test_only_a_record_that_says_running_is_closed(tmp_path: Path) -> None:
     assert not (tmp_path / "run.json").exists()
     run = record(tmp_path, "run", ["engine=inprocess"], [0.1, 0.5])
     close_record(run, "too late")
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     text = (run / "run.json").read_text().replace('"completed"', '"running"')
     (run / "run.json").write_text(text)
     close_record(run, "it was killed")
-    found = read_record(run)
+    found = read_entries(run)
     assert (found["status"], found["reason"]) == ("failed", "it was killed")
 
 
@@ -40,11 +40,11 @@ def test_a_run_that_is_interrupted_says_so_whatever_its_workers_said(tmp_path: P
     """They die while it is ended, and its server may notice before it is ended itself."""
     run = record(tmp_path, "run", [], [0.1, 0.5])
     mark_interrupted(run)
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     lost = {"status": "failed", "reason": "a worker's process has ended", "restartable": True}
-    write_record(run, read_record(run) | lost)
+    write_entries(run, read_entries(run) | lost)
     mark_interrupted(run)
-    found = read_record(run)
+    found = read_entries(run)
     assert (found["reason"], found["restartable"]) == ("interrupted", False)
 
 

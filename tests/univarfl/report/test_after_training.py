@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from server_app.runs.records.record import read_record, write_record
-from tests.server_app.runs.recorded import record
+from server_app.runs.records.run_record import read_entries
+from tests.server_app.runs.recorded import record, write_entries
 from univarfl.records.reader import read_runs
 from univarfl.report.after_training import TITLE, after_training_table
 from univarfl.report.summary import Summary
@@ -14,7 +14,7 @@ def staged(place: Path, seed: int, before: float, after: float, stage: str = "cc
     """A completed run with a stage after training."""
     run = record(place, f"{stage}-{seed}", [f"after={stage}", f"seed={seed}"], [0.1, before])
     scores = {"before": {"accuracy": before}, "after": {"accuracy": after}}
-    write_record(run, read_record(run) | {"after": {"name": stage, "seconds": 1.0, **scores}})
+    write_entries(run, read_entries(run) | {"after": {"name": stage, "seconds": 1.0, **scores}})
     return run
 
 
@@ -43,8 +43,8 @@ def test_each_stage_has_a_row_and_runs_without_one_have_none(tmp_path: Path) -> 
 
 def test_a_stage_without_test_images_has_no_row(tmp_path: Path) -> None:
     run = staged(tmp_path, 0, 0.5, 0.6)
-    entry = read_record(run)["after"] | {"before": {}, "after": {}}
-    write_record(run, read_record(run) | {"after": entry})
+    entry = read_entries(run)["after"] | {"before": {}, "after": {}}
+    write_entries(run, read_entries(run) | {"after": entry})
     assert after_training_table(Summary(read_runs(tmp_path).runs)).empty
 
 

@@ -5,13 +5,14 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tests.server_app.runs.recorded import record
-from univarfl.records.reader import Run, read_runs
+from univarfl.records.reader import read_run, read_runs
 from univarfl.report.page.headline import Difference, counts_in_words, headlines
 from univarfl.report.page.render import link_to
 from univarfl.report.readings import LAST
@@ -114,5 +115,6 @@ def test_what_is_meaningless_for_one_method_is_left_out(page: str) -> None:
 
 def test_a_run_links_to_its_record_whatever_its_name(tmp_path: Path, page: str) -> None:
     assert '<a href="../fedavg-0-0/run.json">fedavg-0-0</a>' in page
-    run = Run(tmp_path / 'javascript:"x y?#', {}, {}, {})
+    found = read_run(record(tmp_path, "run", [], [0.1, 0.5]))
+    run = replace(found, directory=tmp_path / 'javascript:"x y?#')
     assert link_to(run, tmp_path / "report") == "../javascript%3A%22x%20y%3F%23/run.json"

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from server_app.runs.records.client_counts import recorded_counts
 from server_app.runs.records.client_scores import ClientScore, save_client_scores
-from server_app.runs.records.record import read_record, write_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import CLIENTS, ROUNDS
-from tests.server_app.runs.recorded import CLASSES, append_rows, record
+from tests.server_app.runs.recorded import CLASSES, append_rows, record, write_entries
 from univarfl.records.reader import read_run, read_runs
 from univarfl.report.charts.base import Plot
 from univarfl.report.comparison import compare
@@ -36,7 +37,7 @@ def timed(
     run = record(place, name, words, test)
     rows = [(at, "train", "simulated_seconds", seconds * at) for at in range(1, len(test))]
     append_rows(run / ROUNDS, rows)
-    write_record(run, read_record(run) | {"reply_bytes": 500_000, **facts})
+    write_entries(run, read_entries(run) | {"reply_bytes": 500_000, **facts})
     return run
 
 
@@ -124,13 +125,19 @@ def test_compare_pairs_the_times_by_seed(runs: Path) -> None:
     assert second.startswith("MB sent until 50.0 %: 4.0 and 3.0")
 
 
-@pytest.mark.parametrize("size", [None, 0, "large", True])
-def test_without_the_size_of_a_reply_there_are_no_megabytes(tmp_path: Path, size: Any) -> None:
-    timed(tmp_path, "a", ["method=fedavg"], [0.1, 0.3], 10, reply_bytes=size)
+def test_without_the_size_of_a_reply_there_are_no_megabytes(tmp_path: Path) -> None:
+    timed(tmp_path, "a", ["method=fedavg"], [0.1, 0.3], 10, reply_bytes=None)
     assert [chart.section for chart in spent_charts(summary(tmp_path))] == [
         "Accuracy over simulated time"
     ]
     assert targets_table(summary(tmp_path), [])["MB sent"].tolist() == [""]
+
+
+@pytest.mark.parametrize("size", [0, "large", True])
+def test_a_size_that_is_none_is_named(tmp_path: Path, size: Any) -> None:
+    timed(tmp_path, "a", ["method=fedavg"], [0.1, 0.3], 10, reply_bytes=size)
+    (problem,) = read_runs(tmp_path).problems
+    assert problem.startswith("a: run.json: reply_bytes: must be ")
 
 
 def test_a_report_has_the_section_only_with_a_virtual_clock(runs: Path, tmp_path: Path) -> None:
@@ -187,8 +194,8 @@ class TestWhoTakesPart:
 
     def test_of_very_many_clients_those_that_counted_are_compared(self, tmp_path: Path) -> None:
         run = self.run(tmp_path)
-        facts = {"classes": list(CLASSES), "clients": {"count": 2000}}
-        write_record(run, read_record(run) | {"data": facts})
+        facts = {"classes": list(CLASSES), "clients": recorded_counts(range(2000))}
+        write_entries(run, read_entries(run) | {"data": facts})
         images, updates = [105, *range(101, 109)], [2, *[1] * 8]
         del images[4], updates[4]  # client 4 never counted
         expected = spearmanr(images, updates).statistic

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from server_app.runs.records.readings import ALL_IMAGES
+from server_app.runs.records.older import ALL_IMAGES
 from tests.server_app.runs.recorded import change, record
 from univarfl.records.reader import read_runs
 from univarfl.report.charts.of_runs import charts as all_charts
@@ -69,7 +69,7 @@ def test_readings_that_are_no_scores_are_refused(tmp_path: Path) -> None:
         change(record(tmp_path, name, [], [0.1, 0.2]), statistics={"readings": readings_})
     problems = read_runs(tmp_path).problems
     assert len(problems) == 3
-    assert all("readings that are no test scores" in problem for problem in problems)
+    assert all("run.json: statistics.readings" in problem for problem in problems)
 
 
 def test_a_round_that_its_own_clients_validate_is_not_chosen(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_round_that_its_own_clients_validate_is_not_chosen(tmp_path: Path) -> 
         counts = {("validation", "clients"): dict(enumerate(clients, 1))}
         return readings(replace(run, series={**run.series, **counts}))[BEST]
 
-    partial = replace(run, record={**run.record, "config": {**run.config, "rho": 0.5}})
+    partial = replace(run, record=run.record.changed(config={**run.config, "rho": 0.5}))
     assert best(10, 10, 10) == 0.2
     assert math.isnan(readings(partial)[BEST])
     assert best(9, 10, 10) == 0.3  # a client did not answer

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import RunError
 from tests.conftest import SMALL, Train
 from tests.task.data import making
@@ -120,7 +120,7 @@ class TestProcesses:
         """Whether a run has a round behind it and is not over."""
         return any(
             ",train,seconds," in (run / "rounds.csv").read_text()
-            and read_record(run)["status"] == "running"
+            and read_entries(run)["status"] == "running"
             for run in runs_in(place)
         )
 
@@ -133,8 +133,8 @@ class TestProcesses:
             out, _ = process.communicate(timeout=60)
         assert process.returncode == 1
         (run,) = runs_in(tmp_path)
-        assert read_record(run)["status"] == "failed"
-        assert "its process was killed (SIGKILL)" in read_record(run)["reason"]
+        assert read_entries(run)["status"] == "failed"
+        assert "its process was killed (SIGKILL)" in read_entries(run)["reason"]
         assert "1 of 1 cells have no result" in out
         assert "Traceback" not in out
 
@@ -155,7 +155,7 @@ class TestProcesses:
             assert process.returncode == 0, out
 
         def results(place: Path) -> dict[tuple[str, int], str]:
-            records = [read_record(run) for run in runs_in(place)]
+            records = [read_entries(run) for run in runs_in(place)]
             return {
                 (found["config"]["method"]["name"], found["config"]["seed"]): found["model_sha256"]
                 for found in records

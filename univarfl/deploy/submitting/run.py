@@ -14,7 +14,7 @@ from server_app.config.experiment import Experiment
 from server_app.config.resuming import whole_words
 from server_app.flower.lease import hold_lease
 from server_app.runs.directory import plan_run_directory
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_record
 from task.errors import ConfigError, RunError
 from univarfl.deploy.places import CoordinatorPlace
 from univarfl.deploy.submitting.submission import Submission, has_record
@@ -77,11 +77,11 @@ def run_claimed(
         raise RunError(f"Flower did not start the run: {first_exception(output)} (see {output})")
     close_record(directory, "its ServerApp or SuperLink ended, and the run with it")
     record = read_record(directory)
-    if record["status"] != "completed":
+    if not record.completed:
         log = directory / "run.log"
         if not last_round(directory):
             onward = ""  # nothing is lost, and other settings may be the cure
-        raise RunError(f"the run failed: {record['reason']}; see {log}{onward}")
+        raise RunError(f"the run failed: {record.reason}; see {log}{onward}")
     return directory
 
 

@@ -1,13 +1,12 @@
 """One submission of a run to the SuperLink, followed until its ServerApp has ended."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.runs.directory import clear
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import RunRecord, read_record
 from univarfl.deploy.places import CoordinatorPlace, refuse_unusable
 from univarfl.flower import bundling
 from univarfl.flower.output import FAILED, NO_HEARTBEAT, STOPPED
@@ -94,21 +93,22 @@ class Submission:
             mark_interrupted(self._directory)
         return reason_to_restart(self._record(), status)
 
-    def _record(self) -> dict[str, Any]:
-        return read_record(self._directory) if has_record(self._directory) else {}
+    def _record(self) -> RunRecord | None:
+        return read_record(self._directory) if has_record(self._directory) else None
 
 
-def is_decided(recorded: Mapping[str, Any]) -> bool:
-    """Whether a run's record, which may be empty, says how the run ended by itself."""
-    failed = recorded.get("status") == "failed" and not recorded.get("restartable")
-    return recorded.get("status") == "completed" or failed
+def is_decided(recorded: RunRecord | None) -> bool:
+    """Whether a run's record, if there is one, says how the run ended by itself."""
+    if recorded is None:
+        return False
+    return recorded.completed or (recorded.status == "failed" and not recorded.restartable)
 
 
-def reason_to_restart(recorded: Mapping[str, Any], status: RunStatus | None) -> str:
+def reason_to_restart(recorded: RunRecord | None, status: RunStatus | None) -> str:
     """Return why a run has to go on; empty if its end was a decision.
 
     Args:
-        recorded: its record; empty if the ServerApp has not written one.
+        recorded: its record; None if the ServerApp has not written one.
         status: what Flower says of it; None if it was not submitted.
     """
     if status is None:
@@ -117,7 +117,7 @@ def reason_to_restart(recorded: Mapping[str, Any], status: RunStatus | None) -> 
         return ""
     if not recorded and status.text == FAILED and NO_HEARTBEAT not in status.details:
         return ""  # Flower could not start the ServerApp
-    return str(recorded.get("reason") or SERVER_APP_GONE)
+    return (recorded.reason if recorded else "") or SERVER_APP_GONE
 
 
 def has_record(directory: Path) -> bool:

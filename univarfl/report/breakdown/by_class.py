@@ -78,12 +78,11 @@ class ByClass:
                 yield {**self._summary.heads[key], TRUE_CLASS: name, **counts}
 
     def _classes(self, key: tuple[str, str]) -> list[str]:
-        classes: list[str] = self._summary.counted[key][0].record["data"]["classes"]
-        return classes
+        return self._summary.counted[key][0].data.classes
 
     def _read(self, runs: Sequence[Run]) -> list[OneVsRest]:
         """Return what the runs recorded by class, one entry for each seed that did."""
-        classes = runs[0].record["data"]["classes"]
+        classes = runs[0].data.classes
         if len(classes) > MOST_CLASSES:
             return []
         found = []

@@ -111,6 +111,9 @@ class ByClient:
 
 def spreads(runs: Sequence[Run]) -> pd.DataFrame:
     """Return ``client_scores`` of the runs' records by seed, without runs where none counts."""
-    found = {run.config["seed"]: run.record.get("client_scores", {}) for run in runs}
-    counted = {seed: spread for seed, spread in found.items() if spread.get("clients")}
+    counted = {
+        run.config["seed"]: spread.entries()
+        for run in runs
+        if (spread := run.record.client_scores) and spread.clients
+    }
     return pd.DataFrame(counted.values(), index=list(counted))

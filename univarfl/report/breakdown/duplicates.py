@@ -9,18 +9,17 @@ def duplicates_in(runs: Iterable[Run]) -> list[str]:
     """Return a line for each data set whose images are in training and test, or have two labels."""
     found = set()
     for run in runs:
-        data = run.record.get("data") or {}
-        counts = data.get("duplicates") or {}
+        counts = run.data.duplicates
         settings = run.config["data"]
         where = f"data={settings['name']}"
-        if settings.get("duplicates") == "drop":
+        if counts is None or settings.get("duplicates") == "drop":
             continue
-        if tested := counts.get("test_in_training"):
+        if tested := counts.test_in_training:
             found.add(
-                f"{where}: {tested} of {data['test']} test images are in training too, so accuracy "
-                "is too high. Leave them out with data.duplicates=drop."
+                f"{where}: {tested} of {run.data.test} test images are in training too, so "
+                "accuracy is too high. Leave them out with data.duplicates=drop."
             )
-        if several := counts.get("two_labels"):
+        if several := counts.two_labels:
             found.add(
                 f"{where}: {several} images have copies with several labels. Leave them out with "
                 "data.duplicates=drop."

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from server_app.runs.records.readings import exact_scores
 from univarfl.records.reader import Run
 from univarfl.report.charts.base import (
     Bar,
@@ -128,7 +127,7 @@ def exact_points(runs: Sequence[Run]) -> list[tuple[str, float]]:
     return [
         (f"seed {run.config['seed']}", 100 * scores["accuracy"])
         for run in runs
-        if "accuracy" in (scores := exact_scores(run.record))
+        if "accuracy" in (scores := run.record.exact_scores)
     ]
 
 
@@ -142,7 +141,7 @@ def recall_cells(runs: Group, methods: Sequence[str]) -> Cells | None:
         [np.mean([run.recall[c][1] for run in of if c in run.recall] or [np.nan]) for c in classes]
         for of in runs.values()
     ]
-    names = next(iter(runs.values()))[0].record["data"]["classes"]
+    names = next(iter(runs.values()))[0].data.classes
     columns = [str(names[c]) for c in classes]
     values = 100 * np.array(table, dtype=float)
     return Cells("recall, %", "method", "class", list(runs), columns, values, (0.0, 100.0))

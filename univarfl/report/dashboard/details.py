@@ -1,10 +1,9 @@
 """What the dashboard shows of one run: settings, curves, clients, sites, failures and events."""
 
 import csv
-import json
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from server_app.config.differences import deciding
 from server_app.config.override_text import as_typed
 from server_app.runs.records.csv_files import restore_cell
-from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.run_record import RunRecord, read_record
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
     CLIENTS,
@@ -24,15 +23,11 @@ from server_app.runs.records.tables import (
     RecordError,
     parse_count,
     parse_number,
+    places_of,
 )
 from task.errors import system_reason
 from task.given_weights import MODEL
-from task.machine.regular import (
-    LARGEST_RECORD,
-    LARGEST_TABLE,
-    read_bounded,
-    read_end,
-)
+from task.machine.regular import LARGEST_TABLE, read_end
 from univarfl.records.clients import file_of, last_rows
 from univarfl.records.labels import label_of_metric, shown_value
 from univarfl.report.dashboard.participants import participants_of
@@ -60,8 +55,8 @@ def details_of(directory: Path, status: str) -> dict[str, Any]:
     return {
         "name": directory.name,
         "status": status,
-        "started": str(record.get("started", "")),
-        "settings": settings_of(record),
+        "started": record.started if record else "",
+        "settings": settings_of(record) if record else {},
         "series": {
             f"{split} {metric}": {
                 "label": f"{split} {label_of_metric(metric)}",
@@ -72,32 +67,23 @@ def details_of(directory: Path, status: str) -> dict[str, Any]:
         },
         "elapsed": elapsed(series, *bytes_of(record, directory)),
         **participants_of(clients),
-        "events": [[cell[:LONGEST] for cell in row[: len(EVENT_COLUMNS)]] for row in events],
+        "events": [[cell[:LONGEST] for cell in row] for row in events],
         "problems": problems,
     }
 
 
-def record_of(directory: Path, problems: list[str]) -> dict[str, Any]:
-    """Return ``run.json``; empty if it cannot be read."""
+def record_of(directory: Path, problems: list[str]) -> RunRecord | None:
+    """Return the record; None if it cannot be read."""
     try:
-        record = json.loads(read_bounded(directory / RUN_JSON, LARGEST_RECORD))
-    except OSError as error:
-        problems.append(f"{RUN_JSON}: {system_reason(error)}")
-    except (ValueError, RecursionError):
-        problems.append(f"{RUN_JSON} is cut short, or not JSON")
-    else:
-        if isinstance(record, dict):
-            return record
-        problems.append(f"{RUN_JSON} is not a record")
-    return {}
+        return read_record(directory)
+    except RecordError as error:
+        problems.append(str(error))
+        return None
 
 
-def settings_of(record: Mapping[str, Any]) -> dict[str, str]:
+def settings_of(record: RunRecord) -> dict[str, str]:
     """Return the settings that decide a run's result, as text."""
-    try:
-        return {key: as_typed(value)[:LONGEST] for key, value in deciding(record["config"]).items()}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        return {}
+    return {key: as_typed(value)[:LONGEST] for key, value in deciding(record.config).items()}
 
 
 def series_of(directory: Path, problems: list[str]) -> Series:
@@ -136,15 +122,19 @@ def rows_of(path: Path, columns: Sequence[str], problems: list[str]) -> Iterator
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
+    places = list(range(len(columns)))
     if cut:
         problems.append(f"{path.name} is large; only its last rows are shown")
-    elif not lines or lines[0].strip().split(",")[: len(columns)] != list(columns):
-        problems.append(f"{path.name} does not have the columns {', '.join(columns)}")
-        return
+    else:
+        try:
+            places = places_of(columns, lines[0].strip().split(",") if lines else (), path.name)
+        except RecordError as error:
+            problems.append(str(error))
+            return
     try:
         for row in csv.reader(lines[1:]):
-            if len(row) >= len(columns):
-                yield [str(restore_cell(cell)) for cell in row]
+            if len(row) > max(places):
+                yield [str(restore_cell(row[place])) for place in places]
     except csv.Error:
         problems.append(f"{path.name} is damaged")
 
@@ -198,18 +188,13 @@ def elapsed(
     return found
 
 
-def bytes_of(record: Mapping[str, Any], directory: Path) -> tuple[int | None, int | None]:
+def bytes_of(record: RunRecord | None, directory: Path) -> tuple[int | None, int | None]:
     """Return the sizes of a participant's request and reply; None if unknown.
 
     A record of an older version has the reply's size, or none, and the final model's counts.
     """
-    reply = size_of(record.get("reply_bytes"))
+    reply = record.reply_bytes if record else None
     if reply is None:
         with suppress(OSError):
             reply = (directory / MODEL).lstat().st_size or None
-    return size_of(record.get("request_bytes")) or reply, reply
-
-
-def size_of(value: object) -> int | None:
-    """Return a recorded size in bytes; None if it is none."""
-    return value if isinstance(value, int) and 0 < value < 1 << 50 else None
+    return (record.request_bytes if record else None) or reply, reply

@@ -33,8 +33,8 @@ def simulated_seconds(run: Run) -> dict[int, float]:
 
 def megabytes_sent(run: Run) -> dict[int, float]:
     """Return the megabytes that accepted participants have sent by the end of each round."""
-    size, accepted = run.record.get("reply_bytes"), run.series.get(("train", "clients"), {})
-    if type(size) is not int or size < 1 or not accepted:
+    size, accepted = run.record.reply_bytes, run.series.get(("train", "clients"), {})
+    if size is None or not accepted:
         return {}
     total, found = 0.0, {0: 0.0}
     for at in sorted(accepted):

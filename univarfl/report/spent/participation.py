@@ -96,7 +96,7 @@ def participation_of(run: Run) -> dict[str, float]:
 
 def images_of(run: Run, counted: pd.DataFrame) -> "pd.Series[int]":
     """Return clients' images by number: of all, or of those that counted if there are very many."""
-    recorded = run.record["data"].get("clients")
+    recorded = run.data.clients
     if isinstance(recorded, list):
         return pd.Series(recorded)
     return counted.groupby("client")["examples"].max()

@@ -39,6 +39,6 @@ def costs_and_replies(outcome: BenchmarkRuns) -> Iterator[tuple[str, tuple[Cost,
         if entry is not None and run is not None:
             config = compose_experiment(entry.words)
             size, channels = config.data["image_size"], config.source().channels
-            classes = len(run.record["data"]["classes"])
+            classes = len(run.data.classes)
             cost = training_cost(config.local(), channels, size, classes)
-            yield method, (cost, int(run.record["reply_bytes"]))
+            yield method, (cost, run.record.reply_bytes or 0)

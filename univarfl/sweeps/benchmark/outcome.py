@@ -15,10 +15,11 @@ import numpy as np
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.record import RUN_JSON
+from server_app.runs.records.run_record import RunRecord, read_record
 from server_app.runs.records.tables import RecordError
 from task.errors import DIVERGED, ConfigError
 from univarfl.records.differences import settings_hash, without_root
-from univarfl.records.reader import Run, read_run_json
+from univarfl.records.reader import Run
 from univarfl.report.readings import WINDOW
 from univarfl.sweeps.benchmark.plan import Entry, Plan, rows, trials, values_of
 
@@ -53,12 +54,12 @@ class BenchmarkRuns:
 
     def __init__(self, plan: Plan, runs: Iterable[Run], diverged: Collection[str] = ()) -> None:
         self.plan, self._diverged = plan, diverged
-        ordered = sorted(runs, key=lambda run: str(run.record["started"]))
-        latest = {data_settings(run): run.data_version for run in ordered}
+        ordered = sorted(runs, key=lambda run: run.record.started)
+        latest = {data_settings(run): run.record.data_version for run in ordered}
         self._runs: dict[str, Run] = {}
         self._others: Counter[str] = Counter()  # runs on other images, by data set
         for run in ordered:
-            if run.data_version == latest[data_settings(run)]:
+            if run.record.data_version == latest[data_settings(run)]:
                 self._runs[settings_hash(run.config)] = run
             else:
                 self._others[str(run.config["data"]["name"])] += 1
@@ -156,18 +157,18 @@ def check_cells(plan: Plan) -> None:
         raise ConfigError("tuning.cell", tuning.cell, cure)
 
 
-def diverged_runs(place: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the directory and the ``run.json`` of each run whose training diverged."""
+def diverged_runs(place: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Yield the directory and the record of each run whose training diverged."""
     for path in sorted(place.glob(f"*/{RUN_JSON}")):
         with suppress(RecordError):  # the page names damaged records
-            record = read_run_json(path)
-            if record["status"] == "failed" and DIVERGED in str(record.get("reason")):
+            record = read_record(path.parent)
+            if record.status == "failed" and DIVERGED in record.reason:
                 yield path.parent, record
 
 
 def diverged_settings(place: Path) -> set[str]:
     """Return the hashes of the settings of the runs in a directory whose training diverged."""
-    return {settings_hash(record["config"]) for _, record in diverged_runs(place)}
+    return {settings_hash(record.config) for _, record in diverged_runs(place)}
 
 
 def validation_of(run: Run) -> float:

@@ -19,7 +19,7 @@ from server_app.rounds.after.distillation.student import (
 )
 from server_app.rounds.after.distillation.unlabelled import open_unlabelled
 from server_app.rounds.ending import final_stage
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from task.training.evaluation import predict
 from task.training.losses import divergence
@@ -124,7 +124,7 @@ class TestImages:
         making.tree(tmp_path / "photos", ["x", "y"], 5)
         words = [*FEDDF, "rounds=1", f"after.images={tmp_path / 'photos'}"]
         run = train(*words)
-        found = read_record(run)["after"]
+        found = read_entries(run)["after"]
         assert (found["images"], found["transductive"]) == (10, False)
         (tmp_path / "photos" / "x" / "pic_000.png").unlink()
         assert sha256(train(*words)) != sha256(run)
@@ -167,14 +167,14 @@ class TestImages:
         ):
             train(*words)
         ended = tmp_path / "runs" / "ended"
-        assert read_record(ended)["stage_data_version"]
+        assert read_entries(ended)["stage_data_version"]
         making.save(tmp_path / "photos" / "more.png", 5)
         resume = whole_words([f"resume={ended}"])
         with pytest.raises(ConfigError, match=r"the images of after\.images have changed since"):
             train(*resume)
         (tmp_path / "photos" / "more.png").unlink()
         train(*resume)
-        assert read_record(ended)["status"] == "completed"
+        assert read_entries(ended)["status"] == "completed"
 
     def test_without_test_images_a_directory_is_needed(self, train: Train, tmp_path: Path) -> None:
         making.tree(tmp_path / "images", ["dog", "cat"], 10)

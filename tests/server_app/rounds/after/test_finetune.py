@@ -9,7 +9,7 @@ import pytest
 from client_app.after.finetuning import finetune_clients
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError, RunError
 from task.protocol.after.finetuning import FinetuneRequest
 from task.protocol.tensors import PackedTensors
@@ -28,7 +28,7 @@ WORDS = ("after=finetune", "after.epochs=2", "after.lr=0.01", "data.validation_s
 def test_the_clients_are_scored_before_and_after_and_the_model_stays(train: Train) -> None:
     plain, tuned = train(*WORDS[3:]), train(*WORDS)
     assert sha256(plain) == sha256(tuned)
-    before, after = read_record(plain), read_record(tuned)
+    before, after = read_entries(plain), read_entries(tuned)
     assert after["results"] == before["results"]
     assert after["after"]["before"] == before["client_scores"]
     assert after["after"]["after"] == after["client_scores"]
@@ -101,7 +101,7 @@ def test_a_client_that_fails_costs_itself_alone(train: Train) -> None:
     with patch.object(Finetuner, "scores", fail):
         run = train(*WORDS, "rounds=1")
     assert [score.client for score in read_client_scores(run)] == [0, 1, 3]
-    assert list(read_record(run)["after"]["missing"]) == ["2"]
+    assert list(read_entries(run)["after"]["missing"]) == ["2"]
     (event,) = rows(run, "events.csv")
     assert event["event"].startswith("client 2: not fine-tuned: ")
 

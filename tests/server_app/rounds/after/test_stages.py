@@ -29,7 +29,9 @@ from server_app.rounds.evaluation import score_model
 from server_app.runs.checkpoint import DIRECTORY, LAST_MODELS
 from server_app.runs.identity import code_of, component_modules
 from server_app.runs.records.client_scores import CLIENT_SCORES
-from server_app.runs.records.record import read_record
+from server_app.runs.records.older import add_later_settings
+from server_app.runs.records.parts import Stage
+from server_app.runs.records.run_record import read_entries, read_record
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint_for
 from task.protocol.after.statistics import COUNTS, MEANS, StatisticsRequest
@@ -44,7 +46,6 @@ from univarfl.engines.run_config import to_run_config
 from univarfl.records.differences import settings_hash
 from univarfl.records.labels import label_of
 from univarfl.records.listing import accuracy_of
-from univarfl.records.older import add_later_settings
 from univarfl.records.reader import read_run
 
 CCVR = ("after=ccvr", "after.samples=20", "after.epochs=2")
@@ -58,7 +59,7 @@ class TestRecord:
         self, train_once: Train, stage: tuple[str, ...]
     ) -> None:
         plain, changed = train_once(), train_once(*stage)
-        record, before = read_record(changed), read_record(plain)
+        record, before = read_entries(changed), read_entries(plain)
         found = record["after"]
         assert found["name"] == record["config"]["after"]["name"] == stage[0].partition("=")[2]
         assert found["before"] == before["results"]["test"]
@@ -70,31 +71,31 @@ class TestRecord:
         parts = spent["connect"] + spent["rounds"] + spent["after"]
         assert spent["total"] == pytest.approx(parts, abs=0.002)
         label = f"after {label_of('after', found['name'])}"
-        assert accuracy_of(record).endswith(f" ({label})")
-        assert "(" not in accuracy_of(before)
+        assert accuracy_of(read_record(changed)).endswith(f" ({label})")
+        assert "(" not in accuracy_of(read_record(plain))
         assert sha256(changed) != sha256(plain)
         assert record["status"] == "completed"
         assert not (changed / DIRECTORY).exists()
         for name in ("rounds.csv", "classes.csv"):  # of the rounds alone
             same = [row for row in rows(changed, name) if row.get("metric") != "seconds"]
             assert same == [row for row in rows(plain, name) if row.get("metric") != "seconds"]
-        assert read_run(changed).record["after"] == found
+        assert read_run(changed).record.after == Stage(**found)
 
     def test_ccvr_changes_the_classifier_alone(self, train: Train) -> None:
         models = (train("rounds=1", *words) / "model.safetensors" for words in ((), CCVR))
         before, after = map(load_file, models)
         changed = {name for name in before if not torch.equal(before[name], after[name])}
         assert changed == {"classifier.weight", "classifier.bias"}
-        found = read_record(train(*CCVR, "rounds=1", "seed=1"))["after"]
+        found = read_entries(train(*CCVR, "rounds=1", "seed=1"))["after"]
         assert (found["clients"], found["missing"]) == (4, {})
         assert len(found["images"]) == 10
 
     def test_feddf_says_what_it_was_distilled_on(self, train: Train) -> None:
-        found = read_record(train(*FEDDF, "rounds=1"))["after"]
+        found = read_entries(train(*FEDDF, "rounds=1"))["after"]
         assert (found["teachers"], found["images"], found["transductive"]) == (4, 88, True)
 
     def test_without_a_stage_there_is_no_entry(self, train: Train) -> None:
-        assert "after" not in read_record(train("rounds=1"))
+        assert "after" not in read_entries(train("rounds=1"))
 
     def test_a_plan_names_the_stage(self) -> None:
         lines = list(plan_lines(compose_experiment(["engine=inprocess", "after=ccvr"])))
@@ -123,7 +124,7 @@ class TestBits:
         one, two = train(*words), train(*words, "federation.workers=2")
         apart = train(*words, "federation.workers=3", "federation.message_megabytes=5.3")
         assert sha256(one) == sha256(two) == sha256(apart)
-        assert read_record(one)["after"]["after"] == read_record(apart)["after"]["after"]
+        assert read_entries(one)["after"]["after"] == read_entries(apart)["after"]["after"]
 
     @STAGES
     @pytest.mark.parametrize("moment", ["not_finite", "stage_line"])
@@ -140,7 +141,7 @@ class TestBits:
         assert (ended / LAST_MODELS).exists() == (stage is FEDDF)
         assert train(*whole_words([f"resume={ended}"])) == ended
         assert sha256(ended) == sha256(whole)
-        record, expected = read_record(ended), read_record(whole)
+        record, expected = read_entries(ended), read_entries(whole)
         assert record["resumed_from"] == 2
         assert record["results"] == expected["results"]
         assert record["after"] | {"seconds": 0} == expected["after"] | {"seconds": 0}
@@ -242,7 +243,7 @@ class TestHostileClients:
     def test_one_costs_itself_alone(self, train: Train, lie: Any, reason: str) -> None:
         with patch.object(statistics, "statistics_of_client", hostile(lie)):
             run = train(*CCVR, "rounds=1")
-        found = read_record(run)["after"]
+        found = read_entries(run)["after"]
         assert found["clients"] == 3
         assert list(found["missing"]) == ["1"]
         assert re.search(reason, found["missing"]["1"])
@@ -267,7 +268,7 @@ class TestHostileClients:
             train(*CCVR, "rounds=1", "federation.quorum=0.5")
         ended = only_run(tmp_path)
         train(*whole_words([f"resume={ended}"]))
-        assert read_record(ended)["after"]["clients"] == 4
+        assert read_entries(ended)["after"]["clients"] == 4
         assert sha256(ended) == whole
 
 
@@ -293,7 +294,7 @@ class TestSites:
         experiment = compose_experiment(words)
         context = Context(1, 0, {}, RecordDict(), to_run_config(Submitted(experiment, words)))
         server_app(grid=grid, context=context)
-        return read_record(place / "runs" / "run")
+        return read_entries(place / "runs" / "run")
 
     def test_one_that_does_not_tell_statistics_does_not_take_part(self, tmp_path: Path) -> None:
         record = self.run(tmp_path, {"north"})
@@ -375,7 +376,7 @@ def test_a_result_that_is_not_finite_leaves_the_model_of_the_last_round(train: T
     before = train("rounds=1")
     with patch.object(Ccvr, "apply", infinite):
         run = train(*CCVR, "rounds=1")
-    record = read_record(run)
+    record = read_entries(run)
     assert record["status"] == "completed"
     assert "is not finite; the model of the last round is kept" in record["after"]["reason"]
     assert sha256(run) == sha256(before)
@@ -384,7 +385,7 @@ def test_a_result_that_is_not_finite_leaves_the_model_of_the_last_round(train: T
 def test_without_a_client_in_the_last_round_there_is_nothing_to_distil(train: Train) -> None:
     with patch.object(final_stage.FinalStage, "models", return_value={}):
         run = train(*FEDDF, "rounds=1")
-    record = read_record(run)
+    record = read_entries(run)
     assert record["status"] == "completed"
     assert "the last round accepted no client's model" in record["after"]["reason"]
     assert record["after"]["before"] == record["after"]["after"]
@@ -398,7 +399,7 @@ def test_scores_at_the_clients_are_those_of_the_new_model_or_none(train: Train) 
     with patch.object(final_stage, "score_model", unheard):
         run = train(*CCVR, "rounds=1", "data.validation_share=0.3")
     assert not (run / CLIENT_SCORES).exists()
-    assert "client_scores" not in read_record(run)
+    assert "client_scores" not in read_entries(run)
 
 
 def test_a_class_without_statistics_keeps_its_row(train: Train) -> None:
@@ -408,7 +409,7 @@ def test_a_class_without_statistics_keeps_its_row(train: Train) -> None:
     with patch.object(statistics, "statistics_of_client", lie):
         run = train(*CCVR, *words)
     after = load_file(run / "model.safetensors")["classifier.weight"]
-    images = read_record(run)["after"]["images"]
+    images = read_entries(run)["after"]["images"]
     absent = [label for label, count in enumerate(images) if count == 0]
     assert 0 < len(absent) < len(images)
     kept = [label for label in range(len(images)) if torch.equal(before[label], after[label])]
@@ -428,6 +429,6 @@ def test_a_worker_without_an_answer_costs_its_clients(train: Train) -> None:
 
     original = Exchange._read
     with patch.object(Exchange, "_read", unheard):
-        found = read_record(train(*CCVR, "rounds=1", "federation.workers=2"))["after"]
+        found = read_entries(train(*CCVR, "rounds=1", "federation.workers=2"))["after"]
     assert found["clients"] == 2
     assert set(found["missing"].values()) == {silent.reason}

@@ -14,7 +14,7 @@ from server_app import app
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.ending import client_parts
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from tests.conftest import CNN, SMALL, SMALL_RESNET, Train, lose_state, model_for, rows, sha256
 from tests.server_app.rounds.ending.saved import predicted, scored_again
@@ -52,7 +52,7 @@ def test_a_saved_model_has_the_score_of_its_client(method: str, train: Train) ->
     assert scored_again(directory) == scores
     for score in scores:
         assert predicted(directory, score.client) == score.accuracy
-    assert read_record(directory)["client_parts"] == len(scores)
+    assert read_entries(directory)["client_parts"] == len(scores)
 
 
 def test_who_has_trained_has_a_file_with_its_part_alone(run: Path) -> None:
@@ -61,7 +61,7 @@ def test_who_has_trained_has_a_file_with_its_part_alone(run: Path) -> None:
     assert len(trained) < 4
     for client in trained:
         part = load_file(run / "clients" / f"{client}.safetensors")
-        assert part.keys() == set(read_record(run)["personal"])
+        assert part.keys() == set(read_entries(run)["personal"])
 
 
 def test_the_bits_do_not_depend_on_workers_or_blocks(run: Path, train: Train) -> None:
@@ -73,7 +73,7 @@ def test_the_bits_do_not_depend_on_workers_or_blocks(run: Path, train: Train) ->
 def test_no_file_is_written_if_clients_keep_nothing(train: Train) -> None:
     directory = train("method=fedavg")
     assert not (directory / "clients").exists()
-    assert "client_parts" not in read_record(directory)
+    assert "client_parts" not in read_entries(directory)
 
 
 def test_a_lost_part_costs_its_client_alone(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_lost_part_costs_its_client_alone(train: Train, monkeypatch: pytest.Mo
 
 def test_a_part_of_many_tensors_is_saved(train: Train) -> None:
     directory = train("method=fedbn", *SMALL_RESNET, SHARE, "rounds=1", "num_clients=2")
-    assert len(read_record(directory)["personal"]) > 200
+    assert len(read_entries(directory)["personal"]) > 200
     assert saved_clients(directory) == [0, 1]
 
 
@@ -117,7 +117,7 @@ def test_a_run_that_ends_before_they_are_written_is_resumed_to_the_same_files(
         with pytest.raises(KeyboardInterrupt):
             train(*WORDS, "run_id=ended")
     directory = train(*whole_words([f"resume={tmp_path / 'runs' / 'ended'}"]))
-    assert read_record(directory)["resumed_from"] == 2
+    assert read_entries(directory)["resumed_from"] == 2
     assert parts_in(directory) == parts_in(run)
 
 
@@ -138,7 +138,7 @@ def test_predict_uses_the_named_clients_model(
     model = load_run(run).model(client=client)
     one = model.network.state_dict()
     other = trained_model(run, "cpu", saved_clients(run)[1]).classifier.network.state_dict()
-    own = set(read_record(run)["personal"])
+    own = set(read_entries(run)["personal"])
     assert {name for name in one if not one[name].equal(other[name])} <= own
     assert any(not one[name].equal(other[name]) for name in own)
 

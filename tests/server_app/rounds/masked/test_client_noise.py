@@ -24,7 +24,7 @@ from client_app.masked.report import score
 from client_app.session import Session
 from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.site_data import check_site_limits
 from task.errors import ConfigError, ProtocolError, SiteError, TrainingError
 from task.privacy.accounting import cost_of_training, pld_epsilon
@@ -83,7 +83,7 @@ def test_every_participant_adds_its_own_part_of_the_noise(
     assert np.abs(np.corrcoef(parts) - np.eye(4)).max() < 0.06
     added = weights(noisy) - weights(silent)
     assert added.std() == pytest.approx(NOISE * NORM / 4 * math.sqrt(4 / honest), rel=0.05)
-    (start,) = {read_record(each)["privacy"]["unit"] for each in (noisy, silent)}
+    (start,) = {read_entries(each)["privacy"]["unit"] for each in (noisy, silent)}
     assert start.startswith("all data of one client")
 
 
@@ -106,7 +106,7 @@ def test_a_seed_does_not_remove_the_noise_of_clients(train: Train) -> None:
     assert (first - second).std() == pytest.approx(spread * math.sqrt(2), rel=0.05)
     study = (*ROUND, "privacy.reproducible=true")
     assert sha256(train(*study)) == sha256(train(*study))
-    assert read_record(train(*study))["privacy"]["noise"].startswith("reproducible")
+    assert read_entries(train(*study))["privacy"]["noise"].startswith("reproducible")
 
 
 def test_nothing_else_tells_of_the_data(train: Train) -> None:
@@ -120,7 +120,7 @@ def test_nothing_else_tells_of_the_data(train: Train) -> None:
         "evaluate_every=4",
     )
     directory = train(*words)
-    record = read_record(directory)
+    record = read_entries(directory)
     clients = rows(directory, "clients.csv")
     asked: dict[str, int] = defaultdict(int)
     for row in clients:
@@ -247,7 +247,7 @@ def test_sites_add_noise_and_charge_their_ledgers(tmp_path: Path) -> None:
         grid.configure(name, max_epsilon=budget, delta=1e-5)
     with pytest.raises(RunFailedError, match="0 of 4 clients"):
         trained(grid, tmp_path, "run", *words, "federation.attempts=1")
-    record = read_record(tmp_path / "runs" / "run")
+    record = read_entries(tmp_path / "runs" / "run")
     assert record["privacy"]["rounds"] == 3  # the last one was asked for, and the sites refused
     assert record["privacy"]["unit"].startswith("all data of one client")
     clients = rows(tmp_path / "runs" / "run", "clients.csv")
@@ -282,7 +282,7 @@ def test_a_site_counts_the_colluders_of_the_experiment_too(
     trained(grid, tmp_path, "run", *words, f"secure.colluding={asked}")
     assert found == {honest}
     counted = re.search(
-        r"noise of (\d) part", read_record(tmp_path / "runs" / "run")["privacy"]["added"]
+        r"noise of (\d) part", read_entries(tmp_path / "runs" / "run")["privacy"]["added"]
     )
     assert counted
     assert int(counted[1]) >= honest

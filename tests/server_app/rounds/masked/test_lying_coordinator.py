@@ -12,7 +12,7 @@ from server_app.rounds.errors import RunFailedError
 from server_app.rounds.masked.asking import Stages
 from server_app.rounds.masked.summing import MaskedSumming
 from server_app.rounds.masked.training import MaskedTraining
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ProtocolError
 from task.protocol.envelope import Kind
 from task.protocol.masking.messages import MEASURE, REPORT, SCORE, ScoreReply, ScoreRequest
@@ -121,7 +121,7 @@ def test_the_masks_of_one_layer_do_not_fit_another(
     refused = measure_with(change, of, monkeypatch)
     run = trained(MaskedSites(images, tmp_path / "m"), tmp_path, "run", *WORDS, *EXACT)
     assert set(of) <= refused.keys()
-    found = read_record(run)["statistics"]
+    found = read_entries(run)["statistics"]
     if len(of) > 1:  # too few are left
         assert list(found["readings"]) == ["averaged"] or not found["readings"]
         assert "encoder.1 cannot be measured" in found["reason"]
@@ -144,6 +144,6 @@ def test_a_run_measures_one_set_of_sites_and_one_model(
 
     monkeypatch.setattr(MaskedSumming, "prepare", prepare)
     run = trained(grid, tmp_path, "run", *WORDS, *EXACT)
-    reason = read_record(run)["statistics"]["reason"]
+    reason = read_entries(run)["statistics"]["reason"]
     assert "encoder.4 cannot be measured" in reason
     assert "this model was summed before, with the participants 0, 1, 2, 3" in reason

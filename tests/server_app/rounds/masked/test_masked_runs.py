@@ -12,7 +12,7 @@ from client_app.app import app as client_app
 from client_app.masked.party import STATE
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError, RunError
 from task.secure.coordinator import Coordinator
 from task.secure.transcript import Setup
@@ -85,15 +85,15 @@ def test_a_masked_reply_counts_with_its_size(train: Train) -> None:
     model = list(load_file(plain / "model.safetensors").values())
     sent = sum(value.numel() for value in model if value.is_floating_point())
     terms = {"ce", "l_he", "l_v"}
-    assert read_record(masked)["reply_bytes"] == 8 * (sent + len(terms))
+    assert read_entries(masked)["reply_bytes"] == 8 * (sent + len(terms))
     size = sum(value.nbytes for value in model)
     for run, keys in ((plain, ("request_bytes", "reply_bytes")), (masked, ("request_bytes",))):
-        assert [read_record(run)[key] for key in keys] == [size] * len(keys)
+        assert [read_entries(run)[key] for key in keys] == [size] * len(keys)
 
 
 def test_the_record_says_what_is_learnt_and_that_the_keys_share_a_machine(train: Train) -> None:
     masked = train(MASKED, "rounds=1")
-    found = read_record(masked)["secure"]
+    found = read_entries(masked)["secure"]
     assert (found["threshold"], found["colluding"]) == (3, 1)
     assert "all keys are on one machine" in found["keys"]
     assert any("sum of the updates" in line for line in found["coordinator_learns"])

@@ -20,7 +20,7 @@ from server_app.nodes.registration import RegistrationError
 from server_app.rounds.context import RoundContext
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.masked.kind import MaskedRounds
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import RunError, TrainingError
 from task.secure.coordinator import Coordinator
 from task.secure.rules.site_files import SIGNED
@@ -129,7 +129,7 @@ def test_the_model_is_that_of_the_run_without_masks(images: Path, tmp_path: Path
     masked = trained(grid, tmp_path, "masked", *WORDS, MASKED, *NEAREST)
     assert sha256(masked) == sha256(plain)
     assert {row["status"] for row in rows(masked, "clients.csv")} == {"ok"}
-    assert read_record(masked)["secure"]["keys"].startswith("each site has its own keys")
+    assert read_entries(masked)["secure"]["keys"].startswith("each site has its own keys")
     kept = sorted(path.name for path in (tmp_path / "m" / f"north.mem/{SIGNED}").rglob("*.json"))
     assert [name.partition("-")[0] for name in kept] == ["train", "train", "validate"]
 
@@ -165,13 +165,13 @@ def test_batch_norm_is_measured_as_a_sum_without_tell_statistics(
 ) -> None:
     grid = MaskedSites(images, tmp_path / "m")
     plain = trained(grid, tmp_path, "plain", *WORDS, *EXACT, "seed=1", "model.statistics=averaged")
-    whole = read_record(trained(grid, tmp_path, "whole", *WORDS, *EXACT, "seed=2"))
+    whole = read_entries(trained(grid, tmp_path, "whole", *WORDS, *EXACT, "seed=2"))
     assert (whole["statistics"]["clients"], whole["statistics"]["layers"]) == (4, 10)
-    assert "statistics" not in read_record(plain)
+    assert "statistics" not in read_entries(plain)
     kept = (tmp_path / "m" / f"north.mem/{SIGNED}").rglob("measure-*.json")
     assert len(list(kept)) == 1  # one set of sites for all layers
     grid.dies = [("query.measure", "1")]
-    record = read_record(trained(grid, tmp_path, "less", *WORDS, *EXACT, "seed=3"))
+    record = read_entries(trained(grid, tmp_path, "less", *WORDS, *EXACT, "seed=3"))
     assert record["statistics"]["clients"] == 3
     assert list(record["statistics"]["missing"]) == ["3"]
 

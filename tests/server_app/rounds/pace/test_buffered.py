@@ -12,7 +12,7 @@ from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.pace.received_weights import DIRECTORY
 from server_app.runs.checkpoint import checkpoints
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from tests.conftest import CNN, SMALL, Train, faulty, rows, sha256
 from tests.interruption import ended_in
@@ -110,7 +110,7 @@ def test_a_failed_client_is_replaced_by_the_next(train: Train, parts: None) -> N
     assert {row["client"] for row in found if row["status"] == "failed"} <= {"0", "1"}
     assert any(row["status"] == "failed" for row in found)
     assert metric(run, "clients") == [2, 2, 2]
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
 
 
 def test_a_server_step_uses_fewer_updates_if_nobody_else_can_be_asked(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import RunError
 from tests.absent_sites import Absent, Run
 from tests.conftest import rows
@@ -30,7 +30,7 @@ def test_a_late_update_joins_a_later_server_step(run_at_sites: Run) -> None:
     assert all(sum(each[0] == number for each in found) == 2 for number in range(1, 5))
     (event,) = rows(directory, "events.csv")  # of the site that the last step did not need
     assert event["event"].endswith("comes after the last server step: not used")
-    assert read_record(directory)["status"] == "completed"
+    assert read_entries(directory)["status"] == "completed"
 
 
 def test_an_update_that_is_too_old_is_dropped(run_at_sites: Run) -> None:
@@ -52,7 +52,7 @@ def test_one_that_never_answers_fails_and_is_asked_again(run_at_sites: Run) -> N
 def test_one_that_is_away_is_not_waited_for(run_at_sites: Run) -> None:
     away: Absent = lambda name, at: name == "south" and at >= 2  # noqa: E731
     directory = run_at_sites(*FEDBUFF, "federation.join_timeout=2", away=away)
-    assert read_record(directory)["status"] == "completed"
+    assert read_entries(directory)["status"] == "completed"
     assert {each[1] for each in updates(directory) if each[0] > 2} == {"east", "north"}
 
 

@@ -17,8 +17,8 @@ from server_app.config.composition import compose_experiment
 from server_app.rounds.errors import RunFailedError
 from server_app.rounds.statistics.final import SILENT
 from server_app.rounds.statistics.measuring import MeasuredLayers, Measuring
-from server_app.runs.records.readings import ALL_IMAGES
-from server_app.runs.records.record import read_record
+from server_app.runs.records.older import ALL_IMAGES
+from server_app.runs.records.run_record import read_entries
 from task.data.batches import DeviceImages
 from task.errors import ConfigError, ProtocolError, RunError, SiteError
 from task.fingerprint import fingerprint_for
@@ -110,15 +110,15 @@ def test_the_statistics_are_those_of_all_images_and_the_weights_stay(train: Trai
     worker.load(after)
     every = [torch.from_numpy(each.train) for each in worker.data.clients.values()]
     assert_measured(worker, worker.images.index(torch.cat(every).numpy()))
-    found = read_record(run)["statistics"]
+    found = read_entries(run)["statistics"]
     assert (found["clients"], found["missing"], found["layers"]) == (4, {}, 10)
     assert found["images"] == 256
     readings = found["readings"]
     assert list(readings) == ["averaged", ALL_IMAGES]
-    assert readings["averaged"] == read_record(plain)["results"]["test"]
-    assert readings[ALL_IMAGES] == read_record(run)["results"]["test"]
-    assert read_record(plain)["statistics"]["readings"] == readings
-    spent = read_record(run)["seconds"]
+    assert readings["averaged"] == read_entries(plain)["results"]["test"]
+    assert readings[ALL_IMAGES] == read_entries(run)["results"]["test"]
+    assert read_entries(plain)["statistics"]["readings"] == readings
+    spent = read_entries(run)["seconds"]
     parts = spent["connect"] + spent["rounds"] + spent["statistics"]
     assert spent["total"] == pytest.approx(parts, abs=0.002)
 
@@ -136,7 +136,7 @@ def test_a_stage_after_training_has_the_measured_statistics(train: Train) -> Non
     one, other = (load_file(run / "model.safetensors") for run in (exact, both))
     changed = {name for name in one if not one[name].equal(other[name])}
     assert changed == {"classifier.weight", "classifier.bias"}
-    record = read_record(both)
+    record = read_entries(both)
     assert record["after"]["before"] == record["statistics"]["readings"][ALL_IMAGES]
 
 
@@ -325,7 +325,7 @@ def failing(mean: Tensor) -> Any:
 def test_one_client_costs_itself_alone_from_then_on(train: Train, lie: Any, reason: str) -> None:
     with patch.object(moments, "input_moments", lying(lie)):
         run = train(*STAGE)
-    found = read_record(run)["statistics"]
+    found = read_entries(run)["statistics"]
     assert found["clients"] == 3
     assert list(found["missing"]) == ["1"]
     assert re.search(reason, found["missing"]["1"])
@@ -346,7 +346,7 @@ def test_the_largest_moments_that_are_allowed_can_be_stored() -> None:
 
 def test_a_mean_that_would_make_the_variance_infinite_is_refused(train: Train) -> None:
     with patch.object(moments, "input_moments", lying(lambda mean: mean + 2e19)):
-        found = read_record(train(*STAGE))["statistics"]
+        found = read_entries(train(*STAGE))["statistics"]
     assert list(found["missing"]) == ["1"]
     assert "reason" not in found
 
@@ -381,7 +381,7 @@ def test_a_stage_that_was_ended_goes_on_with_other_sites(run_at_sites: Run) -> N
         run_at_sites(*STAGE, *CNN, "run_id=ended", away=lambda name, at: name == "north" and at > 1)
     ended = run_at_sites.place / "ended"
     assert run_at_sites(f"resume={ended}") == ended
-    record = read_record(ended)
+    record = read_entries(ended)
     assert record["status"] == "completed"
     assert (record["statistics"]["clients"], list(record["statistics"]["missing"])) == (2, ["1"])
     assert record["statistics"]["layers"] > 2
@@ -408,7 +408,7 @@ def test_layers_of_another_model_or_of_a_damaged_file_are_measured_again(
 
 def test_a_site_that_does_not_tell_is_not_asked_and_is_named(run_at_sites: Run) -> None:
     run = run_at_sites(*STAGE, *CNN, silent=("south",))
-    record = read_record(run)
+    record = read_entries(run)
     assert record["statistics"]["clients"] == 2
     assert record["statistics"]["missing"] == {"2": SILENT}
     (event,) = [row for row in rows(run, "events.csv") if row["site"] == "south"]
@@ -421,4 +421,4 @@ def test_a_run_does_not_start_if_no_site_tells(run_at_sites: Run) -> None:
 
 
 def test_sites_measure_only_if_it_is_chosen(run_at_sites: Run) -> None:
-    assert "statistics" not in read_record(run_at_sites("rounds=1", *CNN))
+    assert "statistics" not in read_entries(run_at_sites("rounds=1", *CNN))

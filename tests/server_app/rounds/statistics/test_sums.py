@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from client_app.masked import measuring as masked_measuring
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.models.layers.norm import with_second_moments
 from task.secure.vectors.moments_vector import MomentsVector
 from tests.conftest import CNN, Train, sha256
@@ -29,24 +29,24 @@ class TestMasks:
         one, other = (load_file(run / "model.safetensors") for run in (plain, masked))
         for name, value in one.items():
             assert torch.allclose(value, other[name], rtol=1e-4, atol=1e-5), name
-        found = read_record(masked)["statistics"]
+        found = read_entries(masked)["statistics"]
         assert (found["clients"], found["missing"], found["layers"]) == (4, {}, 10)
         assert sha256(train(*words, "secure=masked", "federation.workers=3")) == sha256(masked)
 
     def test_it_is_measured_only_if_it_is_chosen(self, train: Train) -> None:
-        assert "statistics" not in read_record(train("rounds=1", "secure=masked"))
+        assert "statistics" not in read_entries(train("rounds=1", "secure=masked"))
 
     def test_a_client_that_fails_costs_itself_alone(self, train: Train) -> None:
         with patch.object(masked_measuring, "input_moments", lying(failing)):
             run = train("rounds=1", "model.statistics=exact", "secure=masked")
-        found = read_record(run)["statistics"]
+        found = read_entries(run)["statistics"]
         assert (found["clients"], list(found["missing"])) == (3, ["1"])
 
     def test_below_the_threshold_the_model_of_the_last_round_stays(self, train: Train) -> None:
         words = ("rounds=1", "secure=masked")
         with patch.object(masked_measuring, "input_moments", side_effect=RuntimeError("offline")):
             run = train(*words, "model.statistics=exact")
-        found = read_record(run)["statistics"]
+        found = read_entries(run)["statistics"]
         assert list(found["readings"]) == ["averaged"]
         assert "encoder.1 cannot be measured: 0 participants have" in found["reason"]
         assert "the model of the last round is kept" in found["reason"]

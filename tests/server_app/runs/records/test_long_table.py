@@ -16,7 +16,7 @@ from server_app.config.composition import compose_experiment
 from server_app.runs.checkpoint import Checkpoint, ModelState, save_checkpoint
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.compaction import ROWS_AT_ONCE, compact
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from server_app.runs.records.tables import (
     CLIENT_COLUMNS,
     CLIENTS,
@@ -137,7 +137,7 @@ def test_a_table_that_cannot_be_rewritten_stays(tmp_path: Path) -> None:
     recorder.close()
     assert (recorder.directory / CLIENTS).exists()
     assert "clients.csv stays as it is" in (recorder.directory / "run.log").read_text()
-    assert read_record(recorder.directory)["status"] == "completed"
+    assert read_entries(recorder.directory)["status"] == "completed"
     with pytest.raises(ConfigError, match=r"clients\.csv is damaged: column round"):
         _ = univarfl.load_run(recorder.directory).clients
 

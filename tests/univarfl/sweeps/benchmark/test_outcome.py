@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server_app.runs.records.readings import ALL_IMAGES
+from server_app.runs.records.older import ALL_IMAGES
 from task.errors import DIVERGED, ConfigError, RunError
 from tests.server_app.runs.recorded import change, record
 from univarfl.report.section import filled_tables

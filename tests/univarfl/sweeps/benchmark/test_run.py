@@ -83,7 +83,7 @@ def check_tables(place: Path) -> None:
     assert {GLANCE, OWN_VALUES, MINUS, COSTS, TRIALS, COMMANDS} <= tables.keys()
     assert set(found.standing(TUNED)["method"]) == {"FedAvg", "FedLC"}
     for _, row in found.frame.iterrows():
-        assert row[LAST] == row["run"].record["results"]["test"]["accuracy"]
+        assert row[LAST] == row["run"].record.results.test["accuracy"]
     commands = set(tables[COMMANDS]["command"])
     assert f"univarfl sweep {PLAN.cells['digits']} method=fedlc seed=0" in commands
     page = (place / "report" / "index.html").read_text()

@@ -1,8 +1,12 @@
-"""Settings that did not exist when an older record was written."""
+"""The migration of older records to the form of this version."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from task.extensions import PLUS
+
+ALL_IMAGES = "of all images"  # the reading with batch norm's statistics of all clients' images
+NO_WORD = "made from the seed, by an older version: it protects nobody"
 
 RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
 DEALT = ("pathological", "power_law")  # partitions with partition.deal
@@ -21,6 +25,27 @@ METHODS = {
     "fedalign": {"subblock": "paper"},
     "univarfl": {"hinge": "variance"},
 }
+
+
+def migrated(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a ``run.json`` as this version would have written them.
+
+    An entry that has a wrong type stays: `RunRecord` refuses it.
+    """
+    found = {name: dict(part) if isinstance(part, dict) else part for name, part in entries.items()}
+    if "fingerprint" in found:
+        found.setdefault("code", found["fingerprint"])
+    if isinstance(privacy := found.get("privacy"), dict):
+        privacy.setdefault("noise", NO_WORD)
+    stage = found.get("after")
+    if isinstance(stage, dict) and stage.get("name") == "batch_norm":
+        found.setdefault("statistics", {"readings": {ALL_IMAGES: stage.get("after")}})
+    config = found.get("config")
+    if isinstance(config, dict) and isinstance(method := config.get("method"), dict):
+        config |= {key: dict(part) for key, part in config.items() if isinstance(part, dict)}
+        if isinstance(method.get("name"), str):
+            add_later_settings(config)
+    return found
 
 
 def add_later_settings(config: dict[str, Any]) -> None:
