@@ -47,6 +47,11 @@ HANDLERS = {  # by Flower's message type
         "client_app.after.moments:moments_of_clients",
         in_time=True,
     ),
+    "query.sums": Handler(
+        "task.protocol.after.sums:FEATURE_SUMS",
+        "client_app.after.sums:sums_of_clients",
+        in_time=True,
+    ),
     "train.finetune": Handler(
         "task.protocol.after.finetuning:FINETUNE",
         "client_app.after.finetuning:finetune_clients",
@@ -66,6 +71,11 @@ HANDLERS = {  # by Flower's message type
     "query.measure": Handler(
         "task.protocol.masking.messages:MEASURE",
         "client_app.masked.measuring:measure",
+        in_time=True,
+    ),
+    "query.features": Handler(
+        "task.protocol.masking.messages:SUM_FEATURES",
+        "client_app.masked.features:sum_features",
         in_time=True,
     ),
     "query.agree": Handler(

@@ -13,7 +13,7 @@ from typing import Any
 
 from client_app.error_redaction import reason_for_server
 from client_app.session import Session
-from task.errors import diverged
+from task.errors import ProtocolError, diverged
 from task.exact_sum import NO_KEY, ExactSum, IntegerSum, new_sum
 from task.models.layers.norm import with_second_moments
 from task.progress import ClientTrained, emit
@@ -112,13 +112,15 @@ def train_client(
     """Train one client, with its state of the round of its last accepted update.
 
     Raises:
-        ProtocolError: this worker does not train that client.
+        ProtocolError: this worker does not train that client, or the method trains nothing.
         SiteError: the site's privacy budget is spent.
         StateLostError, TrainingError: its state is missing, or training failed.
         SpaceError: the disk has no room for its next state.
     """
     request, worker = session.request, session.worker
     session.check_trained_here(client)
+    if worker.method.closed_form:
+        raise ProtocolError(f"method={worker.config.method['name']} trains nothing")
     train = partial(worker.train, weights, request.round, client)
     if not worker.config.models_kept:
         charge(session)

@@ -107,7 +107,7 @@ def check_model(session: Session[Any], weights: Tensors) -> None:
     check_numbers(weights)
 
 
-def check_first_model(session: Session[ReportRequest]) -> None:
+def check_first_model(session: Session[Any]) -> None:
     """Refuse a model in round 1 that the experiment does not start from.
 
     Raises:

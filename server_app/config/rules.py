@@ -22,6 +22,10 @@ OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
         "server_app.config.compatibility.central_privacy:problems",
     ),
     (lambda of: of.secure.rounded, "server_app.config.compatibility.masking:problems"),
+    (
+        lambda of: any(member.closed_form for member in of.local_method().members()),
+        "server_app.config.compatibility.closed_form:problems",
+    ),
     (lambda of: strategy_of(of).buffered, "server_app.config.compatibility.buffered:problems"),
     (
         lambda of: of.network().statistics != "averaged",

@@ -50,6 +50,7 @@ PACES = {  # by whether the strategy fills a buffer
     False: "server_app.rounds.pace.synchronous:Synchronous",
     True: "server_app.rounds.pace.buffered:Buffered",
 }
+CLOSED_FORM = "server_app.rounds.closed_form.round:closed_form_round"
 FORGET_SECONDS = 60.0
 
 if TYPE_CHECKING:
@@ -147,9 +148,10 @@ class Federation:
             SaveCheckpoints(self.recorder, model, policy, pace),
         ]
         self._begin(model, policy, pace)
+        play = named(CLOSED_FORM) if self._worker.method.closed_form else run_round
         for server_round in range(self._round + 1, self.experiment.rounds + 1):
             self._round = server_round
-            result = run_round(pace, server_round)
+            result = play(pace, server_round)
             for callback in callbacks:
                 callback.after_round(result)
         if self._worker.personal:

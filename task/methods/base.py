@@ -155,6 +155,8 @@ class Method:
         uses_entropy: whether ``loss`` uses the cross-entropy of the network's own logits.
         bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
             ``gradients`` then runs after all others.
+        closed_form: whether nothing is trained: the server solves the classifier from sums of all
+            clients' features.
     """
 
     terms: ClassVar[tuple[str, ...]] = ()
@@ -178,6 +180,7 @@ class Method:
     adjusts_logits: ClassVar[bool] = False
     uses_entropy: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
+    closed_form: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def __init_subclass__(cls) -> None:

@@ -27,8 +27,8 @@ class Scope:
         experiment: the settings of local training as JSON.
         model: the hash of the global weights, by `weights_hash`.
         nonce: random, and new whenever keys are collected.
-        purpose: what is added up: updates (``train``), scores of the model (``validate``), or the
-            moments of the inputs of one of its layers (``measure``).
+        purpose: what is added up: updates (``train``), scores of the model (``validate``), the
+            moments of the inputs of one of its layers (``measure``), or ``features``.
         layer: the layer whose inputs are measured; empty for another purpose.
         parameters: the hash of the model without its statistics, by `parameters_hash`; likewise.
     """

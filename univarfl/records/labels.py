@@ -6,7 +6,7 @@ from server_app.runs.records.metrics import METRICS
 LABELS = {
     "after": {
         "batch_norm": "batch norm measured again", "ccvr": "CCVR", "feddf": "FedDF",
-        "finetune": "fine-tuning",
+        "finetune": "fine-tuning", "ridge": "ridge regression",
     },
     "method": {
         "fedalign": "FedAlign", "fedavg": "FedAvg", "feddecorr": "FedDecorr", "feddyn": "FedDyn",
@@ -16,7 +16,8 @@ LABELS = {
         "fedsol": "FedSOL",
         "feduv": "FedUV", "fedvls": "FedVLS", "freeze": "Freeze", "gradaug": "GradAug",
         "mixup": "Mixup",
-        "moon": "MOON", "scaffold": "SCAFFOLD", "stochdepth": "StochDepth",
+        "moon": "MOON", "ncm": "NCM", "ridge": "Ridge", "scaffold": "SCAFFOLD",
+        "stochdepth": "StochDepth",
         "univarfl": "UniVarFL",
     },
     "strategy": {

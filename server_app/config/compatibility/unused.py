@@ -79,7 +79,9 @@ UNUSED = (
     ),
     Unused(
         ("federation.message_megabytes",),
-        lambda of: of["partition"]["name"] == "sites" and of["after"]["name"] != "ccvr",
+        lambda of: of["partition"]["name"] == "sites"
+        and of["after"]["name"] not in ("ccvr", "ridge")
+        and of["method"]["name"] not in ("ridge", "ncm"),
         "with partition=sites, where each site sends its own reply; leave it out",
     ),
 )  # fmt: skip

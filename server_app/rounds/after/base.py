@@ -49,6 +49,7 @@ class AfterTraining(ABC):
         changes_model: whether there is a stage: False only for ``after=none``.
         reads: the data of single clients that it reads; error messages name them.
         needs_models: whether it needs the last round's model of each client.
+        masks: whether it gets sums over clients, also with masks.
         at_clients: whether it gives every client a model of its own, and leaves the global one.
         told: the settings that clients need, and owners of sites see; others stay at the server.
     """
@@ -56,6 +57,7 @@ class AfterTraining(ABC):
     changes_model: ClassVar[bool] = True
     reads: ClassVar[str] = ""
     needs_models: ClassVar[bool] = False
+    masks: ClassVar[bool] = False
     at_clients: ClassVar[bool] = False
     told: ClassVar[tuple[str, ...]] = ()
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -71,7 +73,7 @@ class AfterTraining(ABC):
                 f"{experiment.method['name']} has its own; add after=none"
             )
             yield ConfigError("after", name, allowed)
-        if experiment.secure.rounded:
+        if experiment.secure.rounded and not self.masks:
             mode = experiment.secure.mode
             allowed = f"reads {self.reads}, which secure={mode} hides; add after=none"
             yield ConfigError("after", name, allowed)
@@ -90,6 +92,28 @@ class AfterTraining(ABC):
             yield ConfigError("after", name, f"{bypasses} guard={guard}; add after=none")
         if experiment.component("strategy").needs_each_update:
             yield ConfigError("after", name, f"{bypasses} strategy={strategy}; add after=none")
+
+    def of_classifier(self, experiment: Experiment, does: str) -> Iterator[ConfigError]:
+        """Yield a network or a method whose classifier this stage cannot change.
+
+        Args:
+            experiment: what is run.
+            does: what the stage does to the classifier, for the message.
+        """
+        name, model = experiment.after["name"], experiment.model["name"]
+        if not experiment.network().trained_features:
+            allowed = (
+                f"{does} of features, and model={model} has no layers before its classifier; "
+                "add model=cnn, or after=none"
+            )
+            yield ConfigError("after", name, allowed)
+        members = experiment.local_method().members()
+        for member, method in zip(members, experiment.methods(), strict=True):
+            if member.sets_classifier:
+                allowed = (
+                    f"{does}, and method={method} sets it; choose another method, or after=none"
+                )
+                yield ConfigError("after", name, allowed)
 
     def check_model(  # noqa: B027  (most fit)
         self, experiment: Experiment, network: "nn.Module", dataset: "ImageDataset"

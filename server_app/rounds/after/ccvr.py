@@ -76,21 +76,7 @@ class Ccvr(AfterTraining):
 
     def problems(self, experiment: "Experiment") -> Iterator[ConfigError]:
         yield from super().problems(experiment)
-        name = experiment.model["name"]
-        if not experiment.network().trained_features:
-            allowed = (
-                f"calibrates a classifier of features, and model={name} has no layers before its "
-                "classifier; add model=cnn, or after=none"
-            )
-            yield ConfigError("after", "ccvr", allowed)
-        members = experiment.local_method().members()
-        for member, method in zip(members, experiment.methods(), strict=True):
-            if member.sets_classifier:
-                allowed = (
-                    f"retrains the classifier, and method={method} sets it; choose another "
-                    "method, or after=none"
-                )
-                yield ConfigError("after", "ccvr", allowed)
+        yield from self.of_classifier(experiment, "retrains the classifier")
 
     def check_model(
         self, experiment: "Experiment", network: "nn.Module", dataset: "ImageDataset"

@@ -138,7 +138,8 @@ class MaskedSumming:
             try:
                 self.add(reporting_clients(unit, reply, reasons), reply.masked)
             except ProtocolError as error:
-                reasons |= dict.fromkeys(unit.clients, str(error))
+                for client in unit.clients:
+                    reasons.setdefault(client, str(error))
 
     def add(self, clients: Sequence[int], masked: PackedTensors) -> None:
         """Add a worker's masked sum.

@@ -34,6 +34,8 @@ def conflict(kinds: Mapping[str, type[Method]]) -> str:
     """Return the reason why methods, given by name, do not combine; empty if they do."""
     if "fedavg" in kinds:
         return "every method extends fedavg already; leave it out"
+    if untrained := [name for name, kind in kinds.items() if kind.closed_form]:
+        return f"{untrained[0]} trains nothing; choose one of them"
     for flag, action in ONE_AT_MOST.items():
         if sum(getattr(kind, flag) for kind in kinds.values()) > 1:
             return f"more than one of them {action}; choose one"

@@ -8,6 +8,7 @@ from torch import nn
 from task.errors import ProtocolError
 from task.models.layers.norm import batch_norm_layers
 from task.protocol.after.moments import moments_bytes
+from task.protocol.after.sums import SumsRequest
 from task.protocol.base import Fingerprint, Line, Nonce
 from task.protocol.envelope import Client, Kind, TableReply, TableRequest
 from task.protocol.limits import NAMES_AND_SHAPES, SHORT_HEADER, ReplyLimits, same_tensors
@@ -20,7 +21,7 @@ VECTOR = "vector"  # the tensor of a masked sum
 ROW_BYTES = 4_000  # a row without a table: a reason of 1,000 characters
 
 Participants = Annotated[list[Client], Field(max_length=MAX_PARTICIPANTS)]
-Purpose = Literal["train", "validate", "measure"]
+Purpose = Literal["train", "validate", "measure", "features"]
 Least = Annotated[int, Field(ge=1, le=MAX_PARTICIPANTS)]
 Boxes = Annotated[
     dict[Number, Annotated[dict[Number, Box], Field(max_length=MAX_PARTICIPANTS)]],
@@ -32,7 +33,8 @@ class MaskedRequest(TableRequest):
     """What the requests of a masked sum hold.
 
     Attributes:
-        purpose: what is added up: updates, scores of the global model, or a layer's moments.
+        purpose: what is added up: updates, scores of the global model, the moments of a layer's
+            inputs, or features.
         model: the hash of the global weights, by `task.secure.transcript.weights_hash`.
         keys_nonce: random, and new whenever keys are collected; the same in all stages that follow.
         layer: the name of the layer that is measured; empty for another purpose.
@@ -138,7 +140,7 @@ class ScoreRequest(MaskedRequest):
 
 
 class ScoreReply(TableReply):
-    """The sum of a worker's masked scores, or of its masked moments.
+    """The sum of a worker's masked scores, or of its masked moments or features.
 
     Attributes:
         rows: a `ScoreRow` for each client.
@@ -174,6 +176,23 @@ class MeasureRequest(MaskedRequest):
         return ReplyLimits(header, {"masked": moments_bytes(self.channels) + NAMES_AND_SHAPES})
 
 
+class SumFeaturesRequest(MaskedRequest, SumsRequest):
+    """Asks participants for sums of features of their training images, masked.
+
+    Attributes:
+        members: everyone whose shares have been sent on.
+        boxes: for each client of the request, by sender, the shares that are sealed for it.
+    """
+
+    purpose: Literal["features"]
+    members: Participants
+    boxes: Boxes
+
+    def reply_limits(self) -> ReplyLimits:
+        header = SHORT_HEADER + ROW_BYTES * len(self.clients)
+        return ReplyLimits(header, {"masked": self.form.bytes + NAMES_AND_SHAPES})
+
+
 class AgreeRequest(MaskedRequest):
     """Tells participants who has reported, and asks for their signatures.
 
@@ -205,5 +224,6 @@ SHARES = Kind("query.shares", SharesRequest, TableReply)
 REPORT = Kind("train.report", ReportRequest, ReportReply, counted=True)
 SCORE = Kind("evaluate.score", ScoreRequest, ScoreReply, counted=True)
 MEASURE = Kind("query.measure", MeasureRequest, ScoreReply, counted=True)
+SUM_FEATURES = Kind("query.features", SumFeaturesRequest, ScoreReply, counted=True)
 AGREE = Kind("query.agree", AgreeRequest, TableReply)
 UNMASK = Kind("query.unmask", UnmaskRequest, TableReply)

@@ -1,0 +1,76 @@
+"""Sums of clients' features, from which the server solves a classifier."""
+
+import logging
+from typing import Any
+
+from torch import Tensor
+
+from client_app.after.features import LEAST_OF_CLASS, check_features
+from client_app.after.sent_tensors import tensors_of_clients
+from client_app.session import Session
+from task.errors import ProtocolError, SiteError
+from task.methods.families.closed_form import ClosedForm
+from task.protocol.after.sums import SUMS, SumsReply, SumsRequest
+from task.tensors import Tensors
+from task.training.after.sums import feature_sums
+
+logger = logging.getLogger("univarfl.client")
+
+
+def sums_of_clients(session: Session[SumsRequest]) -> SumsReply:
+    """Return the sums over each client's training images under the global weights.
+
+    A client that fails is reported in its own row.
+
+    Raises:
+        ProtocolError: the request does not fit this worker.
+    """
+    request = session.request
+    session.refuse_if_masked("the sums of features")
+    session.check_clients(request.clients)
+
+    def sums_of(client: int) -> Tensors:
+        check_asked(session)
+        session.worker.load(session.tensors(request.weights))
+        return {SUMS: sums_of_client(session, client)}
+
+    rows, sent = tensors_of_clients(session, sums_of)
+    return SumsReply.to(request, rows=rows, sent=sent)
+
+
+def check_asked(session: Session[Any]) -> None:
+    """Refuse sums that the experiment does not need, or that are not to be told.
+
+    Args:
+        session: the request, a `SumsRequest` or its form with masks.
+
+    Raises:
+        ProtocolError, SiteError: as for `check_features`.
+    """
+    method, products = session.worker.method, session.request.products
+    if not isinstance(method, ClosedForm):
+        session.stage("ridge")
+    elif products and not method.needs_products:
+        raise ProtocolError("the experiment's method needs no products of features")
+    else:
+        session.require_last_round("sums of features are sent")
+    check_features(session, session.request.form.bytes)
+
+
+def sums_of_client(session: Session[Any], client: int) -> Tensor:
+    """Return the sums of one client, for the weights that the worker has loaded.
+
+    Raises:
+        ProtocolError: this worker does not train that client.
+        SiteError: no class has enough images at this site.
+    """
+    worker = session.worker
+    session.check_trained_here(client)
+    positions = worker.images.index(worker.data.clients[client].train)
+    least = LEAST_OF_CLASS if session.site else 1
+    labels = worker.images.labels(positions)
+    enough = positions[worker.images.counts(positions)[labels] >= least]
+    if not len(enough):
+        raise SiteError(f"no class has the {least} images that sums of features need")
+    logger.info("sums of the features of %d images", len(enough))
+    return feature_sums(worker.model, worker.images, enough, session.request.form)

@@ -1,0 +1,1 @@
+"""How is a classifier solved from sums of all clients' features?"""

@@ -1,0 +1,104 @@
+"""Asking every client for the sums of its features, and adding them up."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from server_app.nodes.failure import ABSENT, Failure, usable
+from server_app.rounds.context import RoundContext
+from server_app.rounds.ending.asking import (
+    ask_clients,
+    check_quorum,
+    clients_with_images,
+    telling_clients,
+    wait_for_quorum,
+)
+from server_app.rounds.errors import RunFailedError
+from task.errors import ProtocolError
+from task.protocol.after.sums import FEATURE_SUMS, MOST_IMAGES, Form, SumsReply, check_sums
+from task.registry import named
+
+MASKED = "server_app.rounds.masked.features:masked_sums"
+NOBODY = (
+    "no site sends sums of its features; set tell-statistics = true in site.toml of the sites that "
+    "agree, or choose another method and after=none"
+)
+
+
+class Collection:
+    """The sums of the clients that answered.
+
+    Clients are asked in blocks, by number, so that the server holds few replies at a time. The
+    sums are integers: neither blocks nor the order change a bit.
+
+    Args:
+        context: the run, in its last round or after it.
+        form: of the sums.
+
+    Attributes:
+        total: the sum over all clients, [length] int64.
+        clients: the clients in it, ascending.
+        missing: by client, why it is not.
+    """
+
+    def __init__(self, context: RoundContext, form: Form) -> None:
+        self._context, self._form = context, form
+        self.total: Tensor = torch.zeros(form.length, dtype=torch.int64)
+        self.clients: list[int] = []
+        self.missing: dict[int, str] = {}
+
+    def collect(self, stage: str) -> None:
+        """Ask every client that has images, and record the names of those without sums.
+
+        Args:
+            stage: the setting that needs the sums, for messages.
+
+        Raises:
+            RunFailedError: fewer clients than the quorum have answered, of those whose owners
+                allow it, or they have too many images.
+        """
+        context = self._context
+        wanted, allowed = clients_with_images(context), telling_clients(context)
+        if wanted and not allowed:
+            raise RunFailedError(NOBODY)
+        wait_for_quorum(context, allowed)
+        sizes = context.sizes.train
+        clients = [client for client in wanted if sizes[client]]
+        if sum(sizes[client] for client in clients) > MOST_IMAGES:
+            raise RunFailedError(
+                f"{stage}: sums are exact for at most {MOST_IMAGES:,} images together"
+            )
+        if context.experiment.secure.masked:
+            self.total, self.missing = named(MASKED)(context, clients, self._form)
+            self.clients = [client for client in clients if client not in self.missing]
+        else:
+            block = context.clients_per_reply(self._form.bytes)
+            for start in range(0, len(clients), block):
+                self._ask(clients[start : start + block])
+        self.missing |= {client: ABSENT for client in wanted if not sizes[client]}
+        for client, reason in sorted(self.missing.items()):
+            context.note_client(client, f"no sums of features: {reason}")
+        check_quorum(context, allowed, self.missing, stage, "sent sums of features")
+
+    def _ask(self, clients: Sequence[int]) -> None:
+        context = self._context
+        fields = {**self._form._asdict(), "weights": context.model.packed_weights}
+        sizes, what = context.sizes.train, "sums of features"
+        replies = ask_clients(context, FEATURE_SUMS, clients, sizes, lambda _: fields, what)
+        for client in clients:
+            try:
+                self.total += self._read(client, replies[client])
+            except ProtocolError as error:
+                self.missing[client] = str(error)
+            else:
+                self.clients.append(client)
+
+    def _read(self, client: int, reply: SumsReply | Failure) -> Tensor:
+        """Return a client's sums.
+
+        Raises:
+            ProtocolError: it has none that can be used.
+        """
+        sums = usable(reply).of(client)
+        return check_sums(sums, self._form, self._context.sizes.train[client])

@@ -1,0 +1,67 @@
+"""Exact sums of the features of a set of images; see `task.protocol.after.sums`."""
+
+import torch
+from torch import Tensor, nn
+
+from task.data.batches import DeviceImages
+from task.errors import diverged
+from task.protocol.after.sums import FRACTION, Form
+
+# Every batch has this many images, the last one with copies. A kernel may compute a row in another
+# way in a batch of another size, and then an image's features would depend on the other images.
+BATCH = 64
+
+
+@torch.inference_mode()
+def feature_sums(model: nn.Module, images: DeviceImages, positions: Tensor, form: Form) -> Tensor:
+    """Return the sums over the images at some positions, [length] int64, on the CPU.
+
+    Products are computed in float64. They are integers, and those of a batch add up to less than
+    2^53. So every sum is exact, whatever the order in which a library adds.
+
+    Args:
+        model: the model; put into eval mode.
+        images: the data set.
+        positions: indices of images, [n] int64.
+        form: what the sums hold.
+
+    Raises:
+        TrainingError: a feature is not finite.
+    """
+    model.eval()
+    width = form.features if form.products else 0
+    products = torch.zeros(width, width, dtype=torch.int64, device=images.device)
+    by_class = torch.zeros(form.classes, form.features, dtype=torch.int64, device=images.device)
+    for batch in positions.split(BATCH):
+        rounded, labels = rounded_features(model, images, batch)
+        one_hot = torch.nn.functional.one_hot(labels, form.classes).double()
+        by_class += (one_hot.T @ rounded).long()
+        if form.products:
+            products += (rounded.T @ rounded).long()
+    return form.packed(products.cpu(), by_class.cpu())
+
+
+def rounded_features(
+    model: nn.Module, images: DeviceImages, positions: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return features in units of 2^-`FRACTION`, [n, d] whole float64 numbers, and labels [n].
+
+    Each row has the length 1 before it is rounded. Features of 0 stay 0.
+
+    Args:
+        model: in eval mode.
+        images: the data set.
+        positions: 1 to `BATCH` of them.
+
+    Raises:
+        TrainingError: a feature is not finite.
+    """
+    count = len(positions)
+    full = torch.cat([positions, positions[:1].expand(BATCH - count)])
+    x, labels = images[full]
+    features = model(x).features[:count].double()
+    if not bool(features.isfinite().all()):
+        raise diverged("a feature is infinite or NaN")
+    lengths = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+    lengths = torch.where(lengths > 0, lengths, 1.0)
+    return (features / lengths * 2**FRACTION).round(), labels[:count]
