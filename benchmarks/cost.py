@@ -6,9 +6,9 @@ As 'univarfl analyse --only cost' does, for resnet56 on images of 32x32 in 100 c
 one of a client's second round, when its state exists. Prints Table 5 of FedAlign beside it.
 """
 
-from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.analysis.cost import Cost, training_cost
+from tests.conftest import training_methods
 
 CHANNELS, IMAGE_SIZE, CLASSES = 3, 32, 100
 TABLE_5 = {  # relative MFLOPs and parameters
@@ -34,7 +34,7 @@ def main() -> None:
     base = cost("fedavg")
     print(f"FedAvg: {base.forward / 2e6:.1f} million multiply-adds an image (Table 5: 87.3)\n")
     print("| method | forward FLOPs | Table 5 | stored numbers | Table 5 |\n|---|---|---|---|---|")
-    for words in sorted({*choices()["method"], *TABLE_5}):
+    for words in sorted({*training_methods(), *TABLE_5}):
         own = cost(words)
         flops, parameters = [f"{value:.2f}x" for value in TABLE_5.get(words, ())] or ["", ""]
         forward, stored = own.forward / base.forward, own.stored / base.stored

@@ -16,10 +16,10 @@ from multiprocessing import get_context
 from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
-from tests.conftest import SMALL_CNN, model_for, needs_of
+from tests.conftest import SMALL_CNN, model_for, needs_of, training_methods
 from univarfl.engines.train import train_experiment
 
-METHODS = choices()["method"]
+METHODS = training_methods()
 STRATEGIES = choices()["strategy"]
 RUNS = "runs"
 

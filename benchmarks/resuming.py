@@ -18,7 +18,7 @@ from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.runs.records.run_record import read_record
-from tests.conftest import SMALL_CNN, model_for, needs_of
+from tests.conftest import SMALL_CNN, model_for, needs_of, training_methods
 from tests.interruption import ended_in
 from univarfl.engines.train import train_experiment
 
@@ -55,7 +55,7 @@ def pair(method: str, strategy: str) -> tuple[str, bool]:
 
 def main() -> int:
     """Try every method with FedAvg and every strategy with plain training; return the exit code."""
-    pairs = [(method, "fedavg") for method in choices()["method"]]
+    pairs = [(method, "fedavg") for method in training_methods()]
     pairs += [("fedavg", strategy) for strategy in choices()["strategy"]]
     results = Parallel(cpu_count(), return_as="generator")(delayed(pair)(*one) for one in pairs)
     wrong = 0

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.methods.base import LocalRound
 from task.seeding import torch_generator
 from task.training.device import prepare_process
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter
+from tests.conftest import training_methods
 
 CLASSES, ROWS, WARM_UP = 10, 64, 3
 NETWORKS = (("cnn", 32), ("resnet18", 32), ("cnn", 96), ("resnet18", 96))
@@ -86,7 +86,7 @@ def measure(model: str, size: int, steps: int) -> None:
 
 def runnable(model: str) -> list[str]:
     """Return the methods that can train this network, FedAvg first."""
-    every = sorted(choices()["method"], key=lambda method: (method != "fedavg", method))
+    every = sorted(training_methods(), key=lambda method: (method != "fedavg", method))
     if model != "cnn":
         return every
     return [name for name in every if name not in ("fedalign", "gradaug", "stochdepth")]

@@ -49,7 +49,8 @@ class Site(BaseModel):
             of images, client state and models.
         tell_labels: ``tell-labels``, whether it reports its number of images per class.
         tell_statistics: ``tell-statistics``, whether ``after=ccvr`` may have the moments of its
-            features, and ``model.statistics=exact`` those of the inputs of batch norm.
+            features, closed-form methods such as ``method=ridge`` and ``after=ridge`` their sums,
+            and ``model.statistics=exact`` the moments of the inputs of batch norm.
         max_epsilon: ``max-epsilon``, the largest epsilon that any of its images may spend over all
             runs, above 0. The site then trains only with secret noise of its own. None means no
             limit, and no ledger.

@@ -23,6 +23,7 @@ import task.data.partitions
 import task.methods
 from client_app.app import app as client_app
 from client_app.client_state import ClientState, StateLostError
+from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.run_record import read_entries
 from task.data.image_store.store import open_dataset
@@ -85,13 +86,20 @@ def with_slow(values: Iterable[object], slow: Container[object]) -> list[Any]:
     return [pytest.param(one, marks=pytest.mark.slow) if one in slow else one for one in values]
 
 
+def training_methods() -> list[str]:
+    """Return the names of the methods that train; others solve the classifier in closed form."""
+    names = choices()["method"]
+    return [name for name in names if not component_class("method", name).closed_form]
+
+
 def model_for(method: str) -> list[str]:
-    """Return overrides for a small network, and for local epochs, that a method can train."""
+    """Return overrides for a small network, and for epochs or rounds, that a method can run."""
     names = method.split("+")
     has_batch_norm = CNN if "fedbn" in names else ()
     needs_blocks = any(component_class("method", name).residual for name in names)
     epochs = ["local_epochs=2"] if "fedrep" in names else []
-    return [*(SMALL_RESNET if needs_blocks else has_batch_norm), *epochs]
+    rounds = [] if {*names} <= {*training_methods()} else ["rounds=1"]
+    return [*(SMALL_RESNET if needs_blocks else has_batch_norm), *epochs, *rounds]
 
 
 def norm_for(strategy: str) -> list[str]:

@@ -121,6 +121,16 @@ def test_batch_norm_measured_over_ray_gives_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("secure", ["none", "masked"])
+def test_closed_form_over_ray_gives_the_same_bits(
+    superlink: PrivateSuperLink, runs: Path, train: Train, secure: str
+) -> None:
+    words = ["method=ridge", "rounds=1"]
+    _, directory = run_app(superlink, runs, [*TINY, *words, f"secure={secure}", "num_clients=3"])
+    assert sha256(directory) == sha256(train(*words))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["ccvr after.samples=20", "feddf after.steps=3"])
 def test_stages_after_training_over_ray_give_the_same_bits(
     superlink: PrivateSuperLink, runs: Path, train: Train, stage: str

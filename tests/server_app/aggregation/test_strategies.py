@@ -21,12 +21,12 @@ from server_app.config.choices import choices
 from server_app.config.composition import check_settings, compose_experiment, compose_settings
 from task.errors import ConfigError
 from task.exact_sum import normalise_weights
-from tests.conftest import model_for, needs_of, norm_for
+from tests.conftest import model_for, needs_of, norm_for, training_methods
 from tests.server_app.aggregation.updates import update
 from univarfl.engines.local.inprocess_grid import InProcessGrid
 
 STRATEGIES = choices()["strategy"]
-METHODS = choices()["method"]
+METHODS = training_methods()
 ADAPTIVE = ["fedavgm", "fedadam", "fedyogi", "fedadagrad"]
 PRIVATE = ["dp_fixed", "dp_adaptive", "dp_client_fixed"]
 CLIENTS = 8

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from client_app.client_state import ClientState
-from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
 from task.methods.base import Contribution, ServerUpdate
@@ -20,7 +19,7 @@ from task.registry import component_class
 from task.rules import read_local_config
 from task.training.loop import LocalResult
 from task.training.worker import Worker, build_model_for
-from tests.conftest import CNN, LENET, model_for, with_slow
+from tests.conftest import CNN, LENET, model_for, training_methods, with_slow
 
 COMBINED = [
     "univarfl+fedprox",
@@ -35,7 +34,7 @@ COMBINED = [
     "univarfl+moon+fedrcl",
     "stochdepth+gradaug+fedalign+fedrcl",
 ]
-METHODS = [*choices()["method"], *COMBINED]
+METHODS = [*training_methods(), *COMBINED]
 # They train a deep network several times a step. Stochdepth and fedalign are of their kind.
 SLOW = ("gradaug", "stochdepth+feddyn", "stochdepth+gradaug+fedalign+fedrcl")
 CLIENT = 1  # 36 images, the fewest
@@ -226,11 +225,11 @@ def two_rounds(method: str, *overrides: str) -> dict[str, Tensor]:
 def test_these_have_no_coefficient() -> None:
     assert {
         "fedavg", "fedbn", "fedetf", "fedexp", "fednova", "fedper", "fedrep", "freeze", "scaffold",
-    } == {m for m in choices()["method"] if not off(m)}  # fmt: skip
+    } == {m for m in training_methods() if not off(m)}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "method", with_slow([method for method in choices()["method"] if off(method)], SLOW)
+    "method", with_slow([method for method in training_methods() if off(method)], SLOW)
 )
 def test_at_0_a_method_gives_the_fedavg_update_bit_for_bit_and_by_default_another(
     method: str,

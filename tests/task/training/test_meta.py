@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from server_app.config.choices import choices
 from server_app.config.composition import compose_experiment
 from task.methods.base import LocalRound, Term
 from task.methods.fedavg import FedAvg
@@ -24,10 +23,10 @@ from task.seeding import torch_generator
 from task.training.loop import LocalTrainer
 from task.training.losses import LossMeter
 from task.training.worker import Worker
-from tests.conftest import LENET, model_for, with_slow
+from tests.conftest import LENET, model_for, training_methods, with_slow
 
 COMBINED = ["univarfl+fedprox", "mixup+moon+scaffold"]
-METHODS = [*choices()["method"], *COMBINED]
+METHODS = [*training_methods(), *COMBINED]
 SLOW = ("fedalign", "gradaug", "stochdepth")  # a deep network
 META = torch.device("meta")
 ROWS = 16
