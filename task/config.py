@@ -2,9 +2,16 @@
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from task import registry
 from task.errors import ConfigError
@@ -45,35 +52,27 @@ class Runtime(Strict):
     graphed: bool
 
 
-class Sgd(Strict):
-    """Stochastic gradient descent; a client keeps at most its momentum from round to round.
+class Optimizer(Strict):
+    """What all optimizers of local training have.
 
     Attributes:
         lr: the learning rate, that of round 1 if it has a schedule.
         schedule: how the rate changes over the rounds; see `rate`.
-        momentum: the share of the previous step that is added.
-        weight_decay: the factor of the L2 penalty on the weights.
-        keep_momentum: whether a client begins a round with the momentum of its last accepted one,
-            as in FedAlign's release, instead of none.
-        nesterov: whether the momentum is Nesterov's.
+        keep_momentum: whether a client begins a round with the optimizer's state of its last
+            accepted one, as in FedAlign's release, instead of none.
+        weight_decay: how much weights shrink: for SGD the factor of the L2 penalty, for AdamW the
+            share of the weights that a step subtracts, times the learning rate.
         max_gradient_norm: the L2 norm to which each batch's gradient is clipped; None: no clipping.
     """
 
+    steps: ClassVar[str]  # the class that takes them, as ``module:NAME``
+    kept_models: ClassVar[int]  # the size of its state, in sizes of the model
+
     lr: Annotated[float, Field(gt=0)]
     schedule: Literal["constant", "cosine"]
-    momentum: Annotated[float, Field(ge=0, lt=1)]
-    weight_decay: Annotated[float, Field(ge=0)]
     keep_momentum: bool
-    nesterov: bool
+    weight_decay: Annotated[float, Field(ge=0)]
     max_gradient_norm: Annotated[float, Field(gt=0)] | None
-
-    @model_validator(mode="after")
-    def _check_nesterov_has_momentum(self) -> "Sgd":
-        if self.nesterov and not self.momentum:
-            raise ConfigError("optim.nesterov", True, "needs optim.momentum above 0")
-        if self.keep_momentum and not self.momentum:
-            raise ConfigError("optim.keep_momentum", True, "needs optim.momentum above 0")
-        return self
 
     def rate(self, server_round: int, rounds: int) -> float:
         """Return the learning rate of a round, the same for each of its clients and steps.
@@ -88,6 +87,64 @@ class Sgd(Strict):
         if self.schedule == "constant":
             return self.lr
         return self.lr * (1 + math.cos(math.pi * (server_round - 1) / rounds)) / 2
+
+
+class Sgd(Optimizer):
+    """Stochastic gradient descent; a client keeps at most its momentum from round to round.
+
+    Attributes:
+        momentum: the share of the previous step that is added.
+        nesterov: whether the momentum is Nesterov's.
+    """
+
+    steps: ClassVar = "task.optim.sgd:LocalSgd"
+    kept_models: ClassVar = 1
+
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    nesterov: bool
+
+    @model_validator(mode="after")
+    def _check_nesterov_has_momentum(self) -> "Sgd":
+        if self.nesterov and not self.momentum:
+            raise ConfigError("nesterov", True, "needs optim.momentum above 0")
+        if self.keep_momentum and not self.momentum:
+            raise ConfigError("keep_momentum", True, "needs optim.momentum above 0")
+        return self
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay; a client keeps at most its moments from round to round.
+
+    Attributes:
+        name: tells it from SGD, which has none.
+        beta_1: the share of the previous first moment.
+        beta_2: the share of the previous second moment.
+        eps: is added to the root of the second moment.
+    """
+
+    steps: ClassVar = "task.optim.adamw:LocalAdamW"
+    kept_models: ClassVar = 2
+    momentum: ClassVar = 0.0
+    nesterov: ClassVar = False
+
+    name: Literal["adamw"]
+    beta_1: Annotated[float, Field(ge=0, lt=1)]
+    beta_2: Annotated[float, Field(ge=0, lt=1)]
+    eps: Annotated[float, Field(gt=0)]
+
+
+def read_optimizer(settings: Any) -> Any:
+    """Return the settings of the optimizer that they name: AdamW, or SGD without a name.
+
+    Raises:
+        ConfigError: a setting is missing, unknown or out of its range.
+    """
+    if not isinstance(settings, dict):
+        return settings
+    try:
+        return (AdamW if "name" in settings else Sgd).model_validate(settings)
+    except ValidationError as error:
+        raise registry.first_error(error).under("optim") from None
 
 
 class Secure(Strict):
@@ -141,7 +198,7 @@ class LocalConfig(Strict):
     augmentation: Settings
     model: Settings
     method: Settings
-    optim: Sgd
+    optim: Annotated[Sgd | AdamW, BeforeValidator(read_optimizer)]
     runtime: Runtime
     privacy: Privacy
     after: Settings
@@ -158,7 +215,7 @@ class LocalConfig(Strict):
         """How many times the size of the model a client keeps between rounds, at most."""
         members = self.local_method().members()
         kept = sum(member.keeps_state + member.personalises for member in members)
-        return kept + self.optim.keep_momentum
+        return kept + self.optim.kept_models * self.optim.keep_momentum
 
     @property
     def personalised(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from task.config import LocalConfig
+from task.config import LocalConfig, Sgd
 from task.errors import ConfigError
 from task.registry import explained, named
 
@@ -111,6 +111,12 @@ def of_methods(config: LocalConfig) -> Iterator[ConfigError]:
         if config.runtime.graphed and not member.replayable:
             allowed = f"a step of method={name} cannot be recorded and replayed; leave it out"
             yield ConfigError("runtime.graphed", True, allowed)
+        if member.needs_sgd and not isinstance(config.optim, Sgd):
+            allowed = (
+                f"method={name} computes with local steps as sums of gradients, which those of "
+                "this optimizer are not; leave it out, or choose another method"
+            )
+            yield ConfigError("optim", config.optim.name, allowed)
         if member.personalises and not config.source().validation_share:
             allowed = "needs validation images at the clients; add data.validation_share=0.1"
             yield ConfigError("method", config.method["name"], allowed)

@@ -8,7 +8,7 @@ from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
 from server_app.config.experiment import Experiment, FederationConfig, Watch
-from task.config import Runtime, Secure, Sgd
+from task.config import AdamW, Runtime, Secure, Sgd
 from task.data.sources.base import Source
 from task.privacy.settings import Privacy
 
@@ -23,7 +23,7 @@ The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, 
 [after training](after-training.md), [data sets](data/index.md), [splits](splits.md) and
 [networks](networks.md).
 """
-HANDLED = ("published", "secure.start")  # set by experiment=... and model.weights, not by hand
+HANDLED = ("name", "published", "secure.start")  # set by choices and files, not by hand
 
 
 def general() -> list[Setting]:
@@ -54,6 +54,7 @@ def sections() -> dict[str, list[Setting]]:
         "Workers in simulation": group("federation", "local", FederationConfig),
         "Sites": group("federation", "sites", FederationConfig),
         "Optimizer": group("optim", "sgd", Sgd),
+        "AdamW": group("optim", "adamw", AdamW),
         "Runtime": group("runtime", "eager", Runtime),
         "Privacy of each image": group("privacy", "example", Privacy),
         "Privacy of whole clients": group("privacy", "client", Privacy),
@@ -66,7 +67,8 @@ def page() -> str:
     notes = {
         "Workers in simulation": "The file `conf/federation/local.yaml`.",
         "Sites": "The file `conf/federation/sites.yaml`, which `partition=sites` chooses.",
-        "Optimizer": read_file(CONF / "optim" / "sgd.yaml").about,
+        "Optimizer": f"`optim=sgd` is the default. {read_file(CONF / 'optim' / 'sgd.yaml').about}",
+        "AdamW": f"`optim=adamw` has these keys. {read_file(CONF / 'optim' / 'adamw.yaml').about}",
         "Privacy of each image": "`privacy=none` is the default; `privacy=example` has these keys. "
         f"{read_file(CONF / 'privacy' / 'example.yaml').about}",
         "Privacy of whole clients": "`privacy=client` has these keys. "

@@ -83,8 +83,8 @@ class LocalRound:
         counts: the number of the client's training images of each class, [D] int64.
         state: what ``finish`` kept when this client's update was last accepted; empty before that.
         broadcast: what the method's server update sends to every client.
-        momentum: that of the optimizer.
-        nesterov: whether the optimizer's momentum is Nesterov's.
+        momentum: that of SGD; 0 with another optimizer.
+        nesterov: whether SGD's momentum is Nesterov's.
     """
 
     round: int
@@ -153,6 +153,8 @@ class Method:
             combination, its ``batch`` then runs last and its ``gradients`` first.
         adjusts_logits: whether ``logits`` is overridden, which sets it.
         uses_entropy: whether ``loss`` uses the cross-entropy of the network's own logits.
+        needs_sgd: whether it computes with local steps as sums of gradients, which those of AdamW
+            are not.
         bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
             ``gradients`` then runs after all others.
         closed_form: whether nothing is trained: the server solves the classifier from sums of all
@@ -179,6 +181,7 @@ class Method:
     perturbs: ClassVar[bool] = False
     adjusts_logits: ClassVar[bool] = False
     uses_entropy: ClassVar[bool] = False
+    needs_sgd: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     closed_form: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}

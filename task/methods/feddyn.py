@@ -9,6 +9,8 @@ Our choices:
 
 * The server's h moves by each client's share in the federation's objective. So the fixed point is
   the optimum under the aggregation's weights. With equal weights the share is 1/m, as in the paper.
+* h_i is the gradient of the client's loss at the optimum of the local objective, whichever
+  optimizer finds it. Weight decay of ``optim=adamw`` is not a part of that objective; SGD's is.
 * The server's last step moves the trained parameters; batch norm's statistics stay means.
 
 Limitation: h is computed from the mean update. With ``strategy=fedadam``, ``fedyogi`` or

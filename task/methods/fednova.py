@@ -21,6 +21,8 @@ Our choices:
   FedAdam, would keep updates of an older b, and are refused.
 * Batch norm's statistics are averaged as they are.
 * With ``optim.keep_momentum`` the momentum of earlier rounds is not counted in a_i.
+* ``optim=adamw`` is refused: its steps have the same length for every size of the gradient, and no
+  a_i in this sense.
 """
 
 from dataclasses import dataclass
@@ -59,6 +61,7 @@ class FedNova(Method):
 
     scales_update: ClassVar = True
     scales_step: ClassVar = True
+    needs_sgd: ClassVar = True
     separable: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:

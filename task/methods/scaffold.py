@@ -12,6 +12,8 @@ Our choices:
 * c_i becomes the mean of the uncorrected gradients of the round's steps. Under plain SGD this is
   the paper's option II, c_i - c + (x - y_i) / (K * lr), term by term. With momentum or weight
   decay it is still a mean of gradients, which option II is not.
+* ``optim=adamw`` is refused. AdamW divides a gradient by the root of its second moment, so
+  corrections that add up to 0 over the clients would not do so in the steps.
 * c moves by each client's share in the federation's objective, so that it stays the mean of all c_i
   under the aggregation's weights. With equal weights that is the paper's 1/N.
 * Control variates start at 0 and cover the trained parameters, not batch norm's statistics.
@@ -47,6 +49,7 @@ class Scaffold(Method):
     """Cross-entropy with gradients corrected by the control variates; no settings."""
 
     keeps_state: ClassVar = True
+    needs_sgd: ClassVar = True
     separable: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:

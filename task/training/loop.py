@@ -22,8 +22,8 @@ from task.errors import TrainingError, UntrainableDataError, diverged, out_of_ti
 from task.methods.base import LocalRound, Method
 from task.models.base import Output
 from task.models.layers.norm import fix_statistics
+from task.optim.base import LocalOptimizer, without_optimizer
 from task.optim.parameters import trained_parameters, without_gradients
-from task.optim.sgd import LocalSgd, without_momentum
 from task.registry import named
 from task.seeding import derived_seed, torch_generator
 from task.tensors import Tensors
@@ -128,7 +128,9 @@ class LocalTrainer:
         self.config = config
         self.augmentation = config.augmenter()
         self._tuning = config.tuning()
-        self.optimizer = LocalSgd(trained_parameters(model), config.optim)
+        self.optimizer: LocalOptimizer = named(config.optim.steps)(
+            trained_parameters(model), config.optim
+        )
         self.forward = Forward(model, config.runtime, config.batch_size)
         device = next(model.parameters()).device
         self._graphed = named(GRAPHED)(device) if config.runtime.graphed else None
@@ -188,7 +190,7 @@ class LocalTrainer:
             client,
             torch_generator(*key, "method"),
             images.counts(positions),
-            without_momentum(kept_before),
+            without_optimizer(kept_before),
             to_device(broadcast, device),
             self.config.optim.momentum,
             self.config.optim.nesterov,

@@ -32,8 +32,8 @@ NOT_HYDRA = "unknown key; the settings of Hydra itself cannot be changed"
             "+method@model=cnn",
             f"override=+method@model=cnn: '@' is not allowed in a key; {EXAMPLE}",
         ),
-        ("optim=null", "optim=null: choose one of sgd"),
-        ("optim=[]", "optim=[]: choose one of sgd"),
+        ("optim=null", "optim=null: choose one of adamw, sgd"),
+        ("optim=[]", "optim=[]: choose one of adamw, sgd"),
         ("federation={a:1}", "federation={a:1}: choose one of local, sites"),
         (
             "optim.lr=${x}",

@@ -4,9 +4,11 @@ Client i minimises ``a_i / 2 * (w - b_i)^2`` by ten steps of plain gradient desc
 a = (1, 3) and b = (0, 4), the optimum of the mean is (1 * 0 + 3 * 4) / (1 + 3) = 3. With a learning
 rate of 0.1, client i moves by the share r_i = 1 - (1 - 0.1 a_i)^10 of the distance to b_i. So
 FedAvg's fixed point is the mean of the b_i weighted by r_i: 0.972 * 4 / (0.651 + 0.972) = 2.395.
+AdamW takes smaller steps, and 80 of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -21,6 +23,10 @@ from task.tensors import Tensors
 CURVATURE, OPTIMA = (1.0, 3.0), (0.0, 4.0)
 RATE, STEPS = 0.1, 10
 
+Sgd = partial(torch.optim.SGD, lr=RATE)
+AdamW = partial(torch.optim.AdamW, lr=0.05, weight_decay=0)
+Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
 
 class Point(nn.Module):
     def __init__(self) -> None:
@@ -28,10 +34,12 @@ class Point(nn.Module):
         self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
 
 
-def local(method: Method, model: Point, client: int, this: LocalRound) -> Contribution:
+def local(
+    method: Method, model: Point, client: int, this: LocalRound, optimizer: Optimizer
+) -> Contribution:
     method.start(model, this)
-    stepper = torch.optim.SGD(model.parameters(), lr=RATE)
-    for _ in range(STEPS):
+    stepper = optimizer(model.parameters())
+    for _ in range(STEPS if optimizer is Sgd else 8 * STEPS):
         stepper.zero_grad()
         (CURVATURE[client] / 2 * (model.w - OPTIMA[client]) ** 2).backward()
         method.gradients(model)
@@ -53,7 +61,9 @@ def together(given: Sequence[Contribution], known: int, before: int) -> Contribu
     return Contribution(len(given) / known, weights, extra, before / known)
 
 
-def final(method: Method, rounds: int, absent: int = 0, late: int = 0) -> float:
+def final(
+    method: Method, rounds: int, absent: int = 0, late: int = 0, optimizer: Optimizer = Sgd
+) -> float:
     """Return the final global w.
 
     Every `absent`-th round has only client 0, and client 1 joins in round `late`.
@@ -73,7 +83,7 @@ def final(method: Method, rounds: int, absent: int = 0, late: int = 0) -> float:
             this = LocalRound(
                 server_round, client, torch.Generator(), torch.ones(2), states[client], broadcast
             )
-            given.append(local(method, model, client, this))
+            given.append(local(method, model, client, this, optimizer))
         everyone = together(given, known, before)
         before = known
         after = dict(everyone.weights)
@@ -88,6 +98,12 @@ def test_fedavg_stops_where_the_clients_drift_balances() -> None:
 @pytest.mark.parametrize("method", [Scaffold(), FedDyn(dynamic_weight=1.0)])
 def test_scaffold_and_feddyn_reach_the_joint_optimum(method: Method) -> None:
     assert final(method, 200) == pytest.approx(3.0, abs=1e-3)
+
+
+def test_with_adamw_feddyn_reaches_it_and_scaffold_which_is_refused_does_not() -> None:
+    found = final(FedDyn(dynamic_weight=1.0), 10, optimizer=AdamW)
+    assert found == pytest.approx(3.0, abs=1e-3)
+    assert abs(final(Scaffold(), 10, optimizer=AdamW) - 3.0) > 0.1
 
 
 def test_they_reach_it_when_a_client_is_absent_now_and_then() -> None:

@@ -16,6 +16,12 @@ def network() -> torch.nn.Sequential:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
 
 
+def sgd_settings(*words: str) -> Sgd:
+    found = compose_experiment(list(words)).optim
+    assert isinstance(found, Sgd)
+    return found
+
+
 @pytest.mark.parametrize(
     ("momentum", "weight_decay", "nesterov", "most"),
     [
@@ -54,7 +60,7 @@ def test_it_takes_the_steps_of_pytorchs_class(
 def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:
     """As on a GPU, with a block that is dropped in the first batch."""
     ours, theirs = network(), network()
-    settings = compose_experiment([]).optim
+    settings = sgd_settings()
     fused, plain = (
         LocalSgd(dict(ours.named_parameters()), settings),
         LocalSgd(dict(theirs.named_parameters()), settings),
@@ -74,7 +80,7 @@ def test_the_fused_kernel_allows_a_parameter_without_a_first_gradient() -> None:
 def test_momentum_can_be_taken_out_and_put_back() -> None:
     """Steps with another client's in between are those of an optimizer that never stopped."""
     ours, theirs = network(), network()
-    settings = compose_experiment(["optim.keep_momentum=true"]).optim
+    settings = sgd_settings("optim.keep_momentum=true")
     stepper = LocalSgd(dict(ours.named_parameters()), settings)
     reference = torch.optim.SGD(theirs.parameters(), 0.01, 0.9, weight_decay=1e-5)
     for _ in range(3):

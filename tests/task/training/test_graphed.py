@@ -17,6 +17,7 @@ from server_app.config.composition import compose_experiment
 from task.config import LocalConfig
 from task.errors import ConfigError
 from task.methods.base import Method
+from task.optim.adamw import LocalAdamW
 from task.registry import component_class
 from task.training import graphed
 from task.training.worker import Worker
@@ -92,6 +93,23 @@ def equal(a: tuple[dict[str, Tensor], object], b: tuple[dict[str, Tensor], objec
 @pytest.mark.parametrize("method", with_slow([*REPLAYABLE, "univarfl+fedprox"], DEEP))
 def test_bits_are_those_of_steps_that_are_not_recorded(method: str) -> None:
     assert equal(trained(config(method, "eager")), trained(config(method, "graphed")))
+
+
+def test_so_are_those_of_adamw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the kernel of a GPU, where the number of steps is a tensor."""
+    begin = LocalAdamW.begin
+
+    def fused(self: LocalAdamW, state: dict[str, Tensor]) -> None:
+        self._fused = True
+        begin(self, state)
+
+    monkeypatch.setattr(LocalAdamW, "begin", fused)
+    words = [*LENET, "method=fedprox", "batch_size=16", "num_clients=8", "optim=adamw"]
+    one, two = (
+        compose_experiment([*words, "local_epochs=3", "optim.keep_momentum=true", runtime]).local()
+        for runtime in ("runtime=eager", "runtime=graphed")
+    )
+    assert equal(trained(one), trained(two))
 
 
 @pytest.mark.parametrize("method", with_slow(OTHERS, DEEP))

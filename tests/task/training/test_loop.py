@@ -21,8 +21,8 @@ from task.methods.base import LocalRound, Method, Outcome, Term
 from task.models.base import Output
 from task.models.cnn import Cnn
 from task.models.layers.residual import ResidualNet
+from task.optim.base import MOMENTUM
 from task.optim.parameters import trained_parameters
-from task.optim.sgd import MOMENTUM
 from task.seeding import torch_generator
 from task.training.evaluation import Score, evaluate
 from task.training.loop import LocalTrainer

@@ -70,6 +70,21 @@ def test_a_step_adds_up_the_clipped_gradient_of_each_image(network: list[str]) -
         assert float((change - expected).norm()) < 0.02 * float(expected.norm())
 
 
+def test_adamw_takes_the_noisy_mean_as_its_gradient() -> None:
+    """Its first step is the rate in the direction of each sign, if eps is small."""
+    worker = worker_of(*SILENT, "privacy.clipping_norm=1e6", "batch_size=7")
+    adamw = Worker(
+        compose_experiment(
+            [*EXAMPLE, *SILENT, "optim=adamw", "optim.weight_decay=0", "batch_size=7",
+             "privacy.clipping_norm=1e6"]
+        ).local()
+    )  # fmt: skip
+    for name, change in moved(adamw).items():
+        gradient = moved(worker)[name] / -0.5
+        expected = -0.001 * gradient / (gradient.abs() + 1e-8)
+        assert torch.allclose(change, expected, atol=1e-5)
+
+
 class WithOddImage(DeviceImages):
     """The images, one of which has a brightness that no pixel can have."""
 

@@ -63,7 +63,7 @@ def test_everything_that_can_be_listed_has_a_line_each(
     if kind == "keys":
         lines = {line.split()[0]: line.split(maxsplit=1)[1] for line in shown}
         assert lines["method.radius"] == "0.1  with method=fedlesam; 1.0  with method=fedsol"
-        assert lines["optim.lr"] == "0.01"
+        assert lines["optim.lr"] == "0.001  with optim=adamw; 0.01  with optim=sgd"
 
 
 def values_and_sources(shown: Iterable[str]) -> dict[str, list[str]]:

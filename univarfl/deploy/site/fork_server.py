@@ -47,6 +47,8 @@ FURTHER = (
     "task.data.splits.stored:stored_partition",
     "task.methods.feduv:classifier_deviation",
     "task.models.layers.position:Position",
+    "task.optim.adamw:LocalAdamW",
+    "task.optim.sgd:LocalSgd",
     "task.optim.update_norm:clip_result",
     "task.privacy.separable:problems",
     "task.privacy.whole_clients:problems",
