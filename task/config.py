@@ -56,8 +56,9 @@ class Optimizer(Strict):
     """What all optimizers of local training have.
 
     Attributes:
-        lr: the learning rate, that of round 1 if it has a schedule.
+        lr: the largest learning rate.
         schedule: how the rate changes over the rounds; see `rate`.
+        warmup_rounds: how many rounds, the first ones, have a rate that rises to `lr`.
         keep_momentum: whether a client begins a round with the optimizer's state of its last
             accepted one, as in FedAlign's release, instead of none.
         weight_decay: how much weights shrink: for SGD the factor of the L2 penalty, for AdamW the
@@ -70,23 +71,34 @@ class Optimizer(Strict):
 
     lr: Annotated[float, Field(gt=0)]
     schedule: Literal["constant", "cosine"]
+    warmup_rounds: Annotated[int, Field(ge=0)]
     keep_momentum: bool
     weight_decay: Annotated[float, Field(ge=0)]
     max_gradient_norm: Annotated[float, Field(gt=0)] | None
+
+    @property
+    def varies(self) -> bool:
+        """Whether rounds have different learning rates."""
+        return self.schedule != "constant" or self.warmup_rounds > 0
 
     def rate(self, server_round: int, rounds: int) -> float:
         """Return the learning rate of a round, the same for each of its clients and steps.
 
         ``cosine`` is ``lr * (1 + cos(pi * (t - 1) / T)) / 2`` for round t of T, as in FedUV's
         release (`CosineAnnealingLR` with one step per round): it begins at `lr` and stays above 0.
+        With W rounds of warm-up, round t of them has ``lr * t / (W + 1)``; t and T count from
+        their end afterwards.
 
         Args:
             server_round: the round, from 1.
             rounds: the rounds of the whole run.
         """
+        if server_round <= self.warmup_rounds:
+            return self.lr * server_round / (self.warmup_rounds + 1)
         if self.schedule == "constant":
             return self.lr
-        return self.lr * (1 + math.cos(math.pi * (server_round - 1) / rounds)) / 2
+        past, whole = server_round - self.warmup_rounds - 1, rounds - self.warmup_rounds
+        return self.lr * (1 + math.cos(math.pi * past / whole)) / 2
 
 
 class Sgd(Optimizer):

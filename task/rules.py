@@ -59,6 +59,7 @@ def check_local_config(config: LocalConfig) -> None:
 def problems(config: LocalConfig) -> Iterator[ConfigError]:
     """Yield each problem by the rules of local training and of the options that are chosen."""
     yield from of_sites(config)
+    yield from of_rounds(config)
     config.augmenter()
     yield from of_fixed_statistics(config)
     yield from of_methods(config)
@@ -87,6 +88,14 @@ def of_sites(config: LocalConfig) -> Iterator[ConfigError]:
         if config.num_clients != len(sites):
             allowed = f"must be {len(sites)}, the number of sites in partition.names"
             yield ConfigError("num_clients", config.num_clients, f"{allowed}; leave it out")
+
+
+def of_rounds(config: LocalConfig) -> Iterator[ConfigError]:
+    """A warm-up that does not end before the run."""
+    warm = config.optim.warmup_rounds
+    if warm >= config.rounds:
+        allowed = f"must be below rounds={config.rounds}; lower it, or raise rounds"
+        yield ConfigError("optim.warmup_rounds", warm, allowed)
 
 
 def of_fixed_statistics(config: LocalConfig) -> Iterator[ConfigError]:

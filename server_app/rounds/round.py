@@ -60,7 +60,7 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     train = {**gathered.metrics, **mean_losses(updates)}
     if (epsilon := context.privacy.epsilon) is not None:
         train["epsilon"] = epsilon
-    if experiment.optim.schedule != "constant":
+    if experiment.optim.varies:
         train["learning_rate"] = experiment.optim.rate(server_round, experiment.rounds)
 
     # Score, after the last round on every client, or on a sample of very many.

@@ -146,8 +146,8 @@ def trained(
     optimizer = LocalSgd(
         trained_parameters(model),
         Sgd(
-            lr=LR, schedule="constant", momentum=momentum, keep_momentum=False, weight_decay=0.0,
-            nesterov=False, max_gradient_norm=None,
+            lr=LR, schedule="constant", warmup_rounds=0, momentum=momentum, keep_momentum=False,
+            weight_decay=0.0, nesterov=False, max_gradient_norm=None,
         ),
     )  # fmt: skip
     method.start(model, LocalRound(1, client, torch.Generator(), torch.ones(SHAPE[0]), **memory))

@@ -81,8 +81,10 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
         noise = f"noise for each {unit}" if unit else "no noise"
         masks = "with masks" if experiment.secure.masked else "without masks"
         yield f"privacy   {noise}, updates {masks}"
-    if experiment.optim.schedule != "constant" or experiment.last_batch != "merge":
-        yield f"protocol  {experiment.optim.schedule} rate, last batch {experiment.last_batch}"
+    if experiment.optim.varies or experiment.last_batch != "merge":
+        warm = f" after {n} rounds of warm-up" if (n := experiment.optim.warmup_rounds) else ""
+        rate = f"{experiment.optim.schedule} rate{warm}"
+        yield f"protocol  {rate}, last batch {experiment.last_batch}"
     if stage_of(experiment).changes_model:
         yield f"after     {experiment.after['name']}"
     layout = Layout.of(experiment)

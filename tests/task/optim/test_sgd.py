@@ -8,6 +8,7 @@ import torch
 
 from server_app.config.composition import compose_experiment
 from task.config import Sgd
+from task.errors import ConfigError
 from task.optim.sgd import LocalSgd
 
 
@@ -35,7 +36,7 @@ def test_it_takes_the_steps_of_pytorchs_class(
     """In the second step one layer has no gradient: neither it nor its momentum changes."""
     ours, theirs = network(), network()
     settings = Sgd(
-        lr=0.1, schedule="constant", momentum=momentum, keep_momentum=False,
+        lr=0.1, schedule="constant", warmup_rounds=0, momentum=momentum, keep_momentum=False,
         weight_decay=weight_decay, nesterov=nesterov, max_gradient_norm=most,
     )  # fmt: skip
     stepper = LocalSgd(dict(ours.named_parameters()), settings)
@@ -119,3 +120,29 @@ def test_the_cosine_is_that_of_pytorchs_scheduler_with_a_step_per_round() -> Non
         theirs.step()
         scheduler.step()
     assert settings.rate(7, 7) > 0
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_warm_up_is_that_of_pytorchs_schedulers(optimizer: str, schedule: str) -> None:
+    """Two of seven rounds have 1/3 and 2/3 of the rate; the cosine takes the other five."""
+    words = [f"optim={optimizer}", f"optim.schedule={schedule}", "optim.warmup_rounds=2"]
+    settings = compose_experiment([*words, "rounds=7"]).optim
+    theirs = torch.optim.SGD(network().parameters(), settings.lr)
+    warm = torch.optim.lr_scheduler.LinearLR(theirs, start_factor=1 / 3, total_iters=2)
+    rest = {
+        "constant": torch.optim.lr_scheduler.ConstantLR(theirs, factor=1, total_iters=0),
+        "cosine": torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=5),
+    }[schedule]
+    scheduler = torch.optim.lr_scheduler.SequentialLR(theirs, [warm, rest], milestones=[2])
+    for server_round in range(1, 8):
+        assert settings.rate(server_round, 7) == pytest.approx(scheduler.get_last_lr()[0])
+        theirs.step()
+        scheduler.step()
+    assert settings.varies
+    assert not compose_experiment([]).optim.varies
+
+
+def test_a_warm_up_as_long_as_the_run_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"optim.warmup_rounds=3: must be below rounds=3"):
+        compose_experiment(["rounds=3", "optim.warmup_rounds=3"])

@@ -117,6 +117,16 @@ def test_a_round_of_the_cosine_trains_with_its_rate() -> None:
     assert same(trained, constant.train(weights, 2, 0).weights)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_round_of_the_warm_up_trains_with_its_rate(optimizer: str) -> None:
+    words = "method=fedavg", f"optim={optimizer}", "optim.lr=0.01", "rounds=4"
+    rising = Worker(config(*words, "optim.warmup_rounds=3"))
+    constant = Worker(config(*words, "optim.lr=0.005"))
+    weights = rising.initial_weights()
+    trained = rising.train(weights, 2, 0).weights
+    assert same(trained, constant.train(weights, 2, 0).weights)
+
+
 def test_momentum_does_not_leak_into_the_next_client() -> None:
     """The second client starts with an empty buffer, as in a new process."""
     heavy = config("method=fedavg", "optim.momentum=0.99")
