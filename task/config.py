@@ -159,6 +159,27 @@ def read_optimizer(settings: Any) -> Any:
         raise registry.first_error(error).under("optim") from None
 
 
+class Loss(Strict):
+    """The cross-entropy of local training; see `task.training.losses`.
+
+    Attributes:
+        class_weights: ``balanced`` multiplies an image's part by the inverse frequency of its class
+            among the client's training images.
+        label_smoothing: the share of each label that is spread evenly over all classes.
+    """
+
+    class_weights: Literal["none", "balanced"]
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)]
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the cross-entropy without weights and smoothing."""
+        return self.class_weights == "none" and not self.label_smoothing
+
+
+PLAIN_LOSS = Loss(class_weights="none", label_smoothing=0.0)
+
+
 class Secure(Strict):
     """Whether participants mask their updates; see `task.secure`.
 
@@ -211,6 +232,7 @@ class LocalConfig(Strict):
     model: Settings
     method: Settings
     optim: Annotated[Sgd | AdamW, BeforeValidator(read_optimizer)]
+    train: Loss
     runtime: Runtime
     privacy: Privacy
     after: Settings

@@ -63,6 +63,7 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     config.augmenter()
     yield from of_fixed_statistics(config)
     yield from of_methods(config)
+    yield from of_loss(config)
     yield from of_options(OPTIONS, config)
 
 
@@ -129,3 +130,24 @@ def of_methods(config: LocalConfig) -> Iterator[ConfigError]:
         if member.personalises and not config.source().validation_share:
             allowed = "needs validation images at the clients; add data.validation_share=0.1"
             yield ConfigError("method", config.method["name"], allowed)
+
+
+def of_loss(config: LocalConfig) -> Iterator[ConfigError]:
+    """A changed cross-entropy with a method whose own definition it would contradict."""
+    if config.train.plain:
+        return
+    key, value = (
+        ("train.class_weights", config.train.class_weights)
+        if config.train.class_weights != "none"
+        else ("train.label_smoothing", config.train.label_smoothing)
+    )
+    members = config.local_method().members()
+    for name, member in zip(config.methods(), members, strict=True):
+        if member.adjusts_logits:
+            allowed = "changes the logits of the cross-entropy by the client's classes"
+        elif member.uses_entropy:
+            allowed = "weighs its term by the plain cross-entropy"
+        else:
+            continue
+        cure = "leave it out, or choose another method"
+        yield ConfigError(key, value, f"method={name} {allowed}; {cure}")

@@ -25,6 +25,12 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
                 f"{', '.join(fitting)}{whole}"
             )
             yield ConfigError("method", name, allowed)
+    if config.train.class_weights != "none":
+        allowed = (
+            "an image's weight depends on the classes of all images, which privacy.unit=example "
+            "cannot hide; leave it out"
+        )
+        yield ConfigError("train.class_weights", config.train.class_weights, allowed)
     if config.last_batch != "merge":
         allowed = "batches are drawn at random with privacy.unit=example; leave it out"
         yield ConfigError("last_batch", config.last_batch, allowed)

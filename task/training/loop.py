@@ -12,6 +12,7 @@ from functools import partial
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.config import LocalConfig, Runtime
@@ -27,7 +28,7 @@ from task.optim.parameters import trained_parameters, without_gradients
 from task.registry import named
 from task.seeding import derived_seed, torch_generator
 from task.tensors import Tensors
-from task.training.losses import LossMeter, loss_terms, weighted_sum
+from task.training.losses import Entropy, LossMeter, cross_entropy, loss_terms, weighted_sum
 from task.training.transfer import copy_to_cpu, to_device
 
 Step = Callable[[Tensor, Tensor], None]  # of the arguments of `DeviceImages.augmented`
@@ -135,6 +136,7 @@ class LocalTrainer:
         device = next(model.parameters()).device
         self._graphed = named(GRAPHED)(device) if config.runtime.graphed else None
         self._frozen: Collection[nn.Parameter] = ()
+        self.entropy: Entropy = F.cross_entropy  # of the client in training
 
     def compile(self, images: DeviceImages) -> None:
         """Compile the forward and backward pass if ``runtime.compiled`` is set."""
@@ -182,6 +184,8 @@ class LocalTrainer:
         network = self.config.network()
         if network.fixes_statistics(server_round, self.config.rounds):
             fix_statistics(self.model)
+        counts = images.counts(positions)
+        self.entropy = cross_entropy(self.config.train, counts)
         key = (self.config.seed, "local", server_round, client)
         if network.draws:
             torch.manual_seed(derived_seed(*key, "network"))
@@ -189,7 +193,7 @@ class LocalTrainer:
             server_round,
             client,
             torch_generator(*key, "method"),
-            images.counts(positions),
+            counts,
             without_optimizer(kept_before),
             to_device(broadcast, device),
             self.config.optim.momentum,
@@ -271,7 +275,7 @@ class LocalTrainer:
             x, y = self.method.batch(x, y)
         # Its end clears autocast's copies of the weights, which `batch` may have changed.
         with self.forward.autocast:
-            terms = loss_terms(self.method, self.forward(x), x, y)
+            terms = loss_terms(self.method, self.forward(x), x, y, self.entropy)
         weighted_sum(terms).backward()
         self.method.gradients(self.model)
         for parameter in self._frozen:  # it has one if `gradients` adds to it

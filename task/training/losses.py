@@ -1,17 +1,22 @@
 """The terms of a loss, their sum, and their means over images."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
+from task.config import Loss
 from task.methods.base import Method, Term
 from task.models.base import Output
 
+Entropy = Callable[[Tensor, Tensor], Tensor]  # of logits [n, D], and classes or probabilities
 
-def loss_terms(method: Method, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
+
+def loss_terms(
+    method: Method, out: Output, x: Tensor, y: Tensor, entropy: Entropy = F.cross_entropy
+) -> dict[str, Term]:
     """Return the terms of the local loss, the cross-entropy first.
 
     Args:
@@ -19,9 +24,37 @@ def loss_terms(method: Method, out: Output, x: Tensor, y: Tensor) -> dict[str, T
         out: the network's output for `x`.
         x: images [n, C, H, W].
         y: classes [n], or class probabilities [n, D].
+        entropy: the cross-entropy of a batch.
     """
-    entropy = F.cross_entropy(method.logits(out.logits), y)
-    return {"ce": Term(entropy, 1.0), **method.loss(out, x, y)}
+    return {"ce": Term(entropy(method.logits(out.logits), y), 1.0), **method.loss(out, x, y)}
+
+
+def cross_entropy(settings: Loss, counts: Tensor) -> Entropy:
+    """Return the cross-entropy of a client: PyTorch's, with weights of its classes.
+
+    Args:
+        settings: how it is changed.
+        counts: the number of the client's training images of each class, [D] int64.
+    """
+    if settings.plain:
+        return F.cross_entropy
+    weights = balanced(counts) if settings.class_weights == "balanced" else None
+
+    def changed(logits: Tensor, y: Tensor) -> Tensor:
+        smoothing = settings.label_smoothing
+        return F.cross_entropy(wide(logits), y, weight=weights, label_smoothing=smoothing)
+
+    return changed
+
+
+def balanced(counts: Tensor) -> Tensor:
+    """Return ``n / (K * n_c)`` for each of the K classes that have images, 0 for others; float32.
+
+    The mean over all n images is 1.
+    """
+    present = counts > 0
+    weights = counts.sum() / (present.sum() * counts.clamp(min=1))
+    return torch.where(present, weights, 0.0).float()
 
 
 def wide(values: Tensor) -> Tensor:

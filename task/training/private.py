@@ -106,7 +106,7 @@ class PrivateTrainer(LocalTrainer):
         """Add the clipped gradient of each image, in float64."""
         self.optimizer.clear_gradients()
         x, y = self.method.batch(x, y)
-        terms = loss_terms(self.method, self.forward(x), x, y)
+        terms = loss_terms(self.method, self.forward(x), x, y, self.entropy)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Full backward hook is firing")  # on the first layer
             weighted_sum(terms).backward()

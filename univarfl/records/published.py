@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from server_app.config.choices import CONF, files_in
-from server_app.config.conf_settings import settings_of_file
+from server_app.config.conf_settings import general_settings, settings_of_file
 from server_app.config.override_text import flat
 from server_app.config.tables import Cell, Further, Table
 
@@ -63,7 +63,8 @@ def published_numbers(config: Mapping[str, Any], tables: list[Table]) -> list[tu
         for settings in [{**table.at, **cell.at}]
         if all(value_at(config, key) == value for key, value in settings.items())
     ]
-    changed = {key for group in GROUPS for key in changes(config, group)} if matching else set()
+    groups = {key for group in GROUPS for key in changes(config, group)} if matching else set()
+    changed = groups | loss_changes(config)
     return [(name, cell) for name, cell, settings in matching if changed <= settings]
 
 
@@ -83,6 +84,13 @@ def changes(config: Mapping[str, Any], group: str) -> set[str]:
         if key in usual and value != resolved(usual[key], config)
     }
     return found if name == usual_choice else {group, *found}
+
+
+def loss_changes(config: Mapping[str, Any]) -> set[str]:
+    """Return the dotted keys of the cross-entropy whose values differ from ``conf/config.yaml``."""
+    usual = general_settings()
+    found = flat({"train": config.get("train", {})})
+    return {key for key, value in found.items() if value != usual.get(key)}
 
 
 @cache

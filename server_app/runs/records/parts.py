@@ -24,7 +24,8 @@ WHOLE = {"seed": 0, "rounds": 1, "num_clients": 1}  # settings, and the least va
 MOST = 10**18
 GROUPS = (  # of the configuration, besides the method
     "after", "augmentation", "clock", "data", "federation", "guard", "model", "optim",
-    "participation", "partition", "privacy", "runtime", "secure", "strategy", "watch",
+    "participation", "partition", "privacy", "runtime", "secure", "strategy", "train", "tune",
+    "watch",
 )  # fmt: skip
 
 

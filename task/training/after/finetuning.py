@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from task.config import Settings, Sgd, Strict
+from task.config import PLAIN_LOSS, Settings, Sgd, Strict
 from task.methods.fedavg import FedAvg
 from task.protocol.after.bounds import MOST_BATCH, MOST_EPOCHS
 from task.registry import first_error
@@ -64,6 +64,7 @@ class Finetuner:
         )  # fmt: skip
         changes = {
             "local_epochs": settings.epochs, "batch_size": settings.batch_size, "optim": optim,
+            "train": PLAIN_LOSS,
         }  # fmt: skip
         model = copy.deepcopy(worker.model).requires_grad_(True)
         worker.config.tuning().freeze(model)

@@ -61,7 +61,7 @@ def test_a_run_begins_with_them_and_records_their_hash(
     without = read_entries(first)["config"]["model"]
     assert set(model) - set(without) == {"weights", "weights_sha256"}
     experiment = compose_experiment([f"model.weights={first}"])
-    assert "weights" not in experiment.local().model_dump_json()  # which is what clients get
+    assert '"weights' not in experiment.local().model_dump_json()  # which is what clients get
 
 
 def test_a_classifier_of_other_classes_stays_new(train: Train, first: Path) -> None:
