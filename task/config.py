@@ -59,6 +59,7 @@ class Optimizer(Strict):
         lr: the largest learning rate.
         schedule: how the rate changes over the rounds; see `rate`.
         warmup_rounds: how many rounds, the first ones, have a rate that rises to `lr`.
+        backbone_scale: what the rate of all layers before the classifier is multiplied by.
         keep_momentum: whether a client begins a round with the optimizer's state of its last
             accepted one, as in FedAlign's release, instead of none.
         weight_decay: how much weights shrink: for SGD the factor of the L2 penalty, for AdamW the
@@ -72,6 +73,7 @@ class Optimizer(Strict):
     lr: Annotated[float, Field(gt=0)]
     schedule: Literal["constant", "cosine"]
     warmup_rounds: Annotated[int, Field(ge=0)]
+    backbone_scale: Annotated[float, Field(gt=0)]
     keep_momentum: bool
     weight_decay: Annotated[float, Field(ge=0)]
     max_gradient_norm: Annotated[float, Field(gt=0)] | None

@@ -59,7 +59,7 @@ def check_local_config(config: LocalConfig) -> None:
 def problems(config: LocalConfig) -> Iterator[ConfigError]:
     """Yield each problem by the rules of local training and of the options that are chosen."""
     yield from of_sites(config)
-    yield from of_rounds(config)
+    yield from of_rates(config)
     config.augmenter()
     yield from of_fixed_statistics(config)
     yield from of_methods(config)
@@ -91,12 +91,22 @@ def of_sites(config: LocalConfig) -> Iterator[ConfigError]:
             yield ConfigError("num_clients", config.num_clients, f"{allowed}; leave it out")
 
 
-def of_rounds(config: LocalConfig) -> Iterator[ConfigError]:
-    """A warm-up that does not end before the run."""
+def of_rates(config: LocalConfig) -> Iterator[ConfigError]:
+    """A warm-up that does not end before the run, or a rate of layers that do not exist."""
     warm = config.optim.warmup_rounds
     if warm >= config.rounds:
         allowed = f"must be below rounds={config.rounds}; lower it, or raise rounds"
         yield ConfigError("optim.warmup_rounds", warm, allowed)
+    scale = config.optim.backbone_scale
+    network = config.network()
+    alone = config.tuning().head_alone and network.projector == "none"
+    if scale != 1 and (alone or not network.trained_features):
+        chosen = f"tune={config.tune['name']}" if alone else f"model={config.model['name']}"
+        allowed = (
+            f"has no effect with {chosen}, which trains no layers before the classifier; leave it "
+            "out, or set optim.lr"
+        )
+        yield ConfigError("optim.backbone_scale", scale, allowed)
 
 
 def of_fixed_statistics(config: LocalConfig) -> Iterator[ConfigError]:

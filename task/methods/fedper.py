@@ -25,8 +25,7 @@ from typing import ClassVar
 from torch import nn
 
 from task.methods.base import Method
-
-CLASSIFIER = "classifier."
+from task.optim.parameters import CLASSIFIER
 
 
 def classifier_entries(model: nn.Module) -> set[str]:

@@ -32,9 +32,9 @@ from torch import nn
 
 from task.errors import refuse
 from task.methods.base import Method
-from task.methods.fedper import CLASSIFIER, classifier_entries
+from task.methods.fedper import classifier_entries
 from task.models.base import ModelSettings
-from task.optim.parameters import trained_parameters
+from task.optim.parameters import CLASSIFIER, trained_parameters
 
 
 @dataclass

@@ -33,6 +33,7 @@ class LocalAdamW(LocalOptimizer):
         parameters: list[Tensor],
         gradients: list[Tensor],
         state: Mapping[str, list[Tensor | None]],
+        rate: float,
     ) -> Mapping[str, Sequence[Tensor | None]]:
         first, second = (
             [
@@ -57,7 +58,7 @@ class LocalAdamW(LocalOptimizer):
             amsgrad=False,
             beta1=self._settings.beta_1,
             beta2=self._settings.beta_2,
-            lr=self.rate,
+            lr=rate,
             weight_decay=self._settings.weight_decay,
             eps=self._settings.eps,
             maximize=False,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from task.config import AdamW, Sgd
+from task.optim.parameters import CLASSIFIER
 
 # Begin the names of an optimizer's tensors in a client's state.
 MOMENTUM, SECOND_MOMENT, STEPS = "momentum of ", "second moment of ", "steps of "
@@ -26,7 +27,8 @@ class LocalOptimizer(ABC):
 
     Attributes:
         kept: what begins the names of its tensors in a client's state, one for each kind.
-        rate: the learning rate of the next steps; it begins as that of the settings.
+        rate: the classifier's learning rate in the next steps; it begins as that of the settings.
+            That of the other layers is `backbone_scale` times as large.
     """
 
     kept: ClassVar[tuple[str, ...]]
@@ -35,6 +37,9 @@ class LocalOptimizer(ABC):
         self._names, self._parameters = list(parameters), list(parameters.values())
         self._most, self._keeps = settings.max_gradient_norm, settings.keep_momentum
         self.rate = settings.lr
+        self._scales = [
+            1.0 if name.startswith(CLASSIFIER) else settings.backbone_scale for name in self._names
+        ]
         # On a GPU one fused kernel saves launches. On a CPU it is no faster, and the plain form
         # rounds exactly as the definition does.
         self._fused = bool(self._parameters) and self._parameters[0].is_cuda
@@ -75,13 +80,16 @@ class LocalOptimizer(ABC):
         """Update every parameter that has a gradient, after clipping the gradients' common norm."""
         if self._most is not None:
             clip_grad_norm_(self._parameters, self._most)
-        at = [i for i, parameter in enumerate(self._parameters) if parameter.grad is not None]
-        parameters: list[Tensor] = [self._parameters[i] for i in at]
-        gradients = [value.grad for value in parameters if value.grad is not None]
-        state = {kind: [values[i] for i in at] for kind, values in self._state.items()}
-        for kind, values in self.move(parameters, gradients, state).items():
-            for i, value in zip(at, values, strict=True):
-                self._state[kind][i] = value
+        for scale in dict.fromkeys(self._scales):
+            at = [i for i, own in enumerate(self._scales) if own == scale]
+            at = [i for i in at if self._parameters[i].grad is not None]
+            parameters: list[Tensor] = [self._parameters[i] for i in at]
+            gradients = [value.grad for value in parameters if value.grad is not None]
+            state = {kind: [values[i] for i in at] for kind, values in self._state.items()}
+            moved = self.move(parameters, gradients, state, self.rate * scale)
+            for kind, values in moved.items():
+                for i, value in zip(at, values, strict=True):
+                    self._state[kind][i] = value
 
     @abstractmethod
     def move(
@@ -89,6 +97,7 @@ class LocalOptimizer(ABC):
         parameters: list[Tensor],
         gradients: list[Tensor],
         state: Mapping[str, list[Tensor | None]],
+        rate: float,
     ) -> Mapping[str, Sequence[Tensor | None]]:
         """Change parameters in place, and return their state after the step.
 
@@ -96,6 +105,7 @@ class LocalOptimizer(ABC):
             parameters: those that have a gradient.
             gradients: theirs.
             state: theirs by kind; None before a parameter's first step.
+            rate: the learning rate.
         """
 
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+CLASSIFIER = "classifier."  # begins the names of the last layer's parameters
+
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters that local training changes, by name; no buffers, nothing frozen."""

@@ -30,6 +30,7 @@ class LocalSgd(LocalOptimizer):
         parameters: list[Tensor],
         gradients: list[Tensor],
         state: Mapping[str, list[Tensor | None]],
+        rate: float,
     ) -> Mapping[str, Sequence[Tensor | None]]:
         momentum = state[MOMENTUM]
         if (
@@ -43,7 +44,7 @@ class LocalSgd(LocalOptimizer):
             parameters,
             gradients,
             momentum,
-            lr=self.rate,
+            lr=rate,
             momentum=self._settings.momentum,
             weight_decay=self._settings.weight_decay,
             dampening=0,

@@ -146,7 +146,8 @@ def trained(
     optimizer = LocalSgd(
         trained_parameters(model),
         Sgd(
-            lr=LR, schedule="constant", warmup_rounds=0, momentum=momentum, keep_momentum=False,
+            lr=LR, schedule="constant", warmup_rounds=0, backbone_scale=1.0,
+            momentum=momentum, keep_momentum=False,
             weight_decay=0.0, nesterov=False, max_gradient_norm=None,
         ),
     )  # fmt: skip

@@ -76,8 +76,8 @@ FEATURES = rows([1.0, 0.5, -0.3], [0.2, -0.4, 0.8], [-0.6, 0.9, 0.1], [0.4, 0.3,
 IMAGES = rows([1.0, 0.5], [-0.3, 0.8], [0.6, -1.0])
 WEIGHT, BIAS = rows([0.5, -0.2], [0.1, 0.4]), torch.tensor([0.05, -0.1], dtype=torch.float64)
 SGD = Sgd(
-    lr=0.1, schedule="constant", warmup_rounds=0, momentum=0.5, weight_decay=0.0,
-    keep_momentum=False, nesterov=False, max_gradient_norm=None,
+    lr=0.1, schedule="constant", warmup_rounds=0, backbone_scale=1.0, momentum=0.5,
+    weight_decay=0.0, keep_momentum=False, nesterov=False, max_gradient_norm=None,
 )  # fmt: skip
 TEACHER = rows([0.3, 0.1], [0.2, 0.2])
 

@@ -17,7 +17,12 @@ PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.pro
 
 SECTIONS: dict[str, dict[str, Any]] = {
     "data": {"normalisation": "own", "validation_share": 0.1},
-    "optim": {"schedule": "constant", "keep_momentum": False, "warmup_rounds": 0},
+    "optim": {
+        "schedule": "constant",
+        "keep_momentum": False,
+        "warmup_rounds": 0,
+        "backbone_scale": 1.0,
+    },
     "runtime": {"graphed": False},
 }
 METHODS = {

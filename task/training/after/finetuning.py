@@ -59,8 +59,9 @@ class Finetuner:
     def __init__(self, worker: Worker, settings: Finetuning) -> None:
         self._worker = worker
         optim = Sgd(
-            lr=settings.lr, schedule="constant", warmup_rounds=0, momentum=settings.momentum,
-            weight_decay=0.0, keep_momentum=False, nesterov=False, max_gradient_norm=None,
+            lr=settings.lr, schedule="constant", warmup_rounds=0, backbone_scale=1.0,
+            momentum=settings.momentum, weight_decay=0.0, keep_momentum=False, nesterov=False,
+            max_gradient_norm=None,
         )  # fmt: skip
         changes = {
             "local_epochs": settings.epochs, "batch_size": settings.batch_size, "optim": optim,

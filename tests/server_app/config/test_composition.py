@@ -178,8 +178,8 @@ def test_clients_are_told_nothing_that_only_the_server_needs() -> None:
         (
             "optim.foo=1",
             (
-                "optim.foo=1: unknown key; optim has lr, schedule, warmup_rounds, momentum, "
-                "keep_momentum, weight_decay, nesterov, max_gradient_norm"
+                "optim.foo=1: unknown key; optim has lr, schedule, warmup_rounds, "
+                "backbone_scale, momentum, keep_momentum, weight_decay, nesterov, max_gradient_norm"
             ),
         ),
         (

@@ -36,7 +36,8 @@ def test_it_takes_the_steps_of_pytorchs_class(
     """In the second step one layer has no gradient: neither it nor its momentum changes."""
     ours, theirs = network(), network()
     settings = Sgd(
-        lr=0.1, schedule="constant", warmup_rounds=0, momentum=momentum, keep_momentum=False,
+        lr=0.1, schedule="constant", warmup_rounds=0, backbone_scale=1.0, momentum=momentum,
+        keep_momentum=False,
         weight_decay=weight_decay, nesterov=nesterov, max_gradient_norm=most,
     )  # fmt: skip
     stepper = LocalSgd(dict(ours.named_parameters()), settings)
