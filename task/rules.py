@@ -61,6 +61,7 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     yield from of_sites(config)
     yield from of_rates(config)
     config.augmenter()
+    yield from of_input(config)
     yield from of_fixed_statistics(config)
     yield from of_methods(config)
     yield from of_loss(config)
@@ -107,6 +108,24 @@ def of_rates(config: LocalConfig) -> Iterator[ConfigError]:
             "out, or set optim.lr"
         )
         yield ConfigError("optim.backbone_scale", scale, allowed)
+
+
+def of_input(config: LocalConfig) -> Iterator[ConfigError]:
+    """A network that cannot be trained on such data, and changes of images if there are none."""
+    network, name = config.network(), config.model["name"]
+    if not config.source().vectors:
+        if not network.takes_images:
+            yield ConfigError("model", name, "needs rows of numbers (data=vectors); add model=cnn")
+        return
+    if not network.takes_vectors:
+        allowed = "needs images; add model=mlp, or model=linear model.features=1"
+        yield ConfigError("model", name, allowed)
+    if not network.trained_features and network.features != 1:
+        allowed = "must be 1 with data=vectors, which are images of one pixel"
+        yield ConfigError("model.features", network.features, allowed)
+    if config.augmentation["name"] != "none":
+        allowed = "changes images, and data=vectors has none; leave it out"
+        yield ConfigError("augmentation", config.augmentation["name"], allowed)
 
 
 def of_fixed_statistics(config: LocalConfig) -> Iterator[ConfigError]:

@@ -18,11 +18,14 @@ from task.data.image_store.decoding import decode
 from task.errors import ConfigError, RunError
 from task.inference.classifier import Classifier
 from task.machine.files import from_home
+from task.registry import named
 from task.training.evaluation import BATCH_PIXELS
 from univarfl.inference.images import find_images
 from univarfl.inference.model import trained_model
 from univarfl.inference.predict import classify, probabilities
 from univarfl.settings_kept import settings_kept
+
+ROWS = "univarfl.inference.rows:of_tables"  # of models of data=vectors
 
 Row = tuple[Any, NDArray[np.float32]]
 
@@ -38,14 +41,17 @@ def predict(
         raise ConfigError("images", images, "names no image")
     with settings_kept():
         model = trained_model(directory, device, client)
+        kind = "row" if model.classifier.takes_rows else "image"
         rows = list(
-            of_files(model.classifier, [str(from_home(path)) for path in images])
+            named(ROWS)(model.classifier, images if are_paths else [images])
+            if model.classifier.takes_rows
+            else of_files(model.classifier, [str(from_home(path)) for path in images])
             if are_paths
             else of_array(model.classifier, images)
         )
     values = np.stack([row for _, row in rows])
     names = [model.classes[index] for index in values.argmax(axis=1)]
-    frame = pd.DataFrame({"image": [image for image, _ in rows], "class": names})
+    frame = pd.DataFrame({kind: [image for image, _ in rows], "class": names})
     return frame.join(pd.DataFrame(values, columns=[f"p_{name}" for name in model.classes]))
 
 

@@ -24,7 +24,9 @@ from server_app.config.vocabulary import check_forms, improved, unknown_key
 from task.errors import ConfigError
 from task.given_weights import given_weights
 from task.machine.files import from_home
-from task.registry import explained
+from task.registry import explained, named
+
+WITH_SCHEMA = "task.data.sources.families.schema_file:with_schema"  # of tables of numbers
 
 
 def compose_experiment(words: Sequence[str]) -> Experiment:
@@ -67,7 +69,7 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
 
     Raises:
         ConfigError: an override cannot be read, a key or choice is not allowed, or the file of
-            `model.weights` or `clock.trace` cannot be read.
+            `model.weights`, `clock.trace` or `data.schema` cannot be read.
     """
     check_forms(words)
     overrides = [read_override(word) for word in words]
@@ -88,6 +90,8 @@ def compose_settings(words: Sequence[str]) -> dict[str, Any]:
         elif settings["secure"]["mode"] == "masked":
             settings["secure"]["start"] = start_hash(given)
     settings["clock"] = _with_trace_hash(settings["clock"])
+    if "schema" in settings["data"]:
+        settings["data"] = named(WITH_SCHEMA)(settings["data"])
     return {str(key): value for key, value in settings.items()}
 
 

@@ -10,7 +10,7 @@ from server_app.config.override_text import quoted
 from task.given_weights import KEY, given_weights
 from task.machine.files import from_home
 
-PATHS = ("root", "repo")  # a hub data set's repo may be a local directory
+PATHS = ("root", "schema", "repo")  # a hub data set's repo may be a local directory
 FILES = {"after": "images", "clock": "trace"}  # settings of groups that are paths
 
 RESUME = "resume="
@@ -61,5 +61,5 @@ def local_paths(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the paths of a data set that lie on this machine, absolute, by their key."""
     typed = {key: from_home(str(data[key])) for key in PATHS if data.get(key)}
     return {
-        key: str(path.absolute()) for key, path in typed.items() if key == "root" or path.is_dir()
+        key: str(path.absolute()) for key, path in typed.items() if key != "repo" or path.is_dir()
     }

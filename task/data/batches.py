@@ -13,6 +13,8 @@ from task.data.dataset import ImageDataset
 from task.models.base import Scaling
 from task.seeding import torch_generator
 
+COLOURS = 3  # channels of an image; a vector counts as one pixel for each three numbers
+
 
 class Normalisation(nn.Module):
     """Compute (v / 255 - mean) / std as one multiplication and one addition.
@@ -38,8 +40,35 @@ class Normalisation(nn.Module):
         return x.contiguous(memory_format=torch.channels_last)
 
 
+class Standardisation(nn.Module):
+    """Compute (v - mean) / std of vectors; a missing number becomes 0, as the mean does.
+
+    Args:
+        mean: of each number of a vector.
+        std: likewise.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return vectors [n, 1, 1, C] as [n, C, 1, 1], float32."""
+        x = (vectors.permute(0, 3, 1, 2) - self.mean) / self.std
+        return x.nan_to_num(0.0)
+
+
+def input_layer(vectors: bool, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
+    """Return what turns pixels, or vectors, into the input of a network."""
+    return Standardisation(mean, std) if vectors else Normalisation(mean, std)
+
+
 class DeviceImages:
-    """A whole data set as one uint8 tensor on the device, which batches are indexed from.
+    """A whole data set as one tensor on the device, which batches are indexed from.
 
     On the CPU the tensor is the memory-mapped file of the store, which all processes share.
 
@@ -55,14 +84,15 @@ class DeviceImages:
         self._images = torch.from_numpy(dataset.images).to(device)
         self._labels = torch.from_numpy(dataset.labels).to(device)
         self._classes = len(dataset.classes)
-        self.normalised = Normalisation(*(scaling or (dataset.mean, dataset.std))).to(device)
+        mean_and_std = scaling or (dataset.mean, dataset.std)
+        self.normalised = input_layer(dataset.vectors, *mean_and_std).to(device)
 
     def __getitem__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return normalised images, [n, C, H, W], without augmentation, and their labels, [n]."""
         return self.normalised(self.pixels(positions)), self.labels(positions)
 
     def pixels(self, positions: Tensor) -> Tensor:
-        """Return the pixels at the positions, [n, H, W, C] uint8."""
+        """Return the pixels at the positions, [n, H, W, C], as the data set has them."""
         return self._images[positions]
 
     def labels(self, positions: Tensor) -> Tensor:
@@ -88,7 +118,8 @@ class DeviceImages:
 
     def images_per(self, pixels: int) -> int:
         """Return how many images have `pixels` pixels together, at least one."""
-        return max(1, pixels // (self._images.shape[1] * self._images.shape[2]))
+        _, height, width, channels = self._images.shape
+        return max(1, pixels // (height * width * max(1, channels // COLOURS)))
 
     def index(self, positions: NDArray[np.int64]) -> Tensor:
         """Return positions as a tensor on the device."""

@@ -1,6 +1,7 @@
 """A data set that is ready for training."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +40,15 @@ class ImageDataset:
     Attributes:
         version: a hash of the state of the source's files.
         content: a hash of images, labels and split, equal wherever the files are.
-        images: [N, H, W, C] uint8.
+        images: [N, H, W, C] uint8; of vectors, [N, 1, 1, C] float32, NaN where a number is missing.
         labels: [N] int64, an index into `classes`.
         domain_of: [N] int64, an index into `domains`.
         classes: the class names.
         domains: the domain names; a single empty name if the data set has no domains.
         train: positions of the training images of all clients, ascending.
         test: positions of the held-out test set, ascending; disjoint from `train`.
-        mean: per channel, of images scaled to [0, 1].
-        std: per channel, of images scaled to [0, 1].
+        mean: per channel, of images scaled to [0, 1], or of vectors.
+        std: likewise.
         skipped: name and reason of each image that could not be decoded; these are neither in
             `train` nor in `test`.
         notes: messages for the user.
@@ -58,7 +59,7 @@ class ImageDataset:
 
     version: str
     content: str
-    images: NDArray[np.uint8]
+    images: NDArray[Any]
     labels: Positions
     domain_of: Positions
     classes: tuple[str, ...]
@@ -71,3 +72,8 @@ class ImageDataset:
     notes: tuple[str, ...]
     subject_of: Positions | None = None
     duplicates: Duplicates | None = None
+
+    @property
+    def vectors(self) -> bool:
+        """Whether the examples are rows of numbers."""
+        return self.images.dtype != np.uint8

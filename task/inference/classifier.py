@@ -1,13 +1,22 @@
 """A trained network for inference: pixels in, class probabilities out."""
 
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor, nn
 
 from task.config import LocalConfig
-from task.data.batches import Normalisation
+from task.data.batches import input_layer
 from task.data.resizing import resized
+from task.registry import named
 from task.seeding import torch_generator
 from task.tensors import Tensors
 from task.training.worker import build_model
+
+ROWS = "task.inference.row_classifier:RowClassifier"
+TEST_SHAPES = ((1, 40, 56), (3, 200, 120))  # images, height, width: inputs to test files with
 
 
 class Classifier(nn.Module):
@@ -19,6 +28,9 @@ class Classifier(nn.Module):
         weights: the network's ``state_dict``.
 
     Attributes:
+        takes_rows: whether the input is rows of numbers.
+        input_name: of the argument of ``forward``, also in exported files.
+        axes: the names of the dimensions of the input that can have any length.
         size: the height and width that images are resized to, in pixels.
         channels: the number of channels of an image.
         resize: what is done with images that are not square.
@@ -28,6 +40,10 @@ class Classifier(nn.Module):
         RuntimeError: the weights belong to another network.
     """
 
+    takes_rows: ClassVar[bool] = False
+    input_name: ClassVar[str] = "pixels"
+    axes: ClassVar[tuple[str, ...]] = ("images", "height", "width")
+
     def __init__(self, config: LocalConfig, classes: int, weights: Tensors) -> None:
         super().__init__()
         source = config.source()
@@ -36,7 +52,7 @@ class Classifier(nn.Module):
         generator = torch_generator(config.seed, "method")
         self.network = config.local_method().build(network, generator)
         self.network.load_state_dict(weights)
-        self.normalised = Normalisation(*config.mean_and_std)
+        self.normalised = input_layer(source.vectors, *config.mean_and_std)
         self.eval().requires_grad_(requires_grad=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -52,3 +68,32 @@ class Classifier(nn.Module):
         """Return probabilities [n, D] of images [n, size, size, C], decoded as for training."""
         logits: Tensor = self.network(self.normalised(pixels)).logits
         return logits.float().softmax(dim=1)
+
+    def facts(self) -> dict[str, object]:
+        """Return what the model card says of the input."""
+        return {
+            "name": self.input_name,
+            "shape": [*self.axes, self.channels],
+            "type": "uint8",
+            "resized_to": self.size,
+            "resize": self.resize,
+        }
+
+    def examples(self) -> Iterator[Tensor]:
+        """Yield inputs of several shapes, with which exported files are tested: smooth images."""
+        generator = torch_generator(0, "export")
+        for images, height, width in TEST_SHAPES:
+            coarse = torch.rand(images, self.channels, 5, 7, generator=generator) * 256
+            larger = F.interpolate(coarse, (height, width)).to(torch.uint8)
+            yield larger.permute(0, 2, 3, 1).contiguous()
+
+
+def classifier_of(config: LocalConfig, classes: int, weights: Tensors) -> Classifier:
+    """Return the trained network of an experiment, for images or for rows of numbers.
+
+    Raises:
+        ConfigError, RuntimeError: as for `Classifier`.
+    """
+    kind = named(ROWS) if config.source().vectors else Classifier
+    found: Classifier = kind(config, classes, weights)
+    return found

@@ -115,6 +115,8 @@ class ModelSettings(ABC):
 
     Attributes:
         least_image_size: the smallest height and width of an image, in pixels.
+        takes_images: whether it can be trained on images.
+        takes_vectors: whether it can be trained on vectors, which are images of one pixel.
         residual: whether the network is a `task.models.layers.residual.ResidualNet`.
         trained_features: whether layers that can be trained come before the classifier.
         normalised: whether it has normalisation layers; if not, `norm` must be ``group``.
@@ -139,6 +141,8 @@ class ModelSettings(ABC):
     """
 
     least_image_size: ClassVar[int] = 1
+    takes_images: ClassVar[bool] = True
+    takes_vectors: ClassVar[bool] = False
     residual: ClassVar[bool] = False
     trained_features: ClassVar[bool] = True
     normalised: ClassVar[bool] = True

@@ -45,6 +45,7 @@ class LinearSettings(ModelSettings):
         sigmoid: whether the logits go through a sigmoid, as in FLUTE's and FedML's model.
     """
 
+    takes_vectors: ClassVar = True
     trained_features: ClassVar = False
     normalised: ClassVar = False
 

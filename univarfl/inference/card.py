@@ -79,13 +79,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
     }
     return {
         "classes": model.classes,
-        "input": {
-            "name": "pixels",
-            "shape": ["images", "height", "width", classifier.channels],
-            "type": "uint8",
-            "resized_to": classifier.size,
-            "resize": classifier.resize,
-        },
+        "input": classifier.facts(),
         "output": {"name": "probabilities", "shape": ["images", len(model.classes)]},
         "client": model.client,
         "client_score": score,

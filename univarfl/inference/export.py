@@ -9,22 +9,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch.export import Dim, ExportedProgram
 
 from task.errors import ConfigError, RunError, system_reason
 from task.inference.classifier import Classifier
 from task.machine.files import write_whole
-from task.seeding import torch_generator
 from univarfl.inference.card import agreement, write_card
 from univarfl.inference.model import TrainedModel, trained_model
 from univarfl.records.output_directory import make_output_directory
 from univarfl.terminal.steps import steps_on_terminal
 
-INPUT, OUTPUT = "pixels", "probabilities"
-AXES = ("images", "height", "width")
+OUTPUT = "probabilities"
 TOLERANCE = 1e-4  # largest allowed difference of a probability
-TEST_SHAPES = ((1, 40, 56), (3, 200, 120))  # images, height, width: inputs to test files with
 ONNX_NEEDS = ("onnx", "onnxscript", "onnxruntime")
 WITHOUT_ONNX = 'needs more packages: uv sync --extra onnx, or pip install "univarfl[onnx]"'
 
@@ -126,13 +122,14 @@ def onnx_installed() -> bool:
 
 
 def exported(classifier: Classifier) -> ExportedProgram:
-    """Return the network as an exported program, with resizing and normalisation.
+    """Return the network as an exported program, with what comes before it.
 
-    It takes any number of images of any height and width.
+    It takes any number of images of any height and width, or of rows.
     """
-    example = torch.zeros(2, 48, 40, classifier.channels, dtype=torch.uint8)
-    axes = {place: Dim(name) for place, name in enumerate(AXES)}
-    return torch.export.export(classifier, (example,), dynamic_shapes={INPUT: axes})
+    *_, example = classifier.examples()
+    axes = {place: Dim(name) for place, name in enumerate(classifier.axes)}
+    names = {classifier.input_name: axes}
+    return torch.export.export(classifier, (example,), dynamic_shapes=names)
 
 
 def as_program(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Predict]:
@@ -149,19 +146,21 @@ def as_onnx(program: ExportedProgram, model: TrainedModel) -> tuple[bytes, Predi
     import onnx_ir  # noqa: PLC0415
     import onnxruntime  # noqa: PLC0415
 
+    classifier = model.classifier
+    name, axes = classifier.input_name, classifier.axes
     made = torch.onnx.export(
-        program, input_names=[INPUT], output_names=[OUTPUT], dynamo=True, verbose=False
+        program, input_names=[name], output_names=[OUTPUT], dynamo=True, verbose=False
     )
     assert made is not None
     graph = made.model.graph
-    graph.inputs[0].shape = onnx_ir.Shape([*AXES, model.classifier.channels])
-    graph.outputs[0].shape = onnx_ir.Shape([AXES[0], len(model.classes)])
+    graph.inputs[0].shape = onnx_ir.Shape([*axes, classifier.channels])
+    graph.outputs[0].shape = onnx_ir.Shape([axes[0], len(model.classes)])
     made.model.metadata_props["classes"] = json.dumps(model.classes)
     content = made.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
     def predict(pixels: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(session.run([OUTPUT], {INPUT: pixels.numpy()})[0])
+        return torch.from_numpy(session.run([OUTPUT], {name: pixels.numpy()})[0])
 
     return content, predict
 
@@ -173,19 +172,14 @@ FORMATS: dict[str, Callable[[ExportedProgram, TrainedModel], tuple[bytes, Predic
 
 
 def largest_difference(predict: Predict, classifier: Classifier) -> float:
-    """Return the largest difference between two models' probabilities, on smooth random images.
+    """Return the largest difference between two models' probabilities, on `Classifier.examples`.
 
     Raises:
         RunError: the difference is larger than `TOLERANCE`.
     """
     largest = 0.0
-    generator = torch_generator(0, "export")
     with torch.inference_mode():
-        for shape in TEST_SHAPES:
-            images, height, width = shape
-            coarse = torch.rand(images, classifier.channels, 5, 7, generator=generator) * 256
-            resized = F.interpolate(coarse, (height, width)).to(torch.uint8)
-            pixels = resized.permute(0, 2, 3, 1).contiguous()
+        for pixels in classifier.examples():
             difference = float((predict(pixels) - classifier(pixels)).abs().max())
             if not difference <= TOLERANCE:  # NaN is not
                 raise RunError(

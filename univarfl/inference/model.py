@@ -7,7 +7,7 @@ import torch
 
 from server_app.aggregation.weights import to_tensors
 from task.config import Device, LocalConfig
-from task.inference.classifier import Classifier
+from task.inference.classifier import Classifier, classifier_of
 from task.training.device import choose_device, prepare_process, set_precision
 from univarfl.records.reader import Run
 from univarfl.records.trained import (
@@ -62,7 +62,7 @@ def trained_model(
     if numbers_of(config, len(classes)) > MOST_TIMES * sum(map(torch.numel, weights.values())):
         raise layers_differ(run)
     try:
-        classifier = Classifier(config, len(classes), weights)
+        classifier = classifier_of(config, len(classes), weights)
     except RuntimeError:
         raise layers_differ(run) from None
     return TrainedModel(run, classes, classifier.to(where), client)

@@ -18,9 +18,14 @@ from task.data.sources.families.tree import open_image, readable
 from task.errors import ConfigError, RunError, system_reason
 from task.inference.classifier import Classifier
 from task.machine.files import draft_of
+from task.registry import named
 from task.training.evaluation import BATCH_PIXELS
 from univarfl.inference.images import find_images
 from univarfl.inference.model import TrainedModel, trained_model
+
+ROWS = "univarfl.inference.rows:of_tables"  # of models of data=vectors
+
+Predicted = tuple[str, NDArray[np.float32] | str]
 
 logger = logging.getLogger("univarfl")
 
@@ -28,15 +33,15 @@ logger = logging.getLogger("univarfl")
 def predict(
     directory: Path, words: Sequence[str], to: Path, device: Device, client: int | None = None
 ) -> None:
-    """Write the predictions of a run's model for some images, one row per image.
+    """Write the predictions of a run's model for some images, or rows of numbers, one row for each.
 
     Images that cannot be read are left out and logged.
 
     Args:
         directory: the run's directory.
-        words: the images; see `find_images`.
-        to: the CSV file. Its columns are ``image``, ``class``, and the probability ``p_CLASS`` of
-            each class.
+        words: the images, see `find_images`, or the tables of rows.
+        to: the CSV file. Its columns are ``image`` or ``row``, ``class``, and the probability
+            ``p_CLASS`` of each class.
         device: the device to compute on.
         client: the client whose own model predicts, if each one has its own.
 
@@ -48,36 +53,51 @@ def predict(
     if to.is_dir():
         raise ConfigError("--to", to, "is a directory; name a file")
     model = trained_model(directory, device, client)
-    paths = find_images(words)
+    kind, examples = examples_of(model, words)
     try:
         with draft_of(to) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-            counts = write_predictions(model, paths, file)
+            counts, left_out = write_predictions(model, kind, examples, file)
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     by_class = ", ".join(f"{name} {counts[name]}" for name in model.classes if counts[name])
-    left_out = len(paths) - counts.total()
     note = f"; {left_out} left out" if left_out else ""
-    logger.info("%s: %d images (%s)%s", to, counts.total(), by_class, note)
+    logger.info("%s: %d %ss (%s)%s", to, counts.total(), kind, by_class, note)
 
 
-def write_predictions(model: TrainedModel, paths: Sequence[Path], file: TextIO) -> Counter[str]:
-    """Write the table and return the number of images predicted as each class.
+def examples_of(model: TrainedModel, words: Sequence[str]) -> tuple[str, Iterator[Predicted]]:
+    """Return what the model's examples are called, and each of those that are named.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if model.classifier.takes_rows:
+        return "row", named(ROWS)(model.classifier, words)
+    found = probabilities(model.classifier, find_images(words))
+    return "image", ((readable(str(path)), row) for path, row in found)
+
+
+def write_predictions(
+    model: TrainedModel, kind: str, examples: Iterator[Predicted], file: TextIO
+) -> tuple[Counter[str], int]:
+    """Write the table; return how many examples have each class, and how many are left out.
 
     Raises:
         RunError: no image could be read.
     """
-    write_rows(file, [["image", "class", *(f"p_{name}" for name in model.classes)]])
+    write_rows(file, [[kind, "class", *(f"p_{name}" for name in model.classes)]])
     counts: Counter[str] = Counter()
-    for path, row in probabilities(model.classifier, paths):
+    left_out = 0
+    for example, row in examples:
         if isinstance(row, str):
-            logger.warning("left out: %s: %s", readable(str(path)), row)
+            logger.warning("left out: %s: %s", example, row)
+            left_out += 1
             continue
         name = model.classes[int(row.argmax())]
-        write_rows(file, [[readable(str(path)), name, *(f"{value:.6f}" for value in row)]])
+        write_rows(file, [[example, name, *(f"{value:.6f}" for value in row)]])
         counts[name] += 1
     if not counts:
-        raise RunError(f"none of {len(paths)} images could be read")
-    return counts
+        raise RunError(f"none of {left_out} images could be read")
+    return counts, left_out
 
 
 def probabilities(

@@ -90,7 +90,7 @@ def build_store(source: Source, path: Path, spare: int = 0) -> ImageDataset:
     with explain_write_errors(path.parent):
         for unfinished in path.parent.glob("building-*"):
             shutil.rmtree(unfinished)
-        needed = count * size**2 * source.channels
+        needed = count * size**2 * source.channels * np.dtype(source.dtype).itemsize
         require_space(path.parent, needed, spare)
         with tempfile.TemporaryDirectory(prefix="building-", dir=path.parent) as scratch:
             draft = Path(scratch, "store")
@@ -145,20 +145,21 @@ class Decoded(NamedTuple):
 def write_images(source: Source, dataset_index: DatasetIndex, path: Path) -> Decoded:
     """Write all images in order; those that cannot be decoded become black."""
     image_shape = (source.image_size, source.image_size, source.channels)
-    black = bytes(math.prod(image_shape))
+    black = bytes(math.prod(image_shape) * np.dtype(source.dtype).itemsize)
     skipped: dict[int, str] = {}
     brightest, digest = 0, hashlib.sha256()
     hashes: list[bytes] = []
     with path.open("wb") as file:
         shape = (len(dataset_index.labels), *image_shape)
-        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        descr = np.dtype(source.dtype).str
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for index, image in enumerate(decode_all(source, dataset_index)):
             if isinstance(image, str):
                 skipped[index] = image
                 pixels = black
             else:
-                brightest = max(brightest, int(image.max()))
+                brightest = max(brightest, DARK if source.vectors else int(image.max()))
                 pixels = image.tobytes()
             file.write(pixels)
             digest.update(pixels)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
@@ -28,7 +28,7 @@ class BadImageError(ValueError):
     """An image that cannot be decoded, with the reason as text."""
 
 
-def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[np.uint8] | str]:
+def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[Any] | str]:
     """Yield each image's pixels, or the reason why it cannot be decoded.
 
     Shows a progress bar in a terminal.

@@ -4,7 +4,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,12 @@ class Blocks(NamedTuple):
 
     Attributes:
         number: of blocks.
-        compute: returns the pixels of block i, [n, H, W, C] uint8 in the source's size. All blocks,
-            in order, are the images in order.
+        compute: returns the pixels of block i, [n, H, W, C] in the source's size and type. All
+            blocks, in order, are the images in order.
     """
 
     number: int
-    compute: Callable[[int], NDArray[np.uint8]]
+    compute: Callable[[int], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class Source(ABC):
         image_size: height and width in pixels that images are resized to.
         resize: what is done with images that are not square. ``squash`` changes their aspect ratio,
             ``crop`` cuts the ends of the longer side off, and ``pad`` adds black borders.
-        channels: 3 for colour, 1 for greyscale.
+        channels: 3 for colour, 1 for greyscale; of vectors, their length.
+        dtype: NumPy's name of the type of a pixel: ``uint8`` of images, ``float32`` of vectors.
         mean: per channel, of images scaled to [0, 1].
         std: per channel, of images scaled to [0, 1].
         skips_bad_images: whether images that cannot be decoded are left out and counted. Otherwise
@@ -106,6 +107,7 @@ class Source(ABC):
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
     channels: ClassVar[int] = 3
+    dtype: ClassVar[str] = "uint8"
     mean: ClassVar[tuple[float, ...]] = IMAGENET_MEAN
     std: ClassVar[tuple[float, ...]] = IMAGENET_STD
     skips_bad_images: ClassVar[bool] = False
@@ -118,7 +120,7 @@ class Source(ABC):
     duplicates: OnDuplicates = field(default="note", kw_only=True)
 
     def __post_init__(self) -> None:
-        if not 8 <= self.image_size <= 1024:
+        if not self.vectors and not 8 <= self.image_size <= 1024:
             refuse(self, "image_size", "must be from 8 to 1024")
         if not 0 <= self.validation_share <= 0.5:
             refuse(self, "validation_share", "must be from 0 to 0.5")
@@ -127,6 +129,11 @@ class Source(ABC):
     def name(self) -> str:
         """The name used in ``data=NAME``."""
         return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def vectors(self) -> bool:
+        """Whether the examples are rows of numbers: images of one pixel."""
+        return self.dtype != "uint8"
 
     @property
     def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -18,18 +18,17 @@ The columns have fixed names, so the owner of a site alone decides what is a lab
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import NamedTuple
 
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import hash_of_states, require_file
-from task.data.sources.families.given_splits import (
-    SPLITS,
-    split_notes,
-    split_test,
-    unlisted_note,
+from task.data.sources.families.given_splits import split_notes, unlisted_note
+from task.data.sources.families.labelled_rows import (
+    NEEDED,
+    Row,
+    checked_row,
+    clean_names,
+    rows_for_testing,
 )
-from task.data.sources.families.held_out import sample_test_subjects
-from task.data.sources.families.names import Kind, names_of
 from task.data.sources.families.own_images import OwnImages
 from task.data.sources.families.rows import read_rows
 from task.data.sources.families.tree import (
@@ -43,19 +42,7 @@ from task.errors import DataError
 
 TABLE = "images.csv"
 CURE = "list the images in this table, with the columns image and label"
-NEEDED, OPTIONAL = ("image", "label"), ("split", "domain", "subject")
-KINDS: tuple[Kind, ...] = ("label", "domain", "subject")
-
-
-class Row(NamedTuple):
-    """One image. A column that the table lacks is empty in every row."""
-
-    line: int
-    image: str
-    label: str
-    split: str = ""
-    domain: str = ""
-    subject: str = ""
+OPTIONAL = ("split", "domain", "subject")
 
 
 @dataclass
@@ -78,13 +65,7 @@ class Table(OwnImages):
         names, domains = [row.label for row in rows], [row.domain for row in rows]
         splits, subjects = [row.split for row in rows], [row.subject for row in rows]
         classes = self._classes(table, rows)
-        test = split_test(splits)
-        if test.any():
-            refuse_shared_subjects(table, rows)
-        else:
-            groups = list(zip(domains, names, strict=True))
-            own = [row.subject or row.image for row in rows]
-            test = sample_test_subjects(groups, own, self.test_share)
+        test = rows_for_testing(table, rows, self.test_share)
         return index_of_files(
             self.directory,
             paths,
@@ -117,52 +98,6 @@ class Table(OwnImages):
                 known = f"the experiment's classes are {', '.join(self.classes)} (data.classes)"
                 raise DataError(f"{table}, line {row.line}: label {row.label!r}, but {known}")
         return self.classes
-
-
-def clean_names(table: Path, rows: Sequence[tuple[int, dict[str, str]]]) -> list[str]:
-    """Clean the labels, domains and subjects in the rows, and return notes on them.
-
-    Raises:
-        DataError: one is missing, or cannot be printed.
-    """
-    notes = []
-    for kind in KINDS:
-        if kind not in rows[0][1]:
-            continue
-        names = names_of(
-            kind,
-            [values[kind] for _, values in rows],
-            lambda index: f"{table}, line {rows[index][0]}",
-            every_row(kind),
-        )
-        for (_, values), name in zip(rows, names.each, strict=True):
-            values[kind] = name
-        notes += names.notes
-    return notes
-
-
-def every_row(column: str) -> str:
-    """Return what to do if a row has no value in a column."""
-    return "every row needs one" + ("" if column in NEEDED else ", or remove the column")
-
-
-def checked_row(table: Path, line: int, values: dict[str, str]) -> Row:
-    """Return one row.
-
-    Raises:
-        DataError: a value is missing or cannot be used.
-    """
-    where = f"{table}, line {line}"
-    for name, value in values.items():
-        if not value:
-            raise DataError(f"{where}: no {name}; {every_row(name)}")
-        if not value.isprintable():
-            raise DataError(f"{where}: the {name} has characters that cannot be printed")
-    if "split" in values:
-        values["split"] = values["split"].lower()
-        if values["split"] not in SPLITS:
-            raise DataError(f"{where}: split {values['split']!r}; must be train, val or test")
-    return Row(line, **values)
 
 
 def image_paths(table: Path, rows: Sequence[Row], found: Set[tuple[str, ...]]) -> list[Path]:
@@ -220,24 +155,6 @@ def problem_of(path: str, root: Path, names: Collection[tuple[str, ...]]) -> str
     spelled = ("/".join(each) for each in names)
     same = [each for each in spelled if each.lower() == composed("/".join(parts)).lower()]
     return f"{missing}, and upper and lower case count: write {same[0]}" if same else missing
-
-
-def refuse_shared_subjects(table: Path, rows: Sequence[Row]) -> None:
-    """Refuse a subject that is in the test set and in another split.
-
-    Raises:
-        DataError: there is one.
-    """
-    first: dict[str, tuple[Row, bool]] = {}
-    test = split_test([row.split for row in rows]).tolist()
-    for row, tested in zip(rows, test, strict=True):
-        other, other_tested = first.setdefault(row.subject, (row, tested))
-        if row.subject and tested != other_tested:
-            places = f"in split {row.split}, and in line {other.line} in split {other.split}"
-            raise DataError(
-                f"{table}, line {row.line}: subject {row.subject!r} is {places}; put all images of "
-                "a subject on one side, or give different subjects different names"
-            )
 
 
 def unlisted_files_note(listed: int, found: int) -> list[str]:

@@ -81,8 +81,9 @@ def write_files(
         files = {
             "split.csv": rows_as_csv(split_rows(data)),
             "split.png": draw_split(data, table, experiment.seed, title),
-            "images.png": draw_images(data, experiment.seed, title),
         }
+        if not data.dataset.vectors:
+            files["images.png"] = draw_images(data, experiment.seed, title)
     twice = data.dataset.duplicates
     head = ("image", "label", "set", "repeats", "its label")
     lists: dict[str, Sequence[tuple[str, ...]]] = {
@@ -121,11 +122,12 @@ def title_of(experiment: Experiment) -> str:
 def description(experiment: Experiment, data: FederatedData, table: Counts) -> Iterator[str]:
     """Yield lines that describe the data set and the split."""
     dataset = data.dataset
-    size = experiment.data["image_size"]
+    _, size, _, channels = dataset.images.shape
+    form = f"{channels} numbers each" if dataset.vectors else f"{size}x{size}"
     domains = f", {len(dataset.domains)} domains" if len(dataset.domains) > 1 else ""
     yield (
         f"{experiment.data['name']}: {len(dataset.train)} training images, {len(dataset.test)} "
-        f"test images, {size}x{size}, {len(dataset.classes)} classes{domains}"
+        f"test images, {form}, {len(dataset.classes)} classes{domains}"
     )
     sizes = table.by_class.sum(axis=1)
     yield (

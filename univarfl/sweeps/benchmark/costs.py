@@ -38,7 +38,7 @@ def costs_and_replies(outcome: BenchmarkRuns) -> Iterator[tuple[str, tuple[Cost,
         entry, run = next(((e, r) for e, r in runs if r), (None, None))
         if entry is not None and run is not None:
             config = compose_experiment(entry.words)
-            size, channels = config.data["image_size"], config.source().channels
+            size, channels = config.source().image_size, config.source().channels
             classes = len(run.data.classes)
             cost = training_cost(config.local(), channels, size, classes)
             yield method, (cost, run.record.reply_bytes or 0)

@@ -77,7 +77,7 @@ def column_names(table: Path, head: Sequence[str], wanted: Sequence[str]) -> lis
     """
     columns = [name.strip().strip("\ufeff") for name in head]
     for name in wanted:
-        alike = [at for at, column in enumerate(columns) if column.lower() == name]
+        alike = [at for at, column in enumerate(columns) if column.lower() == name.lower()]
         same = [at for at in alike if columns[at] == name] or alike
         if len(same) > 1:
             raise DataError(f"{table}: has the column {name} twice; remove one of them")
