@@ -30,6 +30,9 @@ HANDLERS = {  # by Flower's message type
     "evaluate": Handler(
         "task.protocol.evaluation:EVALUATE", "client_app.work_unit:evaluate_clients", in_time=True
     ),
+    "query.columns": Handler(
+        "task.protocol.columns:COLUMNS", "client_app.columns:sums_of_clients", in_time=True
+    ),
     "query.forget": Handler("task.protocol.registration:FORGET", "client_app.forgetting:forget"),
     # Stages after training.
     "query.personal": Handler(
@@ -76,6 +79,11 @@ HANDLERS = {  # by Flower's message type
     "query.features": Handler(
         "task.protocol.masking.messages:SUM_FEATURES",
         "client_app.masked.features:sum_features",
+        in_time=True,
+    ),
+    "query.masked_columns": Handler(
+        "task.protocol.masking.columns:MASKED_COLUMNS",
+        "client_app.masked.columns:masked_sums",
         in_time=True,
     ),
     "query.agree": Handler(

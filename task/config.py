@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from task.models.base import ModelSettings
     from task.tuning.base import Tuning
 
+MEASURED = "measured"  # in `data`: what clients have been asked for before round 1
 COMBINE = "task.combination:combine"  # several methods at once
 
 Settings = dict[str, Any]

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from flwr.app import Context, Message, MessageType, RecordDict
@@ -74,15 +74,15 @@ def never(name: str, server_round: int) -> bool:
 class Run:
     """One run's end."""
 
-    def __init__(self, images: Path, place: Path) -> None:
-        self.images, self.place = images, place
+    def __init__(self, images: Path, place: Path, words: Sequence[str] = WORDS) -> None:
+        self.images, self.place, self.words = images, place, words
 
     def __call__(
         self, *words: str, away: Absent = never, slow: Absent = never,
         names: Iterable[str] = NAMES, silent: Collection[str] = (),
     ) -> Path:  # fmt: skip
         grid = Sites(self.images, self.place.parent, names, away, slow, silent)
-        words = (*WORDS, f"output_dir={self.place}", *words)
+        words = (*self.words, f"output_dir={self.place}", *words)
         if words[-1].startswith("resume="):
             words = words[-1:]
         config: dict[str, bool | float | int | str] = {"overrides": shlex.join(words)}

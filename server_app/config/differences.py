@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from server_app.config.override_text import flat
+from task.config import MEASURED
 
 # Where a run is stored, how it is shown, and on which engine and how many workers it runs.
 # `equations` decides nothing by itself: the method's settings that take its value do.
@@ -34,4 +35,6 @@ def deciding_groups(config: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: part for key, part in config.items() if key not in UNDECIDING_SETTINGS}
     if config.get("privacy", {}).get("unit") == "client":
         found["federation"] = {"quorum": config.get("federation", {}).get("quorum")}
+    if MEASURED in config.get("data", {}):  # it follows from the rows
+        found["data"] = {key: part for key, part in config["data"].items() if key != MEASURED}
     return found

@@ -67,10 +67,18 @@ def problems(experiment: Experiment) -> Iterator[ConfigError]:
         yield error.under("strategy")
     yield from of_server_steps(experiment)
     yield from of_repeated_noise(experiment)
+    yield from of_columns(experiment)
     yield from of_options(OPTIONS, experiment)
     yield from clock_of(experiment).problems(experiment)
     yield from policy_of(experiment).problems(experiment)
     yield from stage_of(experiment).problems(experiment)
+
+
+def of_columns(experiment: Experiment) -> Iterator[ConfigError]:
+    """Sums of columns, which have no noise, in a run that is private."""
+    if experiment.data.get("standardise") == "federated" and experiment.source_of_noise:
+        allowed = "asks for sums without noise; add data.standardise=schema, or none"
+        yield ConfigError("data.standardise", "federated", allowed)
 
 
 def of_client_models(experiment: Experiment) -> Iterator[ConfigError]:

@@ -105,6 +105,10 @@ class NodeManager:
         sha256 = self._model.get(WEIGHTS_HASH)
         return PackedTensors(cached(sha256).read_bytes() if self._sites and sha256 else b"")
 
+    def go_on_as(self, run: RunIdentity) -> None:
+        """Ask SuperNodes that come from now on to register for another form of the experiment."""
+        self._run = run
+
     @property
     def nodes(self) -> list[NodeInfo]:
         """All registered SuperNodes, by index."""

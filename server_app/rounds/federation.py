@@ -32,6 +32,7 @@ from server_app.rounds.round import run_round
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.tracking.loggers import MetricLoggers
+from task.config import MEASURED
 from task.error_messages import describe_error
 from task.errors import ConfigError
 from task.privacy.description import NOT_TOLD
@@ -51,6 +52,8 @@ PACES = {  # by whether the strategy fills a buffer
     True: "server_app.rounds.pace.buffered:Buffered",
 }
 CLOSED_FORM = "server_app.rounds.closed_form.round:closed_form_round"
+STANDARDISED = "server_app.rounds.standardising.measuring:standardised"
+WITH_CONSTANTS = "server_app.rounds.standardising.measuring:with_constants"
 FORGET_SECONDS = 60.0
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ class Federation:
         self.grid, self.experiment = grid, experiment
         self.recorder, self.loggers = recorder, loggers
         self.checkpoint = recorder.checkpoint
+        if measured := recorder.record.config["data"].get(MEASURED):
+            self.experiment = experiment = named(WITH_CONSTANTS)(experiment, measured)
         self._round = self.checkpoint.round if self.checkpoint else 0
         self._run = RunIdentity(recorder.record.key, experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)
@@ -110,20 +115,15 @@ class Federation:
         started = time.perf_counter()
         self._register_nodes()
         self._describe_data()
-        model = GlobalModel(
-            self.experiment, self._worker, ClientWeights(self.experiment, self._sizes.train)
-        )
+        context = self._context()
+        if self._asks_for_constants:
+            self._standardise(context)
+            context = self._context()
+        model = context.model
         if kept := self._worker.personal.names:
             self.recorder.update(personal=kept)
         connect_seconds = time.perf_counter() - started
         policy = FailurePolicy(self.experiment.num_clients, model.min_updates)
-        privacy = self._account()
-        seconds_before = self.checkpoint.seconds if self.checkpoint else 0.0
-        context = RoundContext(
-            self.grid, self._run, self.experiment, self._worker, model, self._nodes, self._sizes,
-            LateReplies(self.grid, self._note), privacy, self._note, self.recorder.directory,
-            seconds_before,
-        )  # fmt: skip
         pace: Pace = named(PACES[model.buffered])(context)
         sizes = {"request_bytes": model.request_bytes, "reply_bytes": pace.kind.reply_bytes}
         self.recorder.update(**sizes, **pace.kind.recorded())
@@ -163,6 +163,31 @@ class Federation:
         context.late_replies.drop_arrived()
         pace.finish()
         return context
+
+    def _context(self) -> RoundContext:
+        """Return the run as its rounds see it, with the untrained model."""
+        experiment, worker = self.experiment, self._worker
+        model = GlobalModel(experiment, worker, ClientWeights(experiment, self._sizes.train))
+        return RoundContext(
+            self.grid, self._run, experiment, worker, model, self._nodes, self._sizes,
+            LateReplies(self.grid, self._note), self._account(), self._note,
+            self.recorder.directory, self.checkpoint.seconds if self.checkpoint else 0.0,
+        )  # fmt: skip
+
+    @property
+    def _asks_for_constants(self) -> bool:
+        """Whether the clients are still to be asked for the mean and deviation of their columns."""
+        data = self.experiment.data
+        return data.get("standardise") == "federated" and MEASURED not in data
+
+    def _standardise(self, context: RoundContext) -> None:
+        """Go on with the mean and the deviation of each column, asked of the clients."""
+        self.experiment = named(STANDARDISED)(context)
+        self._run = RunIdentity(self._run.id, self.experiment.local().model_dump_json())
+        self._worker = shared_worker(self._run.experiment)
+        self._nodes.go_on_as(self._run)
+        config = self.recorder.record.config
+        self.recorder.update(config={**config, "data": self.experiment.data})
 
     def _account(self) -> Account:
         """Return the account of the privacy that is spent."""

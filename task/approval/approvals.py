@@ -18,6 +18,7 @@ from typing import NamedTuple, Self
 
 from filelock import FileLock
 
+from task.config import MEASURED, LocalConfig
 from task.errors import ConfigError, SiteError
 from task.machine.files import create_whole, make_private
 from task.site import Site
@@ -196,5 +197,12 @@ class Approvals:
 
 
 def name_of(experiment: str) -> str:
-    """Return the name of an experiment: the SHA-256 of its text."""
+    """Return the name of an experiment: the SHA-256 of its text as it was before round 1.
+
+    The mean and deviation of columns, which clients are asked for then, do not count.
+    """
+    if f'"{MEASURED}":' in experiment:
+        config = LocalConfig.model_validate_json(experiment)
+        data = {key: value for key, value in config.data.items() if key != MEASURED}
+        experiment = config.model_copy(update={"data": data}).model_dump_json()
     return hashlib.sha256(experiment.encode()).hexdigest()

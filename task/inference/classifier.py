@@ -10,12 +10,10 @@ from torch import Tensor, nn
 from task.config import LocalConfig
 from task.data.batches import input_layer
 from task.data.resizing import resized
-from task.registry import named
 from task.seeding import torch_generator
 from task.tensors import Tensors
 from task.training.worker import build_model
 
-ROWS = "task.inference.row_classifier:RowClassifier"
 TEST_SHAPES = ((1, 40, 56), (3, 200, 120))  # images, height, width: inputs to test files with
 
 
@@ -86,14 +84,3 @@ class Classifier(nn.Module):
             coarse = torch.rand(images, self.channels, 5, 7, generator=generator) * 256
             larger = F.interpolate(coarse, (height, width)).to(torch.uint8)
             yield larger.permute(0, 2, 3, 1).contiguous()
-
-
-def classifier_of(config: LocalConfig, classes: int, weights: Tensors) -> Classifier:
-    """Return the trained network of an experiment, for images or for rows of numbers.
-
-    Raises:
-        ConfigError, RuntimeError: as for `Classifier`.
-    """
-    kind = named(ROWS) if config.source().vectors else Classifier
-    found: Classifier = kind(config, classes, weights)
-    return found

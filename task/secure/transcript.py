@@ -28,7 +28,8 @@ class Scope:
         model: the hash of the global weights, by `weights_hash`.
         nonce: random, and new whenever keys are collected.
         purpose: what is added up: updates (``train``), scores of the model (``validate``), the
-            moments of the inputs of one of its layers (``measure``), or ``features``.
+            moments of the inputs of one of its layers (``measure``), ``features``, or the columns of
+            the rows (``columns``).
         layer: the layer whose inputs are measured; empty for another purpose.
         parameters: the hash of the model without its statistics, by `parameters_hash`; likewise.
     """
@@ -61,9 +62,10 @@ class Scope:
         """The name under which the participants of the sum are recorded.
 
         It has no run and no round: participants add up one set of updates of a model, whenever it
-        is. All layers that a run measures have one name, so that they have one set.
+        is. All layers that a run measures have one name, so that they have one set; likewise the
+        columns of its rows.
         """
-        if self.purpose != "measure":
+        if self.purpose not in ("measure", "columns"):
             return self.report_name
         return f"{self.purpose}-{digest('measured in', self.run).hex()}"
 

@@ -19,11 +19,14 @@ from task.models.layers.position import Position, wave
 from task.models.layers.residual import ResidualNet
 from task.models.lenet import mean_pooled
 from task.models.linear import LinearSettings
+from task.models.mlp import Mlp
 from task.models.resnet18 import ResNet18Settings
 from task.models.resnet56 import ResNet56Settings
 
 MODELS = choices()["model"]
-OTHERS = ("lenet", "linear", "module", "timm", "torchvision")  # without our normalisation layers
+OTHERS = (  # without our normalisation layers
+    "lenet", "linear", "mlp", "module", "timm", "torchvision",
+)  # fmt: skip
 
 
 def settings(name: str, *overrides: str) -> ModelSettings:
@@ -82,6 +85,16 @@ def test_the_linear_model_can_end_in_a_sigmoid() -> None:
     squashed = settings("linear", "model.features=64", "model.sigmoid=true").build(3, 7)(x)
     torch.testing.assert_close(squashed.logits, 1 / (1 + torch.exp(-plain.logits)))
     assert torch.equal(squashed.features, plain.features)
+
+
+def test_each_hidden_layer_of_the_mlp_is_a_level() -> None:
+    model = Mlp(5, 3, [8, 4], "tanh")
+    model.with_levels = True
+    out = model(torch.randn(6, 5, 1, 1))
+    assert [tuple(level.shape) for level in out.levels] == [(6, 8), (6, 4)]
+    assert torch.equal(out.features, out.levels[-1].tanh())
+    assert (out.logits.shape, out.maps.shape) == ((6, 3), (6, 4, 1, 1))
+    assert torch.equal(out.logits, model.classifier(out.features))
 
 
 @pytest.mark.parametrize("method", ["freeze", "moon", "fedprox+moon"])

@@ -7,7 +7,9 @@ import torch
 
 from server_app.aggregation.weights import to_tensors
 from task.config import Device, LocalConfig
-from task.inference.classifier import Classifier, classifier_of
+from task.inference.classifier import Classifier
+from task.registry import named
+from task.tensors import Tensors
 from task.training.device import choose_device, prepare_process, set_precision
 from univarfl.records.reader import Run
 from univarfl.records.trained import (
@@ -17,6 +19,7 @@ from univarfl.records.trained import (
     weights_of_client,
 )
 
+ROWS = "task.inference.row_classifier:RowClassifier"  # of tables of numbers
 MOST_TIMES = 2  # a network may have more numbers than its file, such as fixed ones
 
 
@@ -79,3 +82,14 @@ def numbers_of(config: LocalConfig, classes: int) -> int:
         network = config.network().build(config.source().channels, classes)
     added = config.local_method().added_numbers(network)
     return sum(map(torch.numel, network.state_dict().values())) + added
+
+
+def classifier_of(config: LocalConfig, classes: int, weights: Tensors) -> Classifier:
+    """Return the trained network of an experiment, for images or for rows of numbers.
+
+    Raises:
+        ConfigError, RuntimeError: as for `Classifier`.
+    """
+    kind = named(ROWS) if config.source().vectors else Classifier
+    found: Classifier = kind(config, classes, weights)
+    return found

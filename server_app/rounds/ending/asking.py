@@ -1,4 +1,4 @@
-"""Asking clients for something once, after the last round, and how many must answer."""
+"""Asking clients for something once, outside the rounds, and how many must answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,24 +35,28 @@ def ask_clients(
     sizes: Sequence[int],
     fields: Callable[[WorkUnit], dict[str, Any]],
     what: str,
+    server_round: int | None = None,
 ) -> Mapping[int, Answer | Failure]:
     """Return each client's reply, or why it has none; clients of one worker share a reply.
 
     Args:
-        context: the run, after its last round.
+        context: the run.
         kind: the kind of message.
         clients: whom to ask.
         sizes: by client, the amount of its work.
         fields: what the request to a worker has besides the clients and those of every request.
         what: what is asked for, as a late reply is named.
+        server_round: the round that the request is for; None after the last one.
     """
+    number = server_round or context.experiment.rounds
     units = units_of_served(clients, sizes, context.connected())
-    requests = context.addressed_requests(kind, units, context.experiment.rounds, fields)
+    requests = context.addressed_requests(kind, units, number, fields)
     exchange = context.exchange(kind, requests)
     found: dict[int, Answer | Failure] = {client: Failure(ABSENT) for client in clients}
     for unit, reply in zip(units, exchange.replies(), strict=True):
         found |= dict.fromkeys(unit.clients, reply)
-    context.late_replies.expect(exchange, units, f"{what} after the last round")
+    place = f"before round {number}" if server_round else "after the last round"
+    context.late_replies.expect(exchange, units, f"{what} {place}")
     return found
 
 

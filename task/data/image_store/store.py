@@ -69,8 +69,11 @@ def settings_of(source: Source) -> dict[str, Any]:
     So stores that were built before these settings existed are still found.
     """
     settings = dataclasses.asdict(source)
-    del settings["validation_share"], settings["normalisation"]
-    return {key: value for key, value in settings.items() if (key, value) not in LEFT_OUT}
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in source.unstored and (key, value) not in LEFT_OUT
+    }
 
 
 def dataset_version(source: Source) -> str:

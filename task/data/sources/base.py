@@ -96,6 +96,7 @@ class Source(ABC):
             they are an error, because a benchmark must be complete.
         looks_for_duplicates: whether images with equal pixels are looked for. A benchmark is used
             as it was published.
+        unstored: the settings that do not change the decoded images.
         normalisation: how pixels become the network's input, after they are scaled to [0, 1].
             ``own`` uses the data set's mean and deviation, ``half`` 0.5 for both, and ``none``
             leaves them.
@@ -112,6 +113,7 @@ class Source(ABC):
     std: ClassVar[tuple[float, ...]] = IMAGENET_STD
     skips_bad_images: ClassVar[bool] = False
     looks_for_duplicates: ClassVar[bool] = False
+    unstored: ClassVar[tuple[str, ...]] = ("validation_share", "normalisation")
 
     image_size: int
     resize: Resize = field(default="squash", kw_only=True)

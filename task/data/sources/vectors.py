@@ -13,6 +13,8 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from PIL import Image
 
+from task.config import MEASURED
+from task.data.column_sums import number_columns
 from task.data.sources.base import Blocks, DatasetIndex, Source
 from task.data.sources.families.directory_source import DirectorySource, hash_of_states
 from task.data.sources.families.encoding import encode
@@ -24,8 +26,18 @@ from task.data.sources.families.schema_file import NAMES, require_same, schema_i
 from task.data.sources.families.tree import numbers_of
 from task.errors import DataError, refuse
 
-Standardise = Literal["schema", "none"]
+Standardise = Literal["federated", "schema", "none"]
 Role = Literal["simulation", "site", "coordinator"]
+
+
+@dataclass
+class Measured:
+    """Mean and deviation of each column of numbers, over the rows of all clients."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    mean: list[float]
+    deviation: list[float]
 
 
 @dataclass
@@ -35,13 +47,16 @@ class Vectors(DirectorySource):
     Attributes:
         schema: the file of the schema; None for ``schema.yaml`` or ``schema.toml`` in `root`.
         schema_content: what the file has.
-        standardise: what is done with numbers: ``schema`` subtracts the mean that the schema has
-            and divides by its deviation; ``none`` leaves them.
+        standardise: what is done with numbers: ``federated`` subtracts the mean over the rows of
+            all clients and divides by their deviation, ``schema`` takes both from the schema, and
+            ``none`` leaves the numbers.
         test_share: the share of each class and client that is held out if no row is for testing.
+        measured: with ``federated``, what the clients were asked for; None before that.
         role: whose rows they are: those of a simulation, of one site, or of a coordinator without.
     """
 
     dtype: ClassVar = "float32"
+    unstored: ClassVar = (*Source.unstored, "schema", "standardise", MEASURED)
     looks_for_duplicates: ClassVar = True
 
     image_size: int = field(default=1, init=False)
@@ -49,6 +64,7 @@ class Vectors(DirectorySource):
     schema_content: Schema = field(kw_only=True)
     standardise: Standardise = field(kw_only=True)
     test_share: float = field(kw_only=True)
+    measured: Measured | None = field(default=None, kw_only=True)
     role: Role = field(default="simulation", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -65,6 +81,17 @@ class Vectors(DirectorySource):
             if self.standardise == "schema" and column.type == "number" and not stated:
                 allowed = f"needs mean and deviation of {column.name} in the schema"
                 refuse(self, "standardise", allowed)
+        if self.measured is not None:
+            columns = len(number_columns(self.schema_content))
+            lengths = {len(self.measured.mean), len(self.measured.deviation)}
+            positive = all(value > 0 for value in self.measured.deviation)
+            if not self.asks_clients or lengths != {columns} or not positive:
+                refuse(self, MEASURED, "does not fit the schema and data.standardise")
+
+    @property
+    def asks_clients(self) -> bool:
+        """Whether the clients are asked for the mean and deviation of their rows."""
+        return self.standardise == "federated"
 
     @property
     def channels(self) -> int:  # type: ignore[override]
@@ -75,11 +102,21 @@ class Vectors(DirectorySource):
     def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """What is subtracted from each number of a vector, and what divides it then."""
         encoded = self.schema_content.encoded
-        if self.standardise == "none":
-            return (0.0,) * len(encoded), (1.0,) * len(encoded)
-        mean = [each.column.mean if each.number else 0.0 for each in encoded]
-        deviation = [each.column.deviation if each.number else 1.0 for each in encoded]
-        return tuple(map(float, filter_none(mean))), tuple(map(float, filter_none(deviation)))
+        mean, deviation = np.zeros(len(encoded)), np.ones(len(encoded))
+        numbers = [place for place, each in enumerate(encoded) if each.number]
+        mean[numbers], deviation[numbers] = self._constants()
+        return tuple(mean.tolist()), tuple(deviation.tolist())
+
+    def _constants(self) -> tuple[list[float], list[float]]:
+        """Return mean and deviation of each column of numbers; 0 and 1 if they stay as they are."""
+        columns = number_columns(self.schema_content)
+        if self.measured is not None:
+            return self.measured.mean, self.measured.deviation
+        if self.standardise != "schema":
+            return [0.0] * len(columns), [1.0] * len(columns)
+        return [column.mean or 0.0 for column in columns], [
+            column.deviation or 1.0 for column in columns
+        ]
 
     def check_files(self) -> None:
         if self.role != "coordinator":
@@ -144,11 +181,6 @@ class Vectors(DirectorySource):
                 "there that the experiment may use"
             )
         return path
-
-
-def filter_none(values: list[float | None]) -> list[float]:
-    """Return values of which none is missing, as `Vectors` has checked."""
-    return [value for value in values if value is not None]
 
 
 def no_image(index: int) -> Image.Image:

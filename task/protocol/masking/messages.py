@@ -21,7 +21,7 @@ VECTOR = "vector"  # the tensor of a masked sum
 ROW_BYTES = 4_000  # a row without a table: a reason of 1,000 characters
 
 Participants = Annotated[list[Client], Field(max_length=MAX_PARTICIPANTS)]
-Purpose = Literal["train", "validate", "measure", "features"]
+Purpose = Literal["train", "validate", "measure", "features", "columns"]
 Least = Annotated[int, Field(ge=1, le=MAX_PARTICIPANTS)]
 Boxes = Annotated[
     dict[Number, Annotated[dict[Number, Box], Field(max_length=MAX_PARTICIPANTS)]],
@@ -34,7 +34,7 @@ class MaskedRequest(TableRequest):
 
     Attributes:
         purpose: what is added up: updates, scores of the global model, the moments of a layer's
-            inputs, or features.
+            inputs, features, or columns.
         model: the hash of the global weights, by `task.secure.transcript.weights_hash`.
         keys_nonce: random, and new whenever keys are collected; the same in all stages that follow.
         layer: the name of the layer that is measured; empty for another purpose.

@@ -9,7 +9,7 @@ import pytest
 from server_app.config.choices import CONF, choices
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
-from tests.conftest import model_for, needs_of, with_slow
+from tests.conftest import PARTS, model_for, needs_of, with_slow
 
 METHODS = ", ".join(choices()["method"])
 MODELS = ", ".join(choices()["model"])
@@ -18,7 +18,10 @@ STRATEGIES = ", ".join(choices()["strategy"])
 CHOICES = [f"{group}={name}" for group, names in choices().items() for name in names]
 COMPOSED_ELSEWHERE = ("method=", "strategy=", "experiment=")  # each choice by a quick test
 SITES = ["partition.names=[b,a]", "data=folder", "data.classes=[x,y]"]
+VECTORS = ["data=vectors", f"data.schema={PARTS / 'schema.yaml'}"]
 NEEDS = {
+    "data=vectors": VECTORS,
+    "model=mlp": VECTORS,
     "data=hub": ["data.repo=OWNER/NAME"],
     "participation=available": ["clock=virtual"],
     "participation=deadline": ["clock=virtual"],

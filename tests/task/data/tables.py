@@ -75,3 +75,12 @@ def people(number: int = PEOPLE) -> list[dict[str, object]]:
         }
         for index in range(number)
     ]
+
+
+def at_sites(root: Path, names: Sequence[str]) -> Path:
+    """Write a table for each site, and the schema for their coordinator; return `root`."""
+    schema, rows = people_schema(), people(20 * len(names))
+    for place, name in enumerate(names):
+        write(root / name, schema, rows[20 * place : 20 * (place + 1)])
+    (root / "schema.yaml").write_text(yaml.safe_dump(schema))
+    return root

@@ -70,7 +70,7 @@ def source(root: Path, *more: str) -> Vectors:
 
 
 def test_numbers_are_standardised_and_a_missing_one_is_the_mean(people: Path) -> None:
-    images = DeviceImages(opened(people), torch.device("cpu"))
+    images = DeviceImages(opened(people, "data.standardise=schema"), torch.device("cpu"))
     x, _ = images[torch.tensor([0, 3, 4])]
     assert x.shape == (3, 8, 1, 1)
     assert x[0].flatten().tolist() == [-3, -1, 0, 1, 0, 0, 0, 0]
