@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import click
@@ -112,6 +113,9 @@ def test_a_shown_command_is_understood(
 ) -> None:
     """Its options exist, and its settings make an experiment."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "wine").mkdir()
+    for place in (tmp_path, tmp_path / "wine"):
+        shutil.copy(ROOT / "tests" / "parts" / "schema.yaml", place)
     for run in ("RUN", "FEDBN"):
         (tmp_path / "runs" / run).mkdir(parents=True)
         (tmp_path / "runs" / run / "run.json").write_text("{}")

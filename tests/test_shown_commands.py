@@ -22,10 +22,11 @@ SHORT_IF_SHOWN = {"after.steps": "20"}
 # Tests of their own run these: NEW_PARTS `test_examples.py`, a resume `test_resuming.py`, MLflow
 # `test_loggers.py`, deployments `test_tutorials.py` and `test_masked_deployment.py`, pages
 # `report/`, a site's doctor `deploy/health/`, an analysis `analysis/`, compilation
-# `task/training/test_forward.py`, benchmarks `sweep/benchmark/`. CUDA needs a GPU.
+# `task/training/test_forward.py`, benchmarks `sweep/benchmark/`, tables of numbers
+# `test_tutorials.py`. CUDA needs a GPU.
 ELSEWHERE = (
     *NEW_PARTS, "resume=", "watch.mlflow", "deploy ", "dashboard", "doctor ", "analyse ",
-    "runtime=compiled", "device=cuda", "univarfl bench",
+    "runtime=compiled", "device=cuda", "univarfl bench", "data=vectors", "runs/wine",
 )  # fmt: skip
 LISTS = (
     "runs/compare", "runs/mine", "runs/skew", "runs/digits", "runs/own", "runs/after", "runs/seeds",

@@ -75,6 +75,17 @@ def test_the_tutorials_of_one_machine_work(reader: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_page_on_tables_works(reader: Path) -> None:
+    (reader / "make_wine.py").write_text(example("make_wine.py"))
+    first, *others = [line for line in lines("train-on-tables", "how-to") if "deploy" not in line]
+    for line in (*others, first):
+        typed(shortened(line))
+    rows = (reader / "wine" / "rows.csv").read_text().splitlines()
+    assert len((reader / "predictions.csv").read_text().splitlines()) == len(rows) == 179
+    assert (reader / "wine_model" / "model_card.md").exists()
+
+
+@pytest.mark.slow
 def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
     port, internal = free_ports(2)
     with served() as serve:

@@ -1,6 +1,7 @@
 """What participants are shown, and its hashes, which must be the same for all of them."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,9 @@ if TYPE_CHECKING:  # they import PyTorch, and commands of a site need only the r
     from torch import nn
 
     from task.tensors import Tensors
+
+
+COLUMNS = "columns"  # the purpose of sums of columns
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,12 @@ class Scope:
         """The name under which the participants of the sum are recorded.
 
         It has no run and no round: participants add up one set of updates of a model, whenever it
-        is. All layers that a run measures have one name, so that they have one set; likewise the
-        columns of its rows.
+        is. All layers that a run measures have one name, so that they have one set. Columns have
+        one name for each schema, because the same rows are in the sums of all runs.
         """
-        if self.purpose not in ("measure", "columns"):
+        if self.purpose == COLUMNS:
+            return f"{self.purpose}-{digest('columns of', self._data('schema_content')).hex()}"
+        if self.purpose != "measure":
             return self.report_name
         return f"{self.purpose}-{digest('measured in', self.run).hex()}"
 
@@ -76,8 +82,16 @@ class Scope:
 
     @cached_property
     def settings(self) -> str:
-        """A hash of the experiment, in hexadecimal."""
+        """A hash of the experiment, in hexadecimal; of columns, of what decides their sum."""
+        if self.purpose == COLUMNS:
+            names = json.dumps(json.loads(self.experiment)["partition"].get("names"))
+            parts = (self._data("schema_content"), self._data("duplicates"), names)
+            return digest("settings of columns", *parts).hex()
         return digest("settings", self.experiment).hex()
+
+    def _data(self, key: str) -> str:
+        """Return a setting of the experiment's data, as JSON."""
+        return json.dumps(json.loads(self.experiment)["data"].get(key), sort_keys=True)
 
 
 @dataclass(frozen=True)

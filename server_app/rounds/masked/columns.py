@@ -15,8 +15,10 @@ from task.data.column_sums import SUMS, problem_with
 from task.errors import ProtocolError
 from task.protocol.masking.columns import MASKED_COLUMNS
 from task.secure.coordinator import Coordinator, TooFewError
+from task.secure.transcript import COLUMNS
 
-PURPOSE, FIRST_ROUND, ATTEMPT = "columns", 1, 1
+FIRST_ROUND, ATTEMPT = 1, 1
+CURE = "add data.standardise=schema, with the mean and the deviation of an earlier run"
 
 
 def masked_sums(
@@ -35,7 +37,7 @@ def masked_sums(
     experiment, sizes = context.experiment, context.sizes
     units = units_of_served(clients, sizes.train, context.connected())
     here = sorted(client for unit in units for client in unit.clients)
-    scope = new_scope(context, FIRST_ROUND, ATTEMPT, PURPOSE)
+    scope = new_scope(context, FIRST_ROUND, ATTEMPT, COLUMNS)
     try:
         threshold = secure_threshold(experiment, len(here))
         coordinator = Coordinator(
@@ -47,7 +49,9 @@ def masked_sums(
         summing.collect(MASKED_COLUMNS, view, {"columns": columns})
         total = summing.unmask(view).reshape(SUMS, columns)
     except (TooFewError, ProtocolError, ValueError) as error:
-        raise RunFailedError(f"the columns cannot be summed up with masks: {error}") from None
+        raise RunFailedError(
+            f"the columns cannot be summed up with masks: {error}; {CURE}"
+        ) from None
     if problem := problem_with(total, sum(sizes.images()[client] for client in here)):
         raise RunFailedError(f"the sum of the columns cannot be one of rows: {problem}")
     missing = {client: ABSENT for client in clients if client not in here}

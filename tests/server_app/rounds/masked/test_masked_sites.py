@@ -28,7 +28,7 @@ from task.training.worker import Worker
 from tests.conftest import rows, sha256, with_slow
 from tests.server_app.nodes.test_lies import trained
 from tests.site_grid import SiteGrid
-from tests.task.data import making
+from tests.task.data import making, tables
 
 NAMES = ("east", "north", "south", "west")
 WORDS = [f"partition.names=[{','.join(NAMES)}]", "evaluate_every=2"]
@@ -366,3 +366,37 @@ def test_a_site_with_another_key_of_one_site_does_not_share_with_it(
                     tmp_path / "m" / f"{name}.roster" / "west.pub")  # fmt: skip
     with pytest.raises(RunFailedError, match="client 0: site west has another roster"):
         trained(grid, tmp_path, "run", *WORDS, MASKED, "rounds=1")
+
+
+COLUMNS = (
+    "data=vectors", "rounds=1", "local_epochs=1", "partition=sites", "method=fedavg", MASKED,
+    "evaluate_every=1", "watch.tensorboard=false", "federation.attempts=1", "seed=1",
+)  # fmt: skip
+
+
+def test_columns_are_summed_over_one_set_of_sites_without_tell_statistics(tmp_path: Path) -> None:
+    """The sum over other sites, or other rows, would differ by single sites' sums."""
+    root = tables.at_sites(tmp_path / "tables", NAMES)
+    grid = MaskedSites(root, tmp_path / "m")
+
+    def run(name: str, *more: str) -> Path:
+        place = f"output_dir={tmp_path / 'runs'}", f"run_id={name}"
+        words = [*COLUMNS, f"data.schema={root / 'schema.yaml'}", *WORDS, *place, *more]
+        context = Context(1, 0, {}, RecordDict(), {"overrides": shlex.join(words)})
+        server_app(grid=grid, context=context)
+        return tmp_path / "runs" / name
+
+    (tmp_path / "runs").mkdir()
+    found = read_record(run("first"))["config"]["data"]["measured"]
+    ages = [int(str(row["Age"])) for row in tables.people(80) if row["Age"] != ""]
+    assert found["mean"][0] == pytest.approx(sum(ages) / len(ages), rel=1e-7)
+    assert read_record(run("again", "seed=2"))["config"]["data"]["measured"] == found
+    with pytest.raises(
+        RunFailedError, match=r"summed before, in another experiment.*data\.standardi"
+    ):
+        run("names", "partition.names=[east,north,south]", "seed=3")
+    with pytest.raises(RunFailedError, match="summed before, in another experiment"):
+        run("drop", "data.duplicates=drop", "seed=4")
+    grid.dies = [("query.masked_columns", "1")]
+    with pytest.raises(RunFailedError, match="with the participants 0, 1, 2, 3"):
+        run("without", "seed=5")
