@@ -16,6 +16,7 @@ from server_app.config.file_hash import with_hash
 from server_app.runs import identity
 from server_app.runs.records.run_record import read_record
 from task import extensions
+from task.data.batches import Normalisation
 from task.errors import ConfigError, SiteError
 from task.fingerprint import fingerprint, fingerprint_for
 from task.given_weights import given_weights
@@ -78,6 +79,7 @@ def test_pixels_are_scaled_for_the_network() -> None:
     grey = constants(*SHUFFLENET, "data=digits")
     assert grey == (pytest.approx((0.449,)), pytest.approx((0.226,)))
     worker = Worker(compose_experiment([*SMALL, *SHUFFLENET]).local())
+    assert isinstance(worker.images.normalised, Normalisation)
     assert worker.images.normalised.shift.item() == pytest.approx(-0.449 / 0.226)
 
 
