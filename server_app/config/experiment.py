@@ -5,6 +5,7 @@ The components that only the server uses are read by a function beside their bas
 together.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from server_app.config.tables import Table
-from task.config import LocalConfig, Settings, Strict
+from task.config import MEASURED, LocalConfig, Settings, Strict
 from task.errors import ConfigError
 from task.given_weights import WEIGHTS_HASH, without_weights
 
@@ -109,6 +110,13 @@ class Experiment(LocalConfig):
         told = ("name", *self.component("after").told)
         fields["after"] = {key: self.after[key] for key in told}
         return LocalConfig.model_construct(**fields)  # the experiment's rules include theirs
+
+    def with_constants(self, mean: Sequence[float], deviation: Sequence[float]) -> "Experiment":
+        """Return the same experiment with the mean and deviation of each column of its data."""
+        fields = {name: getattr(self, name) for name in Experiment.model_fields}
+        measured = {"mean": list(mean), "deviation": list(deviation)}
+        fields["data"] = {**self.data, MEASURED: measured}
+        return Experiment.model_construct(**fields)
 
     def placed(self, directory: Path, *, resume: bool = False) -> "Experiment":
         """Return the same experiment for a given run directory.

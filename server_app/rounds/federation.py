@@ -53,7 +53,6 @@ PACES = {  # by whether the strategy fills a buffer
 }
 CLOSED_FORM = "server_app.rounds.closed_form.round:closed_form_round"
 STANDARDISED = "server_app.rounds.standardising.measuring:standardised"
-WITH_CONSTANTS = "server_app.rounds.standardising.measuring:with_constants"
 FORGET_SECONDS = 60.0
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Federation:
         self.recorder, self.loggers = recorder, loggers
         self.checkpoint = recorder.checkpoint
         if measured := recorder.record.config["data"].get(MEASURED):
-            self.experiment = experiment = named(WITH_CONSTANTS)(experiment, measured)
+            self.experiment = experiment = experiment.with_constants(**measured)
         self._round = self.checkpoint.round if self.checkpoint else 0
         self._run = RunIdentity(recorder.record.key, experiment.local().model_dump_json())
         self._worker = shared_worker(self._run.experiment)

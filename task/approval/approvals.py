@@ -18,9 +18,10 @@ from typing import NamedTuple, Self
 
 from filelock import FileLock
 
-from task.config import MEASURED, LocalConfig
+from task.config import MEASURED
 from task.errors import ConfigError, SiteError
 from task.machine.files import create_whole, make_private
+from task.rules import read_local_config
 from task.site import Site
 
 DIRECTORY, LOCK = "approvals", "lock"
@@ -202,7 +203,7 @@ def name_of(experiment: str) -> str:
     The mean and deviation of columns, which clients are asked for then, do not count.
     """
     if f'"{MEASURED}":' in experiment:
-        config = LocalConfig.model_validate_json(experiment)
+        config = read_local_config(experiment)
         data = {key: value for key, value in config.data.items() if key != MEASURED}
         experiment = config.model_copy(update={"data": data}).model_dump_json()
     return hashlib.sha256(experiment.encode()).hexdigest()

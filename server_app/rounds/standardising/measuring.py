@@ -8,7 +8,6 @@ Upload: four integers for each column, one exchange. Client state: none.
 """
 
 import logging
-from typing import Any
 
 from torch import Tensor
 
@@ -22,7 +21,6 @@ from server_app.rounds.ending.asking import (
     wait_for_quorum,
 )
 from server_app.rounds.errors import RunFailedError
-from task.config import MEASURED
 from task.data.column_sums import MOST_ROWS, constants_of, number_columns
 from task.data.sources.vectors import Vectors
 from task.errors import ProtocolError
@@ -48,7 +46,7 @@ def standardised(context: RoundContext) -> Experiment:
     schema = source.schema_content
     columns = len(number_columns(schema))
     if not columns:
-        return with_constants(experiment, {"mean": [], "deviation": []})
+        return experiment.with_constants([], [])
     wanted = clients_with_images(context)
     wait_for_quorum(context, wanted)
     if experiment.secure.masked:
@@ -62,7 +60,7 @@ def standardised(context: RoundContext) -> Experiment:
     logger.info(
         "standardised %d columns by the rows of %d clients", columns, len(wanted) - len(missing)
     )
-    return with_constants(experiment, {"mean": mean, "deviation": deviation})
+    return experiment.with_constants(mean, deviation)
 
 
 def plain_sums(
@@ -99,10 +97,3 @@ def read(reply: ColumnsReply | Failure, client: int, columns: int, rows: int) ->
         ProtocolError: it has none that can be used.
     """
     return check_sums(usable(reply).of(client), columns, rows)
-
-
-def with_constants(experiment: Experiment, constants: dict[str, Any]) -> Experiment:
-    """Return an experiment with the mean and the deviation of its columns."""
-    fields = {name: getattr(experiment, name) for name in Experiment.model_fields}
-    fields["data"] = {**experiment.data, MEASURED: constants}
-    return Experiment.model_construct(**fields)

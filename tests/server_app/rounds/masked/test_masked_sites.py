@@ -394,7 +394,7 @@ def test_columns_are_summed_over_one_set_of_sites_without_tell_statistics(tmp_pa
     with pytest.raises(
         RunFailedError, match=r"summed before, in another experiment.*data\.standardi"
     ):
-        run("names", "partition.names=[east,north,south]", "seed=3")
+        run("names", "partition.names=[east,north,south,west,zenith]", "seed=3")
     with pytest.raises(RunFailedError, match="summed before, in another experiment"):
         run("drop", "data.duplicates=drop", "seed=4")
     grid.dies = [("query.masked_columns", "1")]
