@@ -24,7 +24,7 @@ from univarfl.cli.main import application
 from univarfl.sweeps.combinations import expand
 
 LONGEST = 205  # lines that a person reads in one sitting
-LISTS = {"CHANGELOG.md"}
+LISTS = {"CHANGELOG.md", "docs/reference/networks.md"}
 OTHER_PROGRAMS = (
     "cp", "export", "flwr", "git", "mkdocs", "mypy", "pip install uv", "pytest", "ray start",
     "source", "tensorboard", "uv sync", "uvx pre-commit install",

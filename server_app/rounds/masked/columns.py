@@ -1,6 +1,6 @@
 """The columns of clients' rows with masks: the server gets the sum of the clients' sums."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -40,20 +40,32 @@ def masked_sums(
     scope = new_scope(context, FIRST_ROUND, ATTEMPT, COLUMNS)
     try:
         threshold = secure_threshold(experiment, len(here))
-        coordinator = Coordinator(
-            scope, threshold, most_colluding(experiment, len(here)), True,
-            {client: sizes.train[client] for client in here}, site_keys(context, units),
-        )  # fmt: skip
-        summing = MaskedSumming(context, scope, units, coordinator, threshold, SUMS * columns)
+    except ValueError as error:
+        raise not_summed(error, {}) from None
+    coordinator = Coordinator(
+        scope, threshold, most_colluding(experiment, len(here)), True,
+        {client: sizes.train[client] for client in here}, site_keys(context, units),
+    )  # fmt: skip
+    summing = MaskedSumming(context, scope, units, coordinator, threshold, SUMS * columns)
+    try:
         view = summing.prepare()
         summing.collect(MASKED_COLUMNS, view, {"columns": columns})
         total = summing.unmask(view).reshape(SUMS, columns)
-    except (TooFewError, ProtocolError, ValueError) as error:
-        raise RunFailedError(
-            f"the columns cannot be summed up with masks: {error}; {CURE}"
-        ) from None
+    except (TooFewError, ProtocolError) as error:
+        raise not_summed(error, summing.stages.reasons) from None
     if problem := problem_with(total, sum(sizes.images()[client] for client in here)):
         raise RunFailedError(f"the sum of the columns cannot be one of rows: {problem}")
     missing = {client: ABSENT for client in clients if client not in here}
     missing |= summing.stages.reasons
     return torch.from_numpy(total), missing
+
+
+def not_summed(error: Exception, reasons: Mapping[int, str]) -> RunFailedError:
+    """Return the error of columns that cannot be summed up.
+
+    Args:
+        error: why.
+        reasons: by client, why it has not answered.
+    """
+    first = next((f"; the first: {reason}" for _, reason in sorted(reasons.items())), "")
+    return RunFailedError(f"the columns cannot be summed up with masks: {error}{first}; {CURE}")
