@@ -116,7 +116,7 @@ def test_a_shown_command_is_understood(
     (tmp_path / "wine").mkdir()
     for place in (tmp_path, tmp_path / "wine"):
         shutil.copy(ROOT / "tests" / "parts" / "schema.yaml", place)
-    for run in ("RUN", "FEDBN"):
+    for run in ("RUN", "FEDBN", "wine"):
         (tmp_path / "runs" / run).mkdir(parents=True)
         (tmp_path / "runs" / run / "run.json").write_text("{}")
         (tmp_path / "runs" / run / "model.safetensors").touch()
