@@ -32,8 +32,8 @@ class Scope:
         model: the hash of the global weights, by `weights_hash`.
         nonce: random, and new whenever keys are collected.
         purpose: what is added up: updates (``train``), scores of the model (``validate``), the
-            moments of the inputs of one of its layers (``measure``), ``features``, or the columns of
-            the rows (``columns``).
+            moments of the inputs of one of its layers (``measure``), ``features``, or the columns
+            of the rows (``columns``).
         layer: the layer whose inputs are measured; empty for another purpose.
         parameters: the hash of the model without its statistics, by `parameters_hash`; likewise.
     """

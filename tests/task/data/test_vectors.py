@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from server_app.config.composition import compose_experiment
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.federated import federate
@@ -279,7 +279,7 @@ def test_a_run_learns_and_its_model_predicts_and_is_exported(
     wine: Path, trained: Callable[..., Path], tmp_path: Path
 ) -> None:
     run = trained(wine, "rounds=5")
-    assert read_record(run)["results"]["test"]["accuracy"] > 0.9
+    assert read_entries(run)["results"]["test"]["accuracy"] > 0.9
     predict(run, [str(wine / "rows.csv")], tmp_path / "out.csv", "cpu")
     found = pd.read_csv(tmp_path / "out.csv")
     assert found.columns[:2].tolist() == ["row", "class"]
@@ -304,7 +304,7 @@ def test_methods_that_need_logits_and_features_alone_train(
     more: tuple[str, ...], wine: Path, trained: Callable[..., Path]
 ) -> None:
     run = trained(wine, "rounds=1", "local_epochs=1", *more)
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
 
 
 def test_the_number_of_workers_does_not_change_a_bit(

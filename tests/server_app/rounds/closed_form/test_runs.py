@@ -18,7 +18,7 @@ from client_app.work_unit import train_clients
 from server_app.config.composition import compose_experiment
 from server_app.rounds.closed_form import collecting
 from server_app.rounds.errors import RunFailedError
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError, RunError
 from task.fingerprint import fingerprint_for
 from task.protocol.after.sums import SumsRequest
@@ -66,7 +66,7 @@ class TestSameBits:
         words = ["method=fedavg", ONE_ROUND, "after=ridge"]
         plain, masked = train(*words, "secure=rounded"), train(*words, "secure=masked")
         assert sha256(plain) == sha256(masked)
-        assert read_record(masked)["after"]["clients"] == 4
+        assert read_entries(masked)["after"]["clients"] == 4
 
     def test_late_clients_change_only_what_their_images_change(self, train: Train) -> None:
         """In any order and grouping: the blocks of clients are reversed here."""
@@ -104,7 +104,7 @@ def test_ridge_is_numpys_solution(train: Train) -> None:
         solved /= np.linalg.norm(solved, axis=0)
         assert np.abs(found["classifier.weight"].numpy() - solved.T).max() < most
     assert not found["classifier.bias"].any()
-    assert read_record(run)["results"]["test"]["accuracy"] > 0.5
+    assert read_entries(run)["results"]["test"]["accuracy"] > 0.5
 
 
 def test_ncm_is_the_direction_of_each_class_mean(train: Train) -> None:
@@ -119,7 +119,7 @@ def test_ncm_is_the_direction_of_each_class_mean(train: Train) -> None:
 class TestRecord:
     def test_it_is_that_of_a_round(self, train: Train) -> None:
         run = train(*RIDGE)
-        record = read_record(run)
+        record = read_entries(run)
         assert record["status"] == "completed"
         assert record["results"]["validation"] == {"clients": 0}
         by_round = {(row["round"], row["split"], row["metric"]) for row in rows(run, "rounds.csv")}
@@ -135,10 +135,10 @@ class TestRecord:
         plain, staged = train(*words), train(*words, "after=ridge")
         given = train(*RIDGE, f"model.weights={plain}")
         assert sha256(given) == sha256(staged) != sha256(plain)
-        found = read_record(staged)["after"]
+        found = read_entries(staged)["after"]
         assert (found["clients"], found["missing"]) == (4, {})
-        assert found["before"] == read_record(plain)["results"]["test"]
-        assert found["after"] == read_record(given)["results"]["test"]
+        assert found["before"] == read_entries(plain)["results"]["test"]
+        assert found["after"] == read_entries(given)["results"]["test"]
         before, after = (load_file(run / "model.safetensors") for run in (plain, staged))
         changed = {name for name in before if not before[name].equal(after[name])}
         assert changed == {"classifier.weight", "classifier.bias"}

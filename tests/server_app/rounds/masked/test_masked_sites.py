@@ -387,10 +387,10 @@ def test_columns_are_summed_over_one_set_of_sites_without_tell_statistics(tmp_pa
         return tmp_path / "runs" / name
 
     (tmp_path / "runs").mkdir()
-    found = read_record(run("first"))["config"]["data"]["measured"]
+    found = read_entries(run("first"))["config"]["data"]["measured"]
     ages = [int(str(row["Age"])) for row in tables.people(80) if row["Age"] != ""]
     assert found["mean"][0] == pytest.approx(sum(ages) / len(ages), rel=1e-7)
-    assert read_record(run("again", "seed=2"))["config"]["data"]["measured"] == found
+    assert read_entries(run("again", "seed=2"))["config"]["data"]["measured"] == found
     with pytest.raises(
         RunFailedError, match=r"in another experiment.*add data\.standardise=schema"
     ):

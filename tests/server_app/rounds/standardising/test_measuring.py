@@ -12,7 +12,7 @@ import torch
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.errors import RunFailedError
-from server_app.runs.records.record import read_record
+from server_app.runs.records.run_record import read_entries
 from task.approval.approvals import name_of
 from task.data.column_sums import SUMS, column_sums, constants_of
 from task.data.image_store.store import open_dataset
@@ -53,7 +53,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wine: Path) -> Trai
 
 
 def measured(run: Path) -> Any:
-    return read_record(run)["config"]["data"]["measured"]
+    return read_entries(run)["config"]["data"]["measured"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def ages_of(people: int) -> list[int]:
 
 def test_sites_send_sums_if_their_owners_allow_it(run_on_tables: Callable[..., Path]) -> None:
     run = run_on_tables()
-    assert read_record(run)["status"] == "completed"
+    assert read_entries(run)["status"] == "completed"
     ages = ages_of(60)
     assert measured(run)["mean"][0] == pytest.approx(sum(ages) / len(ages), rel=1e-7)
 
@@ -136,7 +136,7 @@ def test_silent_sites_are_left_out(run_on_tables: Callable[..., Path]) -> None:
 
 def test_an_approval_holds_before_and_after_the_constants_are_known(trained: Trained) -> None:
     run = trained("num_clients=3")
-    words = read_record(run)["overrides"]
+    words = read_entries(run)["overrides"]
     before = compose_experiment(words).local()
     after = before.model_copy(update={"data": {**before.data, "measured": measured(run)}})
     assert before.model_dump_json() != after.model_dump_json()
