@@ -31,6 +31,10 @@ CHOSEN = (
 )  # the keys that studies of defaults vary
 SIX = "method=fedavg,fedprox,moon,freeze,feduv,univarfl"
 PACS = "experiment=pacs data.image_size=32 batch_size=32"
+PRETRAINED = (
+    "data=pacs data.image_size=96 augmentation=none tune=head model=timm "
+    "model.architecture=tf_efficientnet_lite0 model.weights=${oc.env:LITE0}"
+)
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
 STATISTICS_PACS = f"{PACS} rounds=16 local_epochs=2 optim.schedule=cosine"
 STATISTICS_DIGITS = (
@@ -381,6 +385,22 @@ STUDIES = {  # with the time of each on two cores
     # seed, after the last round, for each of two methods and two schedules.
     "statistics-digits": Study(
         tuple(f"{STATISTICS_DIGITS} seed={seed}" for seed in range(20, 25)), tables=four_readings
+    ),
+    # Half an hour, with the file of weights LITE0. Compared: each method minus FedAvg, paired by
+    # seed, after the last round, by domain and at alpha 0.01. Nothing is tuned.
+    "pretrained": Study(
+        tuple(
+            f"{PRETRAINED} partition={split} {methods} seed=40,41,42"
+            for split in (
+                "partition=domains num_clients=4",
+                "partition=dirichlet alpha=0.01 num_clients=10",
+            )
+            for methods in (
+                "method=fedavg,fedprox,univarfl,scaffold rounds=30 local_epochs=2",
+                "method=ridge,ncm",
+            )
+        ),
+        needs="PACS",
     ),
     # Twenty minutes.
     "pace": Study(
