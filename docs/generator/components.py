@@ -17,7 +17,7 @@ GLOBAL = "# @package _global_"
 # The groups whose choices are components: one Python and one YAML file each.
 GROUPS = (
     "method", "strategy", "guard", "after", "clock", "participation", "data", "partition",
-    "augmentation", "model",
+    "augmentation", "model", "tune",
 )  # fmt: skip
 
 

@@ -35,9 +35,9 @@ SPLITS = (
     "images are changed."
 )
 NETWORKS = (
-    "`model=NAME` selects the network. Every network also has the key `model.weights`: a "
-    "safetensors file, or a run directory, whose weights a run [starts from]"
-    "(../how-to/use-a-model.md#start-from-a-model)."
+    "`model=NAME` selects the network, `tune=NAME` [which part of it](../how-to/train-a-part.md) "
+    "is trained. Every network also has the key `model.weights`: a file of weights, or a run "
+    "directory, whose weights a run [starts from](../how-to/use-a-model.md#start-from-a-model)."
 )
 
 
@@ -56,7 +56,7 @@ def pages() -> dict[str, str]:
         ),
         "data/index.md": components.index("Data sets", DATA_SETS, "data"),
         "splits.md": components.page("Splits", SPLITS, "partition", "augmentation"),
-        "networks.md": components.page("Networks", NETWORKS, "model"),
+        "networks.md": components.page("Networks", NETWORKS, "model", "tune"),
         "experiments.md": experiments.page(),
         "run-files.md": run_files.page(),
         "api.md": api.page(),

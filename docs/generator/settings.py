@@ -18,8 +18,8 @@ These keys describe a run. Type them as `key=value` after `univarfl train`, `con
 `data` or `deploy run`. Unknown keys and values out of range are refused before anything starts.
 
 The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, `after`, `data`,
-`partition`, `augmentation` and `model` depend on the choice: see [methods](methods/index.md),
-[strategies](strategies.md), [guards](guards.md), [participation and clock](participation.md),
+`partition`, `augmentation`, `model` and `tune` depend on the choice: see
+[methods](methods/index.md), [strategies](strategies.md), [guards](guards.md), [participation and clock](participation.md),
 [after training](after-training.md), [data sets](data/index.md), [splits](splits.md) and
 [networks](networks.md).
 """

@@ -40,6 +40,7 @@ NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"  # asks for GPUs without initialisi
 # Imported late by `client_app` and `task`. A site imports all of it before its files can change.
 FURTHER = (
     "client_app.budget:charge_round",
+    "client_app.given_weights:keep_weights",
     "task.approval.approvals:Approvals",
     "task.combination:combine",
     "task.data.image_store.building:built_dataset",
@@ -54,7 +55,9 @@ FURTHER = (
     "task.privacy.whole_clients:problems",
     "task.secure.rules.masked_experiment:problems",
     "task.secure.vectors.rounded_sum:RoundedSum",
+    "task.training.features:FrozenFeatures",
     "task.training.graphed:GraphedSteps",
+    "task.training.starting_weights:start_from_cache",
 )
 
 
