@@ -19,9 +19,9 @@ These keys describe a run. Type them as `key=value` after `univarfl train`, `con
 
 The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, `after`, `data`,
 `partition`, `augmentation`, `model` and `tune` depend on the choice: see
-[methods](methods/index.md), [strategies](strategies.md), [guards](guards.md), [participation and clock](participation.md),
-[after training](after-training.md), [data sets](data/index.md), [splits](splits.md) and
-[networks](networks.md).
+[methods](methods/index.md), [strategies](strategies.md), [guards](guards.md),
+[participation and clock](participation.md), [after training](after-training.md),
+[data sets](data/index.md), [splits](splits.md) and [networks](networks.md).
 """
 HANDLED = ("name", "published", "secure.start")  # set by choices and files, not by hand
 
