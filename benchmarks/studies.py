@@ -391,10 +391,7 @@ STUDIES = {  # with the time of each on two cores
     "pretrained": Study(
         tuple(
             f"{PRETRAINED} partition={split} {methods} seed=40,41,42"
-            for split in (
-                "partition=domains num_clients=4",
-                "partition=dirichlet alpha=0.01 num_clients=10",
-            )
+            for split in ("domains num_clients=4", "dirichlet alpha=0.01 num_clients=10")
             for methods in (
                 "method=fedavg,fedprox,univarfl,scaffold rounds=30 local_epochs=2",
                 "method=ridge,ncm",
