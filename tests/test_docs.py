@@ -116,7 +116,10 @@ def test_a_shown_command_is_understood(
     (tmp_path / "wine").mkdir()
     for place in (tmp_path, tmp_path / "wine"):
         shutil.copy(ROOT / "tests" / "parts" / "schema.yaml", place)
-    for run in ("RUN", "FEDBN", "wine"):
+    (tmp_path / "lite0.safetensors").touch()
+    (tmp_path / "my_networks.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for run in ("RUN", "FEDBN", "extractor", "wine"):
         (tmp_path / "runs" / run).mkdir(parents=True)
         (tmp_path / "runs" / run / "run.json").write_text("{}")
         (tmp_path / "runs" / run / "model.safetensors").touch()
