@@ -6,6 +6,7 @@ installs. The weights are drawn from the seed; ``model.weights`` reads a file wi
 
 import importlib
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +32,9 @@ class TimmSettings(BackboneSettings):
     def __post_init__(self) -> None:
         # Only a registered name: timm loads others from the network or from a file.
         if not self._library.is_model(self.architecture):
-            near = ", ".join(self._library.list_models(f"*{self.architecture}*")[:5])
+            within = self._library.list_models(f"*{self.architecture}*")[:5]
+            close = get_close_matches(self.architecture, self._library.list_models())
+            near = ", ".join(within or close)
             refuse(self, "architecture", f"is no network of timm{near and f'; some are {near}'}")
         super().__post_init__()
 

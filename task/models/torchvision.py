@@ -4,6 +4,7 @@ Its weights are drawn from the seed; ``model.weights`` reads a file of torchvisi
 """
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 import torchvision.models
 from torch import nn
@@ -26,7 +27,8 @@ class TorchvisionSettings(BackboneSettings):
     def __post_init__(self) -> None:
         names = torchvision.models.list_models(torchvision.models)
         if self.architecture not in names:
-            near = ", ".join([name for name in names if self.architecture in name][:5])
+            within = [name for name in names if self.architecture in name][:5]
+            near = ", ".join(within or get_close_matches(self.architecture, names))
             allowed = f"is no classifier of torchvision{near and f'; some are {near}'}"
             refuse(self, "architecture", allowed)
         super().__post_init__()
