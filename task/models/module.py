@@ -48,9 +48,13 @@ class ModuleSettings(BackboneSettings):
 
     def encoder(self) -> nn.Module:
         try:
-            network = named(self.target)()
+            create = named(self.target)
         except (ImportError, AttributeError) as error:
             refuse(self, "target", f"cannot be imported: {error}")
+        try:
+            network = create()
+        except Exception as error:
+            refuse(self, "target", f"fails without arguments: {type(error).__name__}: {error}")
         if not isinstance(network, nn.Module):
             refuse(
                 self, "target", f"must return an nn.Module, and returns {type(network).__name__}"
