@@ -5,6 +5,7 @@ its owner's ``site.toml`` list its package; see `task.extensions.targeted`.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import nn
 
@@ -12,6 +13,7 @@ from task.errors import refuse
 from task.extensions import target_of
 from task.models.base import Scaling
 from task.models.layers.backbone import BackboneSettings, without_last_linear
+from task.plain_text import one_line
 from task.registry import named
 
 
@@ -27,6 +29,8 @@ class ModuleSettings(BackboneSettings):
         mean: of each colour, subtracted from pixels in [0, 1]; None for the data set's.
         std: of each colour, by which they are divided then; None for the data set's.
     """
+
+    chosen_by: ClassVar[str] = "target"
 
     target: str = field(kw_only=True)
     head: str | None = field(default=None, kw_only=True)
@@ -54,7 +58,7 @@ class ModuleSettings(BackboneSettings):
         try:
             network = create()
         except Exception as error:
-            refuse(self, "target", f"fails without arguments: {type(error).__name__}: {error}")
+            refuse(self, "target", f"fails without arguments: {one_line(str(error))}")
         if not isinstance(network, nn.Module):
             refuse(
                 self, "target", f"must return an nn.Module, and returns {type(network).__name__}"

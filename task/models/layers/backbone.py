@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from task.errors import ConfigError, refuse
 from task.models.base import ModelSettings, Network, Output, ProjectorKind, Scaling, projector
 from task.models.layers.norm import Norm, batch_norm_layers
+from task.plain_text import one_line
 
 COLOURS = 3  # channels of an image that a backbone takes
 FORM = "it must map images [n, 3, H, W] to features [n, d]"
@@ -50,12 +51,13 @@ def encoded(encoder: nn.Module, x: Tensor) -> Tensor:
     """Return a backbone's features [n, d] of images; a grey image has three equal channels.
 
     Raises:
-        ConfigError: they have another form.
+        ValueError: they have another form.
     """
     features = encoder(x.expand(-1, COLOURS, -1, -1) if x.shape[1] == 1 else x)
     if not isinstance(features, Tensor) or features.ndim != 2:
         found = getattr(features, "shape", type(features).__name__)
-        raise ConfigError("name", type(encoder).__name__, f"{FORM}, and returns {found}")
+        found = list(found) if isinstance(found, torch.Size) else found
+        raise ValueError(f"{FORM}, and returns {found}; flatten or pool its output")
     return features
 
 
@@ -66,6 +68,7 @@ class BackboneSettings(ModelSettings):
     Attributes:
         features: the width of the projector, if there is one.
         image_size: height and width of the images, in pixels; ``data.image_size``.
+        chosen_by: the setting that names the network.
         normalisation: how pixels in [0, 1] become the input: with the constants of the ``network``,
             or with those of the ``data`` (``data.normalisation``).
     """
@@ -74,6 +77,7 @@ class BackboneSettings(ModelSettings):
     has_levels: ClassVar[bool] = False
     takes_features: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    chosen_by: ClassVar[str] = "architecture"
 
     image_size: int = field(kw_only=True)
     norm: Norm = field(default="batch", kw_only=True)
@@ -117,7 +121,11 @@ class BackboneSettings(ModelSettings):
         encoder = self.encoder()
         size = self.image_size
         with torch.no_grad():
-            inputs = encoded(encoder.eval(), torch.zeros(1, COLOURS, size, size))
+            try:
+                inputs = encoded(encoder.eval(), torch.zeros(1, COLOURS, size, size))
+            except Exception as error:
+                reason = one_line(str(error))
+                refuse(self, self.chosen_by, f"fails on images [1, 3, {size}, {size}]: {reason}")
         head = projector(inputs.shape[1], self.features, "batch", self.projector)
         width = self.features if len(head) else inputs.shape[1]
         return BackboneNetwork(encoder.train(), head, nn.Linear(width, classes))

@@ -57,6 +57,8 @@ def with_schema(data: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: there is no file, or it is no schema.
     """
     typed, root = data.get(KEY), data.get("root")
+    if not typed and not (root and Path(root).is_dir()):
+        raise ConfigError("data.root", root, f"must be a directory with rows and {NAMES[0]}")
     path = Path(typed) if typed else schema_in(Path(root)) if root else None
     if path is None:
         missing = f"no {' or '.join(NAMES)} in data.root; {EXPECTED}: data.schema=FILE"
