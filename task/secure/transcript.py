@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from task.protocol.masking.rows import Advert
+from task.registry import named
 from task.secure.primitives.hashing import digest
 
 if TYPE_CHECKING:  # they import PyTorch, and commands of a site need only the roster's hash
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # they import PyTorch, and commands of a site need only the r
 
 
 COLUMNS = "columns"  # the purpose of sums of columns
+CANONICAL = "task.data.sources.families.schema_file:canonical"  # imported for sums of columns alone
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Scope:
         one name for each schema, because the same rows are in the sums of all runs.
         """
         if self.purpose == COLUMNS:
-            return f"{self.purpose}-{digest('columns of', self._data('schema_content')).hex()}"
+            return f"{self.purpose}-{digest('columns of', self._schema).hex()}"
         if self.purpose != "measure":
             return self.report_name
         return f"{self.purpose}-{digest('measured in', self.run).hex()}"
@@ -85,13 +87,17 @@ class Scope:
         """A hash of the experiment, in hexadecimal; of columns, of what decides their sum."""
         if self.purpose == COLUMNS:
             names = json.dumps(json.loads(self.experiment)["partition"].get("names"))
-            parts = (self._data("schema_content"), self._data("duplicates"), names)
+            duplicates = json.dumps(json.loads(self.experiment)["data"].get("duplicates"))
+            parts = (self._schema, duplicates, names)
             return digest("settings of columns", *parts).hex()
         return digest("settings", self.experiment).hex()
 
-    def _data(self, key: str) -> str:
-        """Return a setting of the experiment's data, as JSON."""
-        return json.dumps(json.loads(self.experiment)["data"].get(key), sort_keys=True)
+    @cached_property
+    def _schema(self) -> str:
+        """The schema of the columns, in one form however the coordinator has written it."""
+        content = json.loads(self.experiment)["data"]["schema_content"]
+        found: str = named(CANONICAL)(content)
+        return found
 
 
 @dataclass(frozen=True)

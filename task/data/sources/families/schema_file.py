@@ -80,6 +80,20 @@ def parsed(content: dict[str, Any]) -> Schema:
         raise error.under(key) from None
 
 
+def canonical(content: dict[str, Any]) -> str:
+    """Return a text that is the same for all contents whose schemas `require_same` takes as equal.
+
+    Raises:
+        ConfigError: the content is no schema.
+    """
+    found = dataclasses.asdict(parsed(content))
+    for column in found["columns"]:
+        for key in ("low", "high", "mean", "deviation"):
+            if column[key] == 0:
+                column[key] = 0.0  # not -0.0
+    return json.dumps(found, sort_keys=True)
+
+
 def require_same(path: Path, schema: Schema) -> None:
     """Refuse a site's own schema that is not the experiment's.
 

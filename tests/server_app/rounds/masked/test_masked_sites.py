@@ -1,5 +1,6 @@
 """Masked rounds among sites: their own keys and rosters, and what they remember."""
 
+import json
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
@@ -398,3 +399,10 @@ def test_columns_are_summed_over_one_set_of_sites_without_tell_statistics(tmp_pa
     grid.dies = [("query.masked_columns", "1")]
     with pytest.raises(RunFailedError, match="with the participants 0, 1, 2, 3"):
         run("without", "seed=5")
+    same = json.loads(json.dumps(tables.people_schema()))
+    for column in same["columns"]:
+        column.setdefault("unit", None)
+    spelled = tmp_path / "spelled.yaml"
+    spelled.write_text(json.dumps(same))
+    with pytest.raises(RunFailedError, match="with the participants 0, 1, 2, 3"):
+        run("spelled", "seed=6", f"data.schema={spelled}")
