@@ -22,7 +22,7 @@ def check_features(session: Session[Any], size: int) -> None:
     Raises:
         ProtocolError: clients add noise, or the model has no such features.
         SiteError: the site does not tell its statistics, limits its privacy loss, or has
-            described another model in this run.
+            described another model, or in another experiment, in this run.
     """
     request, worker = session.request, session.worker
     if worker.personal or not worker.config.network().trained_features:
@@ -35,6 +35,16 @@ def check_features(session: Session[Any], size: int) -> None:
     site = session.site
     if site is not None:
         check_site(session, site, size)
+
+
+def described(session: Session[Any], model: bytes) -> str:
+    """Return a hash of a model and of the experiment, which decides the images and frozen layers.
+
+    Args:
+        session: the request.
+        model: what the request has of the model, in bytes.
+    """
+    return hashlib.sha256(session.request.experiment.encode() + b"\0" + model).hexdigest()
 
 
 def check_site(session: Session[Any], site: Site, size: int) -> None:
@@ -55,7 +65,7 @@ def check_site(session: Session[Any], site: Site, size: int) -> None:
             f"max-model-megabytes), and the statistics have up to {megabytes:,.0f} MB"
         )
     request = session.request
-    model = hashlib.sha256(request.weights.data).hexdigest()
+    model = described(session, request.weights.data)
     if ClientState(request.run, site=site).first(STATISTICS_OF, model) != model:
         raise SiteError(f"site {site.name} has sent statistics of another model in this run")
     if site.max_epsilon is not None:

@@ -4,9 +4,9 @@ A site sends them only in an experiment with ``model.statistics=exact``. A simul
 does, because the record of a simulation has the accuracy with these statistics, too.
 """
 
-import hashlib
 from typing import Any
 
+from client_app.after.features import described
 from client_app.after.sent_tensors import tensors_of_clients
 from client_app.client_state import DESCRIBED, ClientState
 from client_app.node import simulated
@@ -102,7 +102,8 @@ def check_same_model(session: Session[Any], weights: Tensors) -> None:
     could show single images, because its inputs depend on these statistics.
 
     Raises:
-        SiteError: a site has described another model, or the layer with other statistics.
+        SiteError: a site has described another model, or the layer with other statistics, or
+            either in another experiment.
     """
     site, layer = session.site, session.request.layer
     if site is None:
@@ -110,6 +111,6 @@ def check_same_model(session: Session[Any], weights: Tensors) -> None:
     state = ClientState(session.request.run, site=site)
     parameters = {name: weights[name] for name, _ in session.worker.model.named_parameters()}
     for name, tensors in {MOMENTS_OF: parameters, f"{MOMENTS_OF}-{layer}": weights}.items():
-        model = hashlib.sha256(PackedTensors.of(tensors).data).hexdigest()
+        model = described(session, PackedTensors.of(tensors).data)
         if state.first(name, model) != model:
             raise SiteError(f"site {site.name} has sent statistics of another model in this run")

@@ -12,19 +12,19 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from client_app.after import sums
+from client_app.after import features, sums
 from client_app.session import Session
 from client_app.work_unit import train_clients
 from server_app.config.composition import compose_experiment
 from server_app.rounds.closed_form import collecting
 from server_app.rounds.errors import RunFailedError
 from server_app.runs.records.run_record import read_entries
-from task.errors import ConfigError, RunError
+from task.errors import ConfigError, RunError, SiteError
 from task.fingerprint import fingerprint_for
 from task.protocol.after.sums import SumsRequest
 from task.protocol.tensors import PackedTensors
 from task.protocol.training import TrainRequest
-from task.site import IN_PROCESS
+from task.site import IN_PROCESS, Site
 from task.training.worker import Worker
 from tests.conftest import SMALL, Train, rows, sha256
 from tests.server_app.nodes.test_lies import trained
@@ -306,6 +306,28 @@ def test_a_client_does_not_train_where_nothing_is_to_be_trained() -> None:
     reply = train_clients(Session(request, {IN_PROCESS: True}))
     assert "method=ridge trains nothing" in reply.rows[0]["reason"]
     assert not reply.weights
+
+
+def test_a_site_sends_sums_of_one_experiment_in_a_run(tmp_path: Path) -> None:
+    """Another seed holds out other images: the difference of the sums would be single images."""
+    site = Site.model_validate(
+        {"site": "east", "data-dir": str(tmp_path), "memory-dir": str(tmp_path / "memory"),
+         "tell-statistics": True}
+    )  # fmt: skip
+
+    def ask(*words: str) -> None:
+        share = "data.validation_share=0.1"
+        session = Session(request_for(SumsRequest, [*RIDGE, share, *words]), {IN_PROCESS: True})
+        features.check_site(session, site, 1)
+
+    ask()
+    ask()
+    first = request_for(SumsRequest, [*RIDGE])
+    with (
+        patch.object(Worker, "initial_weights", lambda _: first.weights.unpack()),
+        pytest.raises(SiteError, match="has sent statistics of another model in this run"),
+    ):
+        ask("seed=1")
 
 
 AT_SITES = (*WORDS, *RIDGE, "data.validation_share=0.1")

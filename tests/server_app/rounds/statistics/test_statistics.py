@@ -267,6 +267,10 @@ class TestSites:
             with pytest.raises(SiteError, match="has sent statistics of another model in this run"):
                 moments.check_same_model(session, sent)
         moments.check_same_model(second, {**weights, **statistics})
+        seed = first.request.experiment.replace('"seed":0', '"seed":1')
+        assert seed != first.request.experiment
+        with pytest.raises(SiteError, match="has sent statistics of another model in this run"):
+            moments.check_same_model(self.session(tmp_path, experiment=seed), weights)
 
     def test_one_that_limits_its_privacy_loss_sends_none(self, tmp_path: Path) -> None:
         session = self.session(tmp_path)
