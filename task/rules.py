@@ -111,11 +111,15 @@ def of_rates(config: LocalConfig) -> Iterator[ConfigError]:
 
 
 def of_input(config: LocalConfig) -> Iterator[ConfigError]:
-    """A network that cannot be trained on such data, and changes of images if there are none."""
+    """A network that does not fit such data, and changes of images if there are none."""
     network, name = config.network(), config.model["name"]
     if not config.source().vectors:
         if not network.takes_images:
             yield ConfigError("model", name, "needs rows of numbers (data=vectors); add model=cnn")
+        size, own = config.source().image_size, config.model.get("image_size")
+        if network.takes_features and own != size:
+            allowed = f"must be data.image_size={size}, the size of the images; leave it out"
+            yield ConfigError("model.image_size", own, allowed)
         return
     if not network.takes_vectors:
         allowed = "needs images; add model=mlp, or model=linear model.features=1"

@@ -22,6 +22,7 @@ from task.fingerprint import fingerprint, fingerprint_for
 from task.given_weights import given_weights
 from task.models.base import ModelSettings
 from task.protocol.registration import RegistrationRequest
+from task.rules import check_local_config
 from task.training.worker import Worker, build_model
 from tests.conftest import SMALL, Train, sha256
 from univarfl.inference.model import trained_model
@@ -66,6 +67,14 @@ def test_only_registered_networks_are_built(library: str, name: str) -> None:
     """Timm would load other names from the network or from a file."""
     with pytest.raises(ConfigError, match=r"model.architecture=.*is no"):
         compose_experiment([f"model={library}", f'model.architecture="{name}"'])
+
+
+@pytest.mark.parametrize(("size", "reason"), [(64, "must be data.image_size=32"), (10**5, "1024")])
+def test_a_network_is_built_for_the_size_of_the_images(size: int, reason: str) -> None:
+    """A site would compute an image of this size before it knows the number of features."""
+    words = (*SHUFFLENET, "data.image_size=32", f"model.image_size={size}")
+    with pytest.raises(ConfigError, match=rf"model.image_size={size}: .*{reason}"):
+        check_local_config(compose_experiment(words).local())
 
 
 def test_pixels_are_scaled_for_the_network() -> None:

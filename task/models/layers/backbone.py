@@ -14,6 +14,7 @@ from task.models.layers.norm import Norm, batch_norm_layers
 from task.plain_text import one_line
 
 COLOURS = 3  # channels of an image that a backbone takes
+MOST_PIXELS = 1024  # of the height of an image, as for a data set
 FORM = "it must map images [n, 3, H, W] to features [n, d]"
 
 
@@ -89,6 +90,8 @@ class BackboneSettings(ModelSettings):
             refuse(self, "norm", "must be batch or fixed: the network has layers of its own")
         if self.pan != "none":
             refuse(self, "pan", "must be none: the network has layers of its own")
+        if self.image_size > MOST_PIXELS:
+            refuse(self, "image_size", f"must be at most {MOST_PIXELS}")
         super().__post_init__()
 
     @abstractmethod
