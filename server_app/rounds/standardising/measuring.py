@@ -71,6 +71,7 @@ def plain_sums(
     missing = {client: ABSENT for client in wanted if not context.sizes.train[client]}
     clients = [client for client in wanted if client not in missing]
     total, block = None, context.clients_per_reply(sums_bytes(columns))
+    most = MOST_ROWS // max(1, len(clients))  # of one client: a site may tell any number
     for start in range(0, len(clients), block):
         asked = clients[start : start + block]
         replies = ask_clients(
@@ -79,7 +80,7 @@ def plain_sums(
         )  # fmt: skip
         for client in asked:
             try:
-                sums = read(replies[client], client, columns, min(sizes[client], MOST_ROWS))
+                sums = read(replies[client], client, columns, min(sizes[client], most))
             except ProtocolError as error:
                 missing[client] = str(error)
             else:

@@ -3,7 +3,9 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,9 +14,10 @@ import torch
 from server_app.config.composition import compose_experiment
 from server_app.config.resuming import whole_words
 from server_app.rounds.errors import RunFailedError
+from server_app.rounds.standardising import measuring
 from server_app.runs.records.run_record import read_entries
 from task.approval.approvals import name_of
-from task.data.column_sums import SUMS, column_sums, constants_of
+from task.data.column_sums import BITS, MOST_ROWS, SUMS, column_sums, constants_of
 from task.data.image_store.store import open_dataset
 from task.data.sources.vectors import Vectors
 from task.errors import ConfigError, ProtocolError
@@ -159,3 +162,16 @@ def test_sums_of_another_form_are_refused(found: dict[str, torch.Tensor], messag
         return
     with pytest.raises(ProtocolError, match=message):
         check_sums(found, 2, 5)
+
+
+def test_sums_of_sites_that_tell_huge_counts_do_not_overflow() -> None:
+    most = 2**BITS * MOST_ROWS
+    huge = torch.tensor([[MOST_ROWS], [most], [most], [0]])
+    sizes = SimpleNamespace(train=[10**12] * 3, images=lambda: [10**12] * 3)
+    context: Any = SimpleNamespace(sizes=sizes, clients_per_reply=lambda _: 3)
+    replies = {client: SimpleNamespace(of=lambda _: {NAME: huge}) for client in range(3)}
+    replies[2] = SimpleNamespace(of=lambda _: {NAME: torch.tensor([[1], [2], [0], [4]])})
+    with patch.object(measuring, "ask_clients", lambda *_: replies):
+        total, missing = measuring.plain_sums(context, [0, 1, 2], 1)
+    assert total.tolist() == [[1], [2], [0], [4]]
+    assert missing.keys() == {0, 1}
