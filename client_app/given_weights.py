@@ -6,7 +6,7 @@ from client_app.session import Session
 from task.data.image_store.store import store_root
 from task.errors import ProtocolError, SiteError
 from task.given_weights import WEIGHTS_HASH, cached
-from task.machine.files import MEGABYTE, require_space, write_whole
+from task.machine.files import MEGABYTE, make_private, require_space, write_whole
 from task.protocol.registration import RegistrationRequest
 from task.site import Site
 
@@ -34,7 +34,7 @@ def keep_weights(session: Session[RegistrationRequest], site: Site) -> None:
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ProtocolError("its file of weights is not the one that the experiment names")
     require_space(store_root(), len(content), site.keep_free_megabytes)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private(place.parent)
     files = sorted(place.parent.glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
     for old in files[: max(0, len(files) + 1 - MOST_FILES)]:
         old.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from task.data.augmentations.base import Augmentation
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.image_store.store import digest, store_root
-from task.machine.files import require_space
+from task.machine.files import make_private, require_space
 from task.models.layers.backbone import BackboneNetwork, encoded
 from task.protocol.tensors import PackedTensors
 
@@ -61,6 +61,7 @@ class FrozenFeatures(DeviceImages):
         self._directory = store_root() / "features" / key_of(config, dataset, network)
         shape = (len(order), network.width)
         self._rows = opened(self._directory, shape, keep_free)
+        self._keep_free = keep_free
         self._done: set[int] = set()
 
     def __getitem__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,6 +92,8 @@ class FrozenFeatures(DeviceImages):
     @torch.no_grad()
     def _compute(self, chunk: int) -> None:
         first = chunk * CHUNK
+        # The file is sparse: it takes space when it is written, and other files may do so before.
+        require_space(self._directory, 4 * CHUNK * self._rows.shape[1], self._keep_free)
         for start in range(first, min(first + CHUNK, len(self._order)), BATCH):
             batch = self.index(self._order[start : start + BATCH])
             full = torch.cat([batch, batch[:1].expand(BATCH - len(batch))])
@@ -133,7 +136,7 @@ def opened(directory: Path, shape: tuple[int, int], keep_free: int) -> "np.memma
     path = directory / "features.npy"
     if not path.exists():
         require_space(store_root(), 4 * shape[0] * shape[1], keep_free)
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)  # features can resemble a patient's images
         partial = directory / f"{os.getpid()}.partial"
         np.lib.format.open_memmap(partial, mode="w+", dtype=np.float32, shape=shape).flush()
         try:

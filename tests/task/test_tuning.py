@@ -14,6 +14,7 @@ from server_app.runs.records.run_record import read_entries
 from task.data.image_store.store import store_root
 from task.errors import ConfigError
 from task.given_weights import cached
+from task.machine.files import SpaceError
 from task.models.layers.backbone import BackboneNetwork
 from task.training.features import FrozenFeatures
 from task.training.worker import Worker
@@ -205,6 +206,20 @@ class TestFeatures:
         second = worker_of(*BACKBONE)
         assert torch.equal(second.images[everything][0], features)
         assert not [path for path in self.directory().iterdir() if path.suffix == ".partial"]
+
+    def test_no_other_user_reads_them(self) -> None:
+        images = worker_of(*BACKBONE).images
+        assert images[torch.tensor([3])][0].shape[0] == 1
+        for place in (self.directory(), self.directory().parent, store_root()):
+            assert place.stat().st_mode & 0o077 == 0
+
+    def test_they_leave_free_what_the_owner_wants_whenever_they_are_written(self) -> None:
+        """The file is sparse, so the space is not taken before."""
+        images = worker_of(*BACKBONE).images
+        assert isinstance(images, FrozenFeatures)
+        images._keep_free = 10**9
+        with pytest.raises(SpaceError, match="must stay free"):
+            images[torch.tensor([3])]
 
     @pytest.mark.parametrize("words", [("seed=4",), ("data.image_size=24",)])
     def test_other_weights_or_images_have_features_of_their_own(self, words: tuple[str]) -> None:
