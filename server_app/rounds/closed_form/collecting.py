@@ -65,12 +65,15 @@ class Collection:
         wait_for_quorum(context, allowed)
         sizes = context.sizes.train
         clients = [client for client in wanted if sizes[client]]
+        if context.sites:
+            clients = self._leave_out_largest(clients)
         if sum(sizes[client] for client in clients) > MOST_IMAGES:
             raise RunFailedError(
                 f"{stage}: sums are exact for at most {MOST_IMAGES:,} images together"
             )
         if context.experiment.secure.masked:
-            self.total, self.missing = named(MASKED)(context, clients, self._form)
+            self.total, missing = named(MASKED)(context, clients, self._form)
+            self.missing |= missing
             self.clients = [client for client in clients if client not in self.missing]
         else:
             block = context.clients_per_reply(self._form.bytes)
@@ -80,6 +83,21 @@ class Collection:
         for client, reason in sorted(self.missing.items()):
             context.note_client(client, f"no sums of features: {reason}")
         check_quorum(context, allowed, self.missing, stage, "sent sums of features")
+
+    def _leave_out_largest(self, clients: Sequence[int]) -> list[int]:
+        """Return the clients whose images are few enough to be added up.
+
+        A site may tell any number, and must not end the run of the others by it.
+        """
+        sizes, kept, total = self._context.sizes.train, [], 0
+        for client in sorted(clients, key=lambda client: sizes[client]):
+            total += sizes[client]
+            if total <= MOST_IMAGES:
+                kept.append(client)
+            else:
+                reason = f"sums are exact for at most {MOST_IMAGES:,} images together"
+                self.missing[client] = f"{sizes[client]:,} images are too many: {reason}"
+        return sorted(kept)
 
     def _ask(self, clients: Sequence[int]) -> None:
         context = self._context

@@ -358,6 +358,16 @@ class TestSites:
         assert "site east does not send statistics" in found["east"]
         assert "no class has the 20 images that sums of features need" in found["west"]
 
+    def test_one_that_tells_too_many_images_is_left_out(self, images: Path, tmp_path: Path) -> None:
+        grid = MaskedSites(images, tmp_path / "p")
+        for name in NAMES:
+            grid.configure(name, tell_statistics=True)
+        with patch.object(collecting, "MOST_IMAGES", 110):  # three have 45 each, the last one 18
+            run = trained(grid, tmp_path, "run", *AT_SITES, "federation.quorum=0.5")
+        reasons = [row["reason"] for row in rows(run, "clients.csv")]
+        assert reasons.count("") == 2
+        assert "45 images are too many: sums are exact for at most 110 images together" in reasons
+
     def test_if_none_allows_it_nothing_is_sent(self, images: Path, tmp_path: Path) -> None:
         grid = MaskedSites(images, tmp_path / "p")
         with pytest.raises(RunFailedError, match="no site sends sums of its features; set tell-st"):
