@@ -24,6 +24,7 @@ from task.data.augmentations.base import Augmentation
 from task.data.batches import DeviceImages
 from task.data.dataset import ImageDataset
 from task.data.image_store.store import digest, store_root
+from task.extensions import run_by_clients
 from task.machine.files import make_private, require_space
 from task.models.layers.backbone import BackboneNetwork, encoded
 from task.protocol.tensors import PackedTensors
@@ -108,7 +109,11 @@ def key_of(config: LocalConfig, dataset: ImageDataset, network: BackboneNetwork)
     encoder = {f"encoder.{name}": v for name, v in network.encoder.state_dict().items()}
     weights = PackedTensors.of({name: value.cpu() for name, value in encoder.items()}).data
     device = next(network.parameters()).device
-    versions = [torch.__version__, version_of(type(network.encoder).__module__)]
+    packages = run_by_clients(config.model_dump_json())  # their versions may stay as code changes
+    versions = [
+        torch.__version__, version_of(type(network.encoder).__module__),
+        *(each.content() for each in packages),
+    ]  # fmt: skip
     return digest(
         [
             FORMAT, hashlib.sha256(weights).hexdigest(), dataset.content, config.mean_and_std,

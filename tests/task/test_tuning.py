@@ -1,6 +1,7 @@
 """What is trained of a network, what is frozen, and what is sent."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,17 @@ from task.training.worker import Worker
 from tests.conftest import SMALL, SMALL_CNN, SMALL_RESNET, Train, rows, sha256
 from univarfl.inference.model import trained_model
 
+OWN_NETWORK = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 4, 3), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc({factor} * self.conv(x).mean((2, 3)))
+"""
 HEAD = ("tune=head", "model.projector=none")
 
 
@@ -225,6 +237,17 @@ class TestFeatures:
     def test_other_weights_or_images_have_features_of_their_own(self, words: tuple[str]) -> None:
         worker_of(*BACKBONE)
         worker_of(*BACKBONE, *words)
+        assert len(list((store_root() / "features").iterdir())) == 2
+
+    def test_other_code_of_ones_own_network_has_features_of_its_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.syspath_prepend(tmp_path)
+        words = ("model=module", "model.target=own_blocks:Net", "model.head=fc", "tune=head")
+        for factor in (1, 100):
+            (tmp_path / "own_blocks.py").write_text(OWN_NETWORK.format(factor=factor))
+            sys.modules.pop("own_blocks", None)
+            worker_of(*words)
         assert len(list((store_root() / "features").iterdir())) == 2
 
     @pytest.mark.parametrize("word", ["augmentation=crop_flip", "method=mixup", "tune=norm"])
