@@ -178,7 +178,10 @@ def target_of(settings: Any) -> Extension | None:
         return None
     module = name.partition(":")[0]
     top = module.partition(".")[0]
-    spec = importlib.util.find_spec(top)
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # __main__ has none
+        return None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         return None
     origin = Path(spec.origin).resolve()

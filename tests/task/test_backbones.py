@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 import pytest
@@ -185,6 +186,11 @@ class TestPackage:
 
         with pytest.raises(ConfigError, match=reason):
             build("model=module", f"model.target={target}", "model.head=null")
+
+    def test_a_module_without_a_place_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "nowhere", ModuleType("nowhere"))  # as __main__ can be
+        with pytest.raises(ConfigError, match=r"must be PACKAGE\.MODULE:NAME"):
+            settings("model=module", "model.target=nowhere:Net")
 
     def test_another_head_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r"head=tail: must name a linear layer.*fc"):
