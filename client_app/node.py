@@ -7,6 +7,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from task.errors import SiteError
+from task.extensions import run_by_clients
 from task.protocol.signature import read_private_key
 from task.site import IN_PROCESS, NodeConfig, Site
 
@@ -31,23 +32,31 @@ def simulated(node_config: NodeConfig) -> bool:
     return runtime() == "ray" or IN_PROCESS in node_config
 
 
-def check_extensions(node_config: NodeConfig, experiment: str) -> None:
-    """Refuse code of other packages that this node's owner does not list; nothing is imported.
+def check_extensions(node_config: NodeConfig, experiment: str, run: str) -> None:
+    """Refuse code of other packages that this node's owner does not allow; nothing is imported.
 
     A simulated worker, which belongs to the person who starts the run, may run any.
 
     Args:
         node_config: the node's settings.
         experiment: a `task.config.LocalConfig` as JSON.
+        run: the run's id.
 
     Raises:
-        SiteError: the site does not list a package, or the settings are not a site's.
+        SiteError: the site does not list a package, its owner has not approved the experiment, or
+            the settings are not a site's.
     """
     if simulated(node_config):
         return
     if "data-dir" not in node_config:
         raise SiteError(NO_DIRECTORY)
-    Site.from_node_config(node_config).check_extensions(experiment)
+    site = Site.from_node_config(node_config)
+    site.check_extensions(experiment)
+    if site.require_approval and run_by_clients(experiment):
+        # Later it would be too late: some checks of the settings build the network.
+        from task.approval.approvals import Approvals  # noqa: PLC0415  (few sites need them)
+
+        Approvals.of_site(site).require(site.name, experiment, run)
 
 
 def site_of(node_config: NodeConfig, sites: Sequence[str]) -> Site | None:

@@ -60,9 +60,10 @@ class Session(Generic[Asked]):
         Raises:
             ProtocolError: it is not in the one form in which a server writes it. An owner who reads
                 it could miss a key that stands twice.
-            SiteError: it has code of a package that the site does not list.
+            SiteError: it has code of a package, and the site does not list it or its owner has not
+                approved the experiment.
         """
-        check_extensions(self.node_config, self.request.experiment)
+        check_extensions(self.node_config, self.request.experiment, self.request.run)
         config = read_local_config(self.request.experiment)
         if config.model_dump_json() != self.request.experiment:
             raise ProtocolError("its experiment is not in the form in which a server writes it")

@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from client_app.after.features import LEAST_OF_CLASS, check_features
@@ -60,14 +61,24 @@ def check_asked(session: Session[Any]) -> None:
 def sums_of_client(session: Session[Any], client: int) -> Tensor:
     """Return the sums of one client, for the weights that the worker has loaded.
 
+    A site's sums are of all its images, those for validation too. The difference of the sums of two
+    runs that hold out other images would be the features of these images.
+
     Raises:
         ProtocolError: this worker does not train that client.
-        SiteError: no class has enough images at this site.
+        SiteError: no class has enough images at this site, or copies of images are left out.
     """
     worker = session.worker
     session.check_trained_here(client)
-    positions = worker.images.index(worker.data.clients[client].train)
-    least = LEAST_OF_CLASS if session.site else 1
+    own, least = worker.data.clients[client], 1
+    chosen = own.train
+    if session.site:
+        least, chosen = LEAST_OF_CLASS, np.sort(np.concatenate([own.train, own.validation]))
+        if worker.config.data.get("duplicates", "note") != "note":
+            raise SiteError(
+                "sums of features are of all images of a site; leave data.duplicates out"
+            )
+    positions = worker.images.index(chosen)
     labels = worker.images.labels(positions)
     enough = positions[worker.images.counts(positions)[labels] >= least]
     if not len(enough):

@@ -199,6 +199,7 @@ class Method:
         """Return why the network or number of epochs does not suit the method; "" if it does."""
         if self.residual and not network.residual:
             cure = "add model=resnet18, model=resnet50 or model=resnet56"
+            cure = cure if network.takes_images else "choose another method"
             return f"needs residual blocks, but model={name} has none; {cure}"
         if self.trains_features and not network.trained_features:
             cure = "add model=cnn, or choose another method"

@@ -26,6 +26,7 @@ from task.protocol.registration import RegistrationRequest
 from task.rules import check_local_config
 from task.training.worker import Worker, build_model
 from tests.conftest import SMALL, Train, sha256
+from tests.extension_package import forget_extensions
 from univarfl.inference.model import trained_model
 
 SHUFFLENET = ("model=torchvision", "model.architecture=shufflenet_v2_x0_5")
@@ -224,6 +225,18 @@ class TestPackage:
         session = Session(request, {"site": "north", "data-dir": "/data"})
         with pytest.raises(SiteError, match="does not run code of the package 'hospital-extras'"):
             _ = session.worker
+        assert "hospital_extras.two_blocks" not in sys.modules
+
+    def test_a_site_runs_it_only_once_its_owner_approves(self, tmp_path: Path) -> None:
+        """Whether a network has batch norm is known when it is built, and settings depend on it."""
+        words = [*SITE_WORDS, *PLAIN, "model.statistics=exact"]
+        text = compose_experiment(words).local().model_dump_json()
+        forget_extensions()
+        request = RegistrationRequest(run="run", experiment=text, fingerprint=fingerprint_for(text))
+        own = {"data-dir": "/data", "require-approval": True, "memory-dir": str(tmp_path)}
+        session = Session(request, {"site": "north", "extensions": "hospital-extras", **own})
+        with pytest.raises(SiteError, match="has not approved this experiment"):
+            _ = session.config
         assert "hospital_extras.two_blocks" not in sys.modules
 
 

@@ -98,6 +98,14 @@ class BackboneSettings(ModelSettings):
     def encoder(self) -> nn.Module:
         """Return a new backbone, which maps images [n, 3, H, W] to features [n, d]."""
 
+    def _made(self) -> nn.Module:
+        try:
+            return self.encoder()
+        except ConfigError:
+            raise
+        except Exception as error:  # of another package
+            refuse(self, self.chosen_by, f"cannot be built: {one_line(str(error))}")
+
     @abstractmethod
     def own_scaling(self) -> Scaling | None:
         """Return the mean and deviation per colour of the images that the network was made for."""
@@ -112,7 +120,7 @@ class BackboneSettings(ModelSettings):
     @cached_property
     def _has_batch_norm(self) -> bool:
         with torch.device("meta"):
-            return bool(batch_norm_layers(self.encoder()))
+            return bool(batch_norm_layers(self._made()))
 
     @property
     def keeps_statistics(self) -> bool:
@@ -121,8 +129,7 @@ class BackboneSettings(ModelSettings):
     def build(self, channels: int, classes: int) -> BackboneNetwork:
         if channels not in (1, COLOURS):
             raise ConfigError("name", "", f"takes images of 1 or 3 channels, not {channels}")
-        encoder = self.encoder()
-        size = self.image_size
+        encoder, size = self._made(), self.image_size
         with torch.no_grad():
             try:
                 inputs = encoded(encoder.eval(), torch.zeros(1, COLOURS, size, size))

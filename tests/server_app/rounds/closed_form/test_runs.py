@@ -358,6 +358,19 @@ class TestSites:
         assert "site east does not send statistics" in found["east"]
         assert "no class has the 20 images that sums of features need" in found["west"]
 
+    def test_its_sums_are_of_all_its_images(
+        self, images: Path, tmp_path: Path, train: Train
+    ) -> None:
+        """The difference of two runs that hold out other images is not that of the images."""
+        grid = MaskedSites(images, tmp_path / "p")
+        for name in NAMES:
+            grid.configure(name, tell_statistics=True)
+        first = trained(grid, tmp_path, "first", *AT_SITES)
+        again = (f"model.weights={first}", "seed=5", "data.validation_share=0.3")
+        assert sha256(trained(grid, tmp_path, "again", *AT_SITES, *again)) == sha256(first)
+        with pytest.raises(RunFailedError, match=r"leave data\.duplicates out"):
+            trained(grid, tmp_path, "third", *AT_SITES, "data.duplicates=drop")
+
     def test_one_that_tells_too_many_images_is_left_out(self, images: Path, tmp_path: Path) -> None:
         grid = MaskedSites(images, tmp_path / "p")
         for name in NAMES:
