@@ -92,6 +92,7 @@ class Worker:
             config.tuning().head_alone
             and config.network().takes_features
             and config.augmentation["name"] == "none"
+            and not config.runtime.graphed  # a recorded step cannot read a file
             and not any(member.mixes_labels for member in self.method.members())
         )
 
