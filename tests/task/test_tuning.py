@@ -135,7 +135,7 @@ def test_a_run_on_a_frozen_network_keeps_it_and_records_what_it_sends(
     "words",
     [
         ("federation.workers=2",), ("engine=flower", "federation.workers=2"), ("method=scaffold",),
-        ("strategy=fedbuff", "strategy.buffer_size=2"), ("after=finetune",),
+        ("strategy=fedbuff", "strategy.buffer_size=2", "clock=virtual"), ("after=finetune",),
         ("method=fedrep", "tune=norm", "local_epochs=2"), ("after=ccvr",),
         ("after=feddf",), ("watch.models_every=1",),
     ],

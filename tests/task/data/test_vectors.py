@@ -248,7 +248,7 @@ MANY = [
     *((f"method={name}",) for name in ("fedprox", "moon", "feduv", "fednova", "feddyn")),
     *((f"method={name}",) for name in ("fedntd", "mixup", "fedper", "fedetf", "fedlesam")),
     ("strategy=fedadam",),
-    ("privacy=example", "method=fedavg"),
+    ("privacy=example", "method=fedavg", "data.standardise=none"),
     ("runtime=graphed", "method=fedavg"),
 ]
 SMALL = (
