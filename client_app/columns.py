@@ -5,7 +5,6 @@ A site sends them only if its owner allows ``tell-statistics``, or masked.
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +12,7 @@ from client_app.after.sent_tensors import tensors_of_clients
 from client_app.session import Session
 from task.data.column_sums import column_sums
 from task.data.sources.vectors import Vectors
-from task.errors import ProtocolError, SiteError
+from task.errors import ProtocolError
 from task.protocol.columns import NAME, ColumnsReply, ColumnsRequest
 
 
@@ -31,11 +30,8 @@ def sums_of_clients(session: Session[ColumnsRequest]) -> ColumnsReply:
     def sums_of(client: int) -> dict[str, Tensor]:
         source = checked_source(session)
         site = session.site
-        if site is not None and not site.tell_statistics:
-            raise SiteError(
-                f"site {site.name} does not send statistics of its rows; its owner can set "
-                "tell-statistics = true in site.toml, or the experiment secure=masked"
-            )
+        if site is not None:
+            site.check_telling("rows", ", or the experiment secure=masked")
         return {NAME: torch.from_numpy(own_sums(session, source, client))}
 
     rows, sent = tensors_of_clients(session, sums_of)
@@ -58,11 +54,9 @@ def checked_source(session: Session[Any]) -> Vectors:
     if session.worker.config.privacy.private:
         raise ProtocolError("sums of columns are not sent with noise at the clients")
     site = session.site
-    if site is not None and site.max_epsilon is not None:
-        raise SiteError(
-            f"site {site.name} limits its privacy loss (its max-epsilon), and sums of columns have "
-            "no noise; use data.standardise=schema"
-        )
+    if site is not None:
+        cure = "use data.standardise=schema"
+        site.check_without_noise(f"sums of columns have no noise; {cure}")
     return source
 
 
@@ -74,5 +68,5 @@ def own_sums(session: Session[Any], source: Vectors, client: int) -> Any:
     """
     session.check_trained_here(client)
     data = session.worker.data
-    own = np.concatenate([data.clients[client].train, data.clients[client].validation])
+    own = data.clients[client].whole
     return column_sums(source.schema_content, data.dataset.images[own][:, 0, 0])

@@ -144,6 +144,36 @@ class Site(BaseModel):
                     "site.toml"
                 )
 
+    def check_telling(self, of: str, otherwise: str = "") -> None:
+        """Refuse to send statistics, if the owner does not allow it.
+
+        Args:
+            of: what they describe.
+            otherwise: another way out, to follow the first.
+
+        Raises:
+            SiteError: the owner does not.
+        """
+        if not self.tell_statistics:
+            raise SiteError(
+                f"site {self.name} does not send statistics of its {of}; its owner can set "
+                f"tell-statistics = true in site.toml{otherwise}"
+            )
+
+    def check_without_noise(self, what: str) -> None:
+        """Refuse to send what has no noise, if the owner limits the loss of privacy.
+
+        Args:
+            what: the rest of the error, which names it.
+
+        Raises:
+            SiteError: the owner does.
+        """
+        if self.max_epsilon is not None:
+            raise SiteError(
+                f"site {self.name} limits its privacy loss (its max-epsilon), and {what}"
+            )
+
     @property
     def wants_equal_weights(self) -> bool:
         """Whether it reports masked updates only if all sites weigh the same."""

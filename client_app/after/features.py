@@ -53,11 +53,7 @@ def check_site(session: Session[Any], site: Site, size: int) -> None:
     Raises:
         SiteError: the owner does not.
     """
-    if not site.tell_statistics:
-        raise SiteError(
-            f"site {site.name} does not send statistics of its images' features; its owner can set "
-            "tell-statistics = true in site.toml"
-        )
+    site.check_telling("images' features")
     megabytes = size / 1e6
     if megabytes > site.max_model_megabytes:
         raise SiteError(
@@ -68,8 +64,4 @@ def check_site(session: Session[Any], site: Site, size: int) -> None:
     model = described(session, request.weights.data)
     if ClientState(request.run, site=site).first(STATISTICS_OF, model) != model:
         raise SiteError(f"site {site.name} has sent statistics of another model in this run")
-    if site.max_epsilon is not None:
-        raise SiteError(
-            f"site {site.name} limits its privacy loss (its max-epsilon), and statistics of "
-            "features have no noise"
-        )
+    site.check_without_noise("statistics of features have no noise")

@@ -57,11 +57,8 @@ def check_allowed(session: Session[MomentsRequest]) -> None:
     """
     check_measured(session)
     site = session.site
-    if site is not None and not site.tell_statistics:
-        raise SiteError(
-            f"site {site.name} does not send statistics of its images; its owner can set "
-            "tell-statistics = true in site.toml"
-        )
+    if site is not None:
+        site.check_telling("images")
 
 
 def check_measured(session: Session[Any]) -> None:
@@ -88,11 +85,8 @@ def check_measured(session: Session[Any]) -> None:
     if layer is None or layer.num_features != request.channels:
         raise ProtocolError("it names no layer of batch norm with this number of channels")
     site = session.site
-    if site is not None and site.max_epsilon is not None:
-        raise SiteError(
-            f"site {site.name} limits its privacy loss (its max-epsilon), and statistics of batch "
-            "norm have no noise"
-        )
+    if site is not None:
+        site.check_without_noise("statistics of batch norm have no noise")
 
 
 def check_same_model(session: Session[Any], weights: Tensors) -> None:

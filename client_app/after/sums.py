@@ -3,7 +3,6 @@
 import logging
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from client_app.after.features import LEAST_OF_CLASS, check_features
@@ -73,7 +72,7 @@ def sums_of_client(session: Session[Any], client: int) -> Tensor:
     own, least = worker.data.clients[client], 1
     chosen = own.train
     if session.site:
-        least, chosen = LEAST_OF_CLASS, np.sort(np.concatenate([own.train, own.validation]))
+        least, chosen = LEAST_OF_CLASS, own.whole
         if worker.config.data.get("duplicates", "note") != "note":
             raise SiteError(
                 "sums of features are of all images of a site; leave data.duplicates out"

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import os
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from task.given_weights import (
     GivenWeights,
     cached,
 )
-from task.machine.files import from_home
+from task.machine.files import draft_of, from_home
 from task.machine.regular import regular
 from task.registry import named
 
@@ -58,9 +57,8 @@ def keep(given: GivenWeights) -> None:
     try:
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(given.path, partial)
-            partial.replace(place)
+            with draft_of(place) as draft:
+                shutil.copyfile(given.path, draft)
     except OSError as error:
         raise ConfigError(KEY, place, f"cannot be written: {system_reason(error)}") from None
 

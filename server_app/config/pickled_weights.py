@@ -1,6 +1,5 @@
 """Weights that ``torch.save`` wrote, converted once to a safetensors file in the cache."""
 
-import os
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from task.errors import ConfigError, system_reason
 from task.given_weights import EXPECTED, KEY, cached
+from task.machine.files import draft_of
 
 INSIDE = ("state_dict", "model")  # where a checkpoint may keep the weights
 UNREADABLE = (UnpicklingError, RuntimeError, EOFError, KeyError, ValueError)
@@ -33,9 +33,8 @@ def converted(path: Path, sha256: str) -> Path:
         if not place.exists():
             tensors = tensors_in(torch.load(path, map_location="cpu", weights_only=True))
             place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(f".{os.getpid()}")
-            save_file({name: value.contiguous() for name, value in tensors.items()}, partial)
-            partial.replace(place)
+            with draft_of(place) as draft:
+                save_file({name: value.contiguous() for name, value in tensors.items()}, draft)
     except UNREADABLE as error:
         reason = str(error).strip().split("\n")[0]
         raise ConfigError(KEY, path, f"is not a file of weights ({reason}); {EXPECTED}") from None

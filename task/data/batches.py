@@ -16,6 +16,11 @@ from task.seeding import torch_generator
 COLOURS = 3  # channels of an image; a vector counts as one pixel for each three numbers
 
 
+# Features that must not depend on other images are computed in batches of this size, the last one
+# filled with copies. A kernel may compute a row in another way in a batch of another size.
+BATCH = 64
+
+
 class Normalisation(nn.Module):
     """Compute (v / 255 - mean) / std as one multiplication and one addition.
 
@@ -124,6 +129,11 @@ class DeviceImages:
     def index(self, positions: NDArray[np.int64]) -> Tensor:
         """Return positions as a tensor on the device."""
         return without_waiting(torch.from_numpy(positions), self.device)
+
+
+def filled(positions: Tensor) -> Tensor:
+    """Return `BATCH` positions: those that are given, and copies of the first."""
+    return torch.cat([positions, positions[:1].expand(BATCH - len(positions))])
 
 
 def without_waiting(values: Tensor, device: torch.device) -> Tensor:

@@ -1,7 +1,7 @@
 """Any network of one's own: a class or function that returns an ``nn.Module``.
 
 It is imported by the name that the settings give. So a site runs it only if the ``extensions`` in
-its owner's ``site.toml`` list its package; see `task.extensions.targeted`.
+its owner's ``site.toml`` list its package; see `task.extensions.target_of`.
 """
 
 from dataclasses import dataclass, field

@@ -7,26 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adamw import adamw
 
 from task.config import AdamW
 from task.optim.base import MOMENTUM, SECOND_MOMENT, STEPS, LocalOptimizer
 
 
-class LocalAdamW(LocalOptimizer):
-    """The arithmetic of `torch.optim.AdamW`.
-
-    Args:
-        parameters: the trainable parameters, by name.
-        settings: learning rate, decay of the moments, weight decay and the largest gradient norm.
-    """
+class LocalAdamW(LocalOptimizer[AdamW]):
+    """The arithmetic of `torch.optim.AdamW`."""
 
     kept: ClassVar = (MOMENTUM, SECOND_MOMENT, STEPS)
-
-    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: AdamW) -> None:
-        super().__init__(parameters, settings)
-        self._settings = settings
 
     def move(
         self,

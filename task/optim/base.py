@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,12 @@ from torch.nn.utils import clip_grad_norm_
 from task.config import AdamW, Sgd
 from task.optim.parameters import CLASSIFIER
 
+Settings = TypeVar("Settings", Sgd, AdamW)
 # Begin the names of an optimizer's tensors in a client's state.
 MOMENTUM, SECOND_MOMENT, STEPS = "momentum of ", "second moment of ", "steps of "
 
 
-class LocalOptimizer(ABC):
+class LocalOptimizer(ABC, Generic[Settings]):
     """One of PyTorch's optimizers in its functional form, over the trainable parameters.
 
     The arithmetic is that of PyTorch's class, without its import of PyTorch's compiler, which adds
@@ -33,13 +34,14 @@ class LocalOptimizer(ABC):
 
     kept: ClassVar[tuple[str, ...]]
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: Sgd | AdamW) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: Settings) -> None:
         self._names, self._parameters = list(parameters), list(parameters.values())
-        self._most, self._keeps = settings.max_gradient_norm, settings.keep_momentum
+        self._settings: Settings = settings
         self.rate = settings.lr
-        self._scales = [
-            1.0 if name.startswith(CLASSIFIER) else settings.backbone_scale for name in self._names
-        ]
+        self._places: dict[float, list[int]] = {}  # of the parameters, by what scales their rate
+        for place, name in enumerate(self._names):
+            scale = 1.0 if name.startswith(CLASSIFIER) else settings.backbone_scale
+            self._places.setdefault(scale, []).append(place)
         # On a GPU one fused kernel saves launches. On a CPU it is no faster, and the plain form
         # rounds exactly as the definition does.
         self._fused = bool(self._parameters) and self._parameters[0].is_cuda
@@ -61,7 +63,7 @@ class LocalOptimizer(ABC):
 
     def state(self) -> dict[str, Tensor]:
         """Return what a client keeps for its next round: the optimizer's state, or nothing."""
-        if not self._keeps:
+        if not self._settings.keep_momentum:
             return {}
         return {
             kind + name: value
@@ -78,11 +80,10 @@ class LocalOptimizer(ABC):
     @torch.no_grad()
     def step(self) -> None:
         """Update every parameter that has a gradient, after clipping the gradients' common norm."""
-        if self._most is not None:
-            clip_grad_norm_(self._parameters, self._most)
-        for scale in dict.fromkeys(self._scales):
-            at = [i for i, own in enumerate(self._scales) if own == scale]
-            at = [i for i in at if self._parameters[i].grad is not None]
+        if self._settings.max_gradient_norm is not None:
+            clip_grad_norm_(self._parameters, self._settings.max_gradient_norm)
+        for scale, places in self._places.items():
+            at = [i for i in places if self._parameters[i].grad is not None]
             parameters: list[Tensor] = [self._parameters[i] for i in at]
             gradients = [value.grad for value in parameters if value.grad is not None]
             state = {kind: [values[i] for i in at] for kind, values in self._state.items()}

@@ -4,26 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.sgd import sgd
 
 from task.config import Sgd
 from task.optim.base import MOMENTUM, LocalOptimizer
 
 
-class LocalSgd(LocalOptimizer):
-    """The arithmetic of `torch.optim.SGD`.
-
-    Args:
-        parameters: the trainable parameters, by name.
-        settings: learning rate, momentum, weight decay and the largest gradient norm.
-    """
+class LocalSgd(LocalOptimizer[Sgd]):
+    """The arithmetic of `torch.optim.SGD`."""
 
     kept: ClassVar = (MOMENTUM,)
-
-    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: Sgd) -> None:
-        super().__init__(parameters, settings)
-        self._settings = settings
 
     def move(
         self,

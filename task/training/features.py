@@ -1,8 +1,7 @@
 """Features of a frozen network, computed once for an image and kept on disk.
 
-They are computed in batches of one size, the last one filled with copies, because a kernel may
-compute a row in another way in a batch of another size. So an image's features have the same bits
-whichever client or site has it, and whoever computes them. Test images come first, then the
+They are computed in batches of one size (`task.data.batches.BATCH`). So an image's features have
+the same bits at every client and site, and in every process. Test images come first, then the
 others, both in the order of the data set. Several processes share one file; each takes chunks that
 nobody has finished.
 """
@@ -21,16 +20,17 @@ from torch import Tensor
 
 from task.config import LocalConfig
 from task.data.augmentations.base import Augmentation
-from task.data.batches import DeviceImages
+from task.data.batches import BATCH, DeviceImages, filled
 from task.data.dataset import ImageDataset
 from task.data.image_store.store import digest, store_root
-from task.extensions import run_by_clients
+from task.extensions import chosen
 from task.machine.files import make_private, require_space
 from task.models.layers.backbone import BackboneNetwork, encoded
 from task.protocol.tensors import PackedTensors
+from task.training.transfer import to_cpu
 
 FORMAT = 1  # of the file; change it with the order or the batches
-BATCH, CHUNK = 64, 256  # images of a forward pass, and of a piece of the file, a multiple of it
+CHUNK = 4 * BATCH  # images of a piece of the file
 
 logger = logging.getLogger("univarfl")
 
@@ -97,19 +97,17 @@ class FrozenFeatures(DeviceImages):
         require_space(self._directory, 4 * CHUNK * self._rows.shape[1], self._keep_free)
         for start in range(first, min(first + CHUNK, len(self._order)), BATCH):
             batch = self.index(self._order[start : start + BATCH])
-            full = torch.cat([batch, batch[:1].expand(BATCH - len(batch))])
-            found = encoded(self._encoder, self.normalised(self.pixels(full)))[: len(batch)]
-            self._rows[start : start + len(batch)] = found.float().cpu().numpy()
+            found = encoded(self._encoder, self.normalised(self.pixels(filled(batch))))
+            self._rows[start : start + len(batch)] = found[: len(batch)].float().cpu().numpy()
         self._rows.flush()
         self._mark(chunk).touch()
 
 
 def key_of(config: LocalConfig, dataset: ImageDataset, network: BackboneNetwork) -> str:
     """Return a name for features: a hash of all that they depend on."""
-    encoder = {f"encoder.{name}": v for name, v in network.encoder.state_dict().items()}
-    weights = PackedTensors.of({name: value.cpu() for name, value in encoder.items()}).data
+    weights = PackedTensors.of(to_cpu(network.encoder.state_dict())).data
     device = next(network.parameters()).device
-    packages = run_by_clients(config.model_dump_json())  # their versions may stay as code changes
+    packages = chosen("model", config.model)  # their versions may stay as code changes
     versions = [
         torch.__version__, version_of(type(network.encoder).__module__),
         *(each.content() for each in packages),

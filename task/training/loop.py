@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -129,7 +129,7 @@ class LocalTrainer:
         self.config = config
         self.augmentation = config.augmenter()
         self._tuning = config.tuning()
-        self.optimizer: LocalOptimizer = named(config.optim.steps)(
+        self.optimizer: LocalOptimizer[Any] = named(config.optim.steps)(
             trained_parameters(model), config.optim
         )
         self.forward = Forward(model, config.runtime, config.batch_size)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from task.errors import ConfigError, system_reason
 from task.given_weights import EXPECTED, KEY, GivenWeights, cached
+from task.optim.parameters import CLASSIFIER
 
-CLASSIFIER = "classifier."
 ENCODER = "encoder."  # before the names of a backbone's layers
 COUNTER = ".num_batches_tracked"  # of batch norm
 MOST_NAMED = 4

@@ -61,7 +61,6 @@ class Worker:
         self.data = federate(config) if site is None else named(SITE_DATA)(config, site)
         if site is not None:
             check_model_size(config, self.data.dataset, site)
-        self.images = DeviceImages(self.data.dataset, self.device, config.mean_and_std)
         self.method = config.local_method()
         plain = build_model_for(config, self.data.dataset)
         if WEIGHTS_HASH in config.model:
@@ -77,9 +76,12 @@ class Worker:
             allowed = f"model={config.model['name']} has no layer that it could keep at the client"
             raise ConfigError("method", config.method["name"], allowed)
         self.personal = PersonalPart(self.model, own, frozen)
+        self.images: DeviceImages
         if self._has_fixed_features:
             keep_free = site.keep_free_megabytes if site else 0
             self.images = named(FEATURES)(config, self.data.dataset, self.model, keep_free)
+        else:
+            self.images = DeviceImages(self.data.dataset, self.device, config.mean_and_std)
         if not self.personal.shared:
             allowed = f"leaves nothing to share with method={config.method['name']}"
             raise ConfigError("tune", config.tune["name"], f"{allowed}; choose another")

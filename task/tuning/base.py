@@ -13,7 +13,9 @@ from typing import ClassVar
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-HEAD = ("projector.", "classifier.")  # begin the names of what comes after the feature extractor
+from task.optim.parameters import CLASSIFIER
+
+HEAD = ("projector.", CLASSIFIER)  # begin the names of what comes after the feature extractor
 
 
 @dataclass

@@ -3,18 +3,23 @@
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from server_app.config.experiment import Experiment
 from server_app.rounds.closed_form.collecting import Collection
-from server_app.rounds.closed_form.solving import mean_classifier, ridge_classifier
 from server_app.rounds.context import RoundContext
+from server_app.rounds.errors import RunFailedError
 from task.errors import ConfigError
-from task.protocol.after.sums import Form
+from task.machine.files import MEGABYTE
+from task.protocol.after.sums import FRACTION, Form
 from task.tensors import Tensors
+from task.training.after.sums import unit_rows
 
 WEIGHT, BIAS = "classifier.weight", "classifier.bias"
-MEGABYTE = 1e6
+NOT_POSITIVE = (
+    "the sums of products and the penalty have no solution: a client has sent sums that no "
+    "images have, or the penalty is too small"
+)
 
 
 class Solved(NamedTuple):
@@ -68,6 +73,35 @@ def solve(context: RoundContext, penalty: float | None, stage: str) -> Solved:
     if BIAS in before:
         new[BIAS] = torch.zeros_like(before[BIAS])
     return Solved({**before, **new}, found.clients, found.missing)
+
+
+def ridge_classifier(products: Tensor, by_class: Tensor, penalty: float) -> Tensor:
+    """Return the classifier's weight [D, d] by ridge regression, float64, with rows of length 1.
+
+    Args:
+        products: the sum of products of features, [d, d] int64, in units of 2^(-2 `FRACTION`).
+        by_class: the sum of each class's features, [D, d] int64, in units of 2^-`FRACTION`.
+        penalty: lambda, above 0.
+
+    Raises:
+        RunFailedError: there is no solution.
+    """
+    matrix = products.double() * 2.0 ** (-2 * FRACTION)
+    matrix.diagonal().add_(penalty)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if bool(failed):
+        raise RunFailedError(NOT_POSITIVE)
+    sums = by_class.double() * 2.0**-FRACTION
+    return unit_rows(torch.cholesky_solve(sums.T, factor).T)
+
+
+def mean_classifier(by_class: Tensor) -> Tensor:
+    """Return the direction of the mean of each class's features, [D, d] float64.
+
+    Args:
+        by_class: the sum of each class's features, [D, d] int64.
+    """
+    return unit_rows(by_class.double())
 
 
 def form_of(network: nn.Module, *, products: bool) -> Form:

@@ -17,6 +17,11 @@ class ClientSplit(NamedTuple):
     train: Positions
     validation: Positions
 
+    @property
+    def whole(self) -> Positions:
+        """All of them, those to train on first."""
+        return np.concatenate([self.train, self.validation])
+
 
 class ClientImages(Mapping[int, ClientSplit]):
     """The images of every client, by its number.

@@ -3,13 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from task.data.batches import DeviceImages
+from task.data.batches import BATCH, DeviceImages, filled
 from task.errors import diverged
 from task.protocol.after.sums import FRACTION, Form
-
-# Every batch has this many images, the last one with copies. A kernel may compute a row in another
-# way in a batch of another size, and then an image's features would depend on the other images.
-BATCH = 64
 
 
 @torch.inference_mode()
@@ -57,11 +53,14 @@ def rounded_features(
         TrainingError: a feature is not finite.
     """
     count = len(positions)
-    full = torch.cat([positions, positions[:1].expand(BATCH - count)])
-    x, labels = images[full]
+    x, labels = images[filled(positions)]
     features = model(x).features[:count].double()
     if not bool(features.isfinite().all()):
         raise diverged("a feature is infinite or NaN")
-    lengths = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-    lengths = torch.where(lengths > 0, lengths, 1.0)
-    return (features / lengths * 2**FRACTION).round(), labels[:count]
+    return (unit_rows(features) * 2**FRACTION).round(), labels[:count]
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Return rows of length 1; those of 0 stay 0."""
+    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / torch.where(lengths > 0, lengths, 1.0)

@@ -11,7 +11,7 @@ from task.optim.base import MOMENTUM, SECOND_MOMENT, STEPS
 from task.optim.parameters import trained_parameters
 from task.training.worker import Worker
 from tests.conftest import LENET, Train, sha256
-from tests.task.optim.test_sgd import network
+from tests.task.optim.test_sgd import network, take
 from tests.task.training.test_loop import same
 
 WORDS = ("optim=adamw", *LENET, "num_clients=8", "local_epochs=1", "method=fedavg")
@@ -37,16 +37,7 @@ def test_it_takes_the_steps_of_pytorchs_class(decay: float, most: float | None) 
         theirs.parameters(), 0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=decay
     )
     for step in range(5):
-        x = torch.randn(5, 3)
-        stepper.clear_gradients()
-        reference.zero_grad()
-        for model in (ours, theirs):
-            out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
-            out.square().sum().backward()
-        if most is not None:
-            torch.nn.utils.clip_grad_norm_(theirs.parameters(), most)
-        stepper.step()
-        reference.step()
+        take(step, (ours, stepper), (theirs, reference), most)
         assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
     assert stepper.state() == {}  # keep_momentum=False
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from server_app.config.composition import compose_experiment
 from task.config import Sgd
 from task.errors import ConfigError
+from task.optim.base import LocalOptimizer
 from task.optim.sgd import LocalSgd
 
 
@@ -21,6 +23,25 @@ def sgd_settings(*words: str) -> Sgd:
     found = compose_experiment(list(words)).optim
     assert isinstance(found, Sgd)
     return found
+
+
+def take(
+    step: int,
+    ours: tuple[torch.nn.Sequential, LocalOptimizer[Any]],
+    theirs: tuple[torch.nn.Sequential, torch.optim.Optimizer],
+    most: float | None,
+) -> None:
+    """Take one step with our optimizer and PyTorch's class; in step 1 one layer has no gradient."""
+    ours[1].clear_gradients()
+    theirs[1].zero_grad()
+    x = torch.randn(5, 3)
+    for model in (ours[0], theirs[0]):
+        out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
+        out.square().sum().backward()
+    if most is not None:
+        torch.nn.utils.clip_grad_norm_(theirs[0].parameters(), most)
+    ours[1].step()
+    theirs[1].step()
 
 
 @pytest.mark.parametrize(
@@ -45,16 +66,7 @@ def test_it_takes_the_steps_of_pytorchs_class(
         theirs.parameters(), 0.1, momentum, weight_decay=weight_decay, nesterov=nesterov
     )
     for step in range(4):
-        x = torch.randn(5, 3)
-        stepper.clear_gradients()
-        reference.zero_grad()
-        for model in (ours, theirs):
-            out = model[2](x.new_ones(5, 4)) if step == 1 else model(x)
-            out.square().sum().backward()
-        if most is not None:
-            torch.nn.utils.clip_grad_norm_(theirs.parameters(), most)
-        stepper.step()
-        reference.step()
+        take(step, (ours, stepper), (theirs, reference), most)
         assert all(map(torch.equal, ours.state_dict().values(), theirs.state_dict().values()))
     assert stepper.state() == {}  # keep_momentum=False
 

@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 
 from server_app.config.composition import compose_experiment
-from server_app.rounds.closed_form.solving import mean_classifier, ridge_classifier
+from server_app.rounds.closed_form.classifier import mean_classifier, ridge_classifier
 from server_app.rounds.errors import RunFailedError
+from task.data.batches import BATCH
 from task.errors import ProtocolError, TrainingError
 from task.protocol.after.sums import FRACTION, LONGEST, SUMS, Form, check_sums
-from task.training.after.sums import BATCH, feature_sums, rounded_features
+from task.training.after.sums import feature_sums, rounded_features
 from task.training.worker import Worker
 from tests.conftest import CNN, LENET, SMALL, SMALL_RESNET
 
