@@ -4,6 +4,7 @@ A site sends them only in an experiment with ``model.statistics=exact``. A simul
 does, because the record of a simulation has the accuracy with these statistics, too.
 """
 
+from functools import cache
 from typing import Any
 
 from client_app.after.features import described
@@ -33,13 +34,17 @@ def moments_of_clients(session: Session[MomentsRequest]) -> MomentsReply:
     session.refuse_if_masked("the statistics of batch norm")
     session.check_clients(request.clients)
 
+    @cache  # the clients of a request have one model
+    def load() -> None:
+        weights = session.tensors(request.weights)
+        check_same_model(session, weights)
+        session.worker.load(weights)
+
     def moments_of(client: int) -> Tensors:
         check_allowed(session)
         session.check_trained_here(client)
+        load()
         worker = session.worker
-        weights = session.tensors(request.weights)
-        check_same_model(session, weights)
-        worker.load(weights)
         positions = measured_positions(worker, client, request.images)
         mean, variance = input_moments(worker.model, request.layer, worker.images, positions)
         return {MEAN: mean, VARIANCE: variance}

@@ -1,6 +1,7 @@
 """The statistics of each class's features, which the server asks for after the last round."""
 
 import logging
+from functools import cache
 
 from torch import Tensor
 
@@ -32,11 +33,13 @@ def statistics_of_clients(session: Session[StatisticsRequest]) -> StatisticsRepl
     request = session.request
     session.refuse_if_masked("the statistics of features")
     session.check_clients(request.clients)
+    # The clients of a request have one model.
+    load = cache(lambda: session.worker.load(session.tensors(request.weights)))
 
     def statistics_of(client: int) -> Tensors:
         session.stage("ccvr")
         check_features(session, statistics_bytes(request.classes, request.features))
-        session.worker.load(session.tensors(request.weights))
+        load()
         return statistics_of_client(session, client)
 
     rows, sent = tensors_of_clients(session, statistics_of)

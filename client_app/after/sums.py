@@ -1,6 +1,7 @@
 """Sums of clients' features, from which the server solves a classifier."""
 
 import logging
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -28,10 +29,12 @@ def sums_of_clients(session: Session[SumsRequest]) -> SumsReply:
     request = session.request
     session.refuse_if_masked("the sums of features")
     session.check_clients(request.clients)
+    # The clients of a request have one model.
+    load = cache(lambda: session.worker.load(session.tensors(request.weights)))
 
     def sums_of(client: int) -> Tensors:
         check_asked(session)
-        session.worker.load(session.tensors(request.weights))
+        load()
         return {SUMS: sums_of_client(session, client)}
 
     rows, sent = tensors_of_clients(session, sums_of)

@@ -24,7 +24,7 @@ from task.methods.base import Contribution
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.registry import named
-from task.tensors import Tensors
+from task.tensors import Tensors, is_finite
 from task.training.worker import Worker
 
 GIVEN = "server_app.aggregation.starting_weights:starting_weights"
@@ -180,7 +180,7 @@ class GlobalModel:
             clients = Contribution(share, accumulator.mean(), accumulator.mean_extra(), known)
             after = self._server_update.update(before, after, clients)
         for name, value in after.items():
-            if not value.isfinite().all():
+            if not is_finite(value):
                 raise RunFailedError(
                     f"round {server_round}: {DIVERGED}: strategy={self._strategy_name} made {name} "
                     "infinite or NaN; the checkpoint holds the model of the round before"

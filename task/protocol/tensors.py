@@ -10,6 +10,7 @@ from torch import Tensor
 
 from task.errors import ProtocolError
 from task.plain_text import one_line
+from task.tensors import is_finite
 
 MAX_INDEX_BYTES = 1_000_000  # of a file's index of names, types and shapes
 MOST_COUNTED = 2**53  # of an integer, such as batch norm's counter
@@ -84,7 +85,7 @@ def check_tensors(
             raise ProtocolError(
                 f"{name} is {found}, not {type_name(wanted)}{tuple(expected[name].shape)}"
             )
-        if value.is_floating_point() and not value.isfinite().all():
+        if value.is_floating_point() and not is_finite(value):
             raise ProtocolError(f"{name} is not finite")
         if not (summed or value.is_floating_point()) and value.numel():
             least, most = value.aminmax()

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from task.errors import ConfigError, system_reason
 from task.given_weights import EXPECTED, KEY, GivenWeights, cached
 from task.optim.parameters import CLASSIFIER
+from task.tensors import is_finite
 
 ENCODER = "encoder."  # before the names of a backbone's layers
 COUNTER = ".num_batches_tracked"  # of batch norm
@@ -138,7 +139,7 @@ def read(given: GivenWeights, file: Any, name: str, initial: Tensor) -> Tensor:
     if value.is_floating_point() != initial.is_floating_point():
         raise ConfigError(KEY, given.path, f"{name} is {value.dtype}, not {initial.dtype}")
     value = value.to(initial.dtype).contiguous()
-    if not value.isfinite().all():
+    if not is_finite(value):
         raise ConfigError(KEY, given.path, f"{name} is infinite or NaN; use another file")
     return value
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from task.errors import diverged
-from task.tensors import Tensors
+from task.tensors import Tensors, is_finite
 
 
 def to_device(values: Tensors, device: torch.device) -> Tensors:
@@ -73,10 +73,8 @@ def copy_to_cpu(kind: str, values: Tensors) -> dict[str, Tensor]:
     Raises:
         TrainingError: one of them holds NaN or infinity.
     """
-    if values:
-        # A float64 sum of float32 numbers cannot overflow: it is finite if and only if all are.
-        sums = torch.stack([value.sum(dtype=torch.float64) for value in values.values()])
-        for name, finite in zip(values, sums.isfinite().tolist(), strict=True):
-            if not finite:
-                raise diverged(f"{kind} {name} is no longer finite")
-    return to_cpu(values)
+    copies = to_cpu(values)
+    for name, value in copies.items():
+        if not is_finite(value):
+            raise diverged(f"{kind} {name} is no longer finite")
+    return copies

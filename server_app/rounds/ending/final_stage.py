@@ -15,7 +15,7 @@ from server_app.rounds.result import Callback, RoundResult
 from server_app.runs.checkpoint import load_last_models, save_last_models
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_scores import client_scores, spread_over_clients
-from task.tensors import Tensors
+from task.tensors import Tensors, is_finite
 from task.training.evaluation import Score
 
 logger = logging.getLogger("univarfl")
@@ -129,7 +129,7 @@ def record_new_model(
 
 def not_finite(weights: Tensors) -> str:
     """Return the name of a layer with infinite numbers or NaN; empty if there is none."""
-    wrong = (n for n, v in weights.items() if v.is_floating_point() and not v.isfinite().all())
+    wrong = (n for n, v in weights.items() if v.is_floating_point() and not is_finite(v))
     return next(wrong, "")
 
 

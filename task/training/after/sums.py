@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from task.data.batches import BATCH, DeviceImages, filled
 from task.errors import diverged
 from task.protocol.after.sums import FRACTION, Form
+from task.tensors import is_finite
 
 
 @torch.inference_mode()
@@ -55,7 +56,7 @@ def rounded_features(
     count = len(positions)
     x, labels = images[filled(positions)]
     features = model(x).features[:count].double()
-    if not bool(features.isfinite().all()):
+    if not is_finite(features):
         raise diverged("a feature is infinite or NaN")
     return (unit_rows(features) * 2**FRACTION).round(), labels[:count]
 
