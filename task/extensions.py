@@ -185,9 +185,12 @@ def target_of(settings: Any) -> Extension | None:
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         return None
     origin = Path(spec.origin).resolve()
-    package = packages_distributions().get(top, [top])[0]
+    package = distributions().get(top, [top])[0]
     place = origin.parent if spec.submodule_search_locations else origin
     return Extension("model", str(settings.get("name")), normal(package), module, place)
+
+
+distributions = functools.cache(packages_distributions)  # reads a file of each package
 
 
 @functools.lru_cache(maxsize=8)

@@ -168,21 +168,17 @@ def test_client_state_follows_the_clients_between_rays_workers(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("all_digits")
-def test_local_training_works_in_another_flower_app(train: Train, tmp_path: Path) -> None:
-    """The documented app with Flower's FedAvg trains as well as ours, to other bits."""
+def test_local_training_works_in_another_flower_app(tmp_path: Path) -> None:
+    """The documented app trains torchvision's ResNet-18 with SCAFFOLD under Flower's FedAvg."""
     (tmp_path / "my_app.py").write_text(example("my_app.py"))
     (tmp_path / "pyproject.toml").write_text(example("pyproject.toml of my_app"))
-    with PrivateSuperLink() as superlink:  # its own, because it keeps the image cache of its start
+    with PrivateSuperLink() as superlink:
         superlink.wait_until_ready()
         said = flwr(superlink, "run", str(tmp_path), "--stream", "--federation-config",
                     "num-supernodes=4 client-resources-num-cpus=1")  # fmt: skip
     found = re.search(r"test accuracy (0\.\d+)", said)
     assert found, said
-    # Flower rounds the mean to float32 after each client; we round once.
-    ours = read_entries(train(*CNN, "rounds=6"))["results"]["test"]["accuracy"]
-    assert ours > 0.8
-    assert float(found[1]) == pytest.approx(ours, abs=0.05)
+    assert float(found[1]) > 0.7
 
 
 @pytest.mark.slow

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from task.errors import ConfigError, DataError, DeviceError, RunError
+    from univarfl.local_training import LocalTraining
+    from univarfl.method_strategy import MethodStrategy
     from univarfl.names import data_sets, methods, models, strategies
     from univarfl.run import Run, load_run
     from univarfl.runs import Runs, load_runs
@@ -15,6 +17,8 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DeviceError",
+    "LocalTraining",
+    "MethodStrategy",
     "Run",
     "RunError",
     "Runs",
@@ -30,6 +34,8 @@ __all__ = [
 
 _ERRORS = ("ConfigError", "DataError", "DeviceError", "RunError")
 _MODULES = {
+    "local_training": ("LocalTraining",),
+    "method_strategy": ("MethodStrategy",),
     "names": ("data_sets", "methods", "models", "strategies"),
     "run": ("Run", "load_run"),
     "runs": ("Runs", "load_runs"),

@@ -31,6 +31,8 @@ from task.tensors import Tensors
 from task.training.losses import Entropy, LossMeter, cross_entropy, loss_terms, weighted_sum
 from task.training.transfer import copy_to_cpu, to_device
 
+Key = tuple[int, str, int, int]  # the experiment's seed, a purpose, the round and the client
+Epochs = Callable[[Key, LossMeter], None]
 Step = Callable[[Tensor, Tensor], None]  # of the arguments of `DeviceImages.augmented`
 GRAPHED = "task.training.graphed:GraphedSteps"
 
@@ -175,7 +177,33 @@ class LocalTrainer:
         """
         if len(positions) < self.least_images:
             raise UntrainableDataError(f"{len(positions)} training images; at least 2 are needed")
-        device = positions.device
+        epochs = partial(self.run_epochs, images, positions, deadline)
+        counts = images.counts(positions)
+        return self.train_with(epochs, weights, counts, server_round, client, state, broadcast)
+
+    def train_with(
+        self,
+        epochs: Epochs,
+        weights: Mapping[str, Tensor],
+        counts: Tensor,
+        server_round: int,
+        client: int,
+        state: Tensors,
+        broadcast: Tensors,
+    ) -> LocalResult:
+        """Train one client by any source of batches; see `train`.
+
+        Args:
+            epochs: takes the steps of all local epochs, given what makes the training unique, and
+                the meter of the losses.
+            weights: the global ``state_dict``.
+            counts: the number of the client's training images of each class, [D] int64.
+            server_round: the round, from 1.
+            client: the client's number.
+            state: as for `train`.
+            broadcast: as for `train`.
+        """
+        device = counts.device
         self.model.load_state_dict(to_device(weights, device))
         kept_before = to_device(state, device)
         self.optimizer.begin(kept_before)
@@ -184,7 +212,6 @@ class LocalTrainer:
         network = self.config.network()
         if network.fixes_statistics(server_round, self.config.rounds):
             fix_statistics(self.model)
-        counts = images.counts(positions)
         self.entropy = cross_entropy(self.config.train, counts)
         key = (self.config.seed, "local", server_round, client)
         if network.draws:
@@ -202,11 +229,11 @@ class LocalTrainer:
         meter = LossMeter()
         try:
             self.method.start(self.model, this)
-            self.run_epochs(images, positions, key, deadline, meter)
+            epochs(key, meter)
             outcome = self.method.finish(self.model)
         finally:
             self.method.clean(self.model)
-        examples, losses = self.told(len(positions), meter)
+        examples, losses = self.told(int(counts.sum()), meter)
         return LocalResult(
             copy_to_cpu("model", self.model.state_dict()),
             examples,
@@ -219,8 +246,8 @@ class LocalTrainer:
         self,
         images: DeviceImages,
         positions: Tensor,
-        key: tuple[int, str, int, int],
         deadline: float,
+        key: Key,
         meter: LossMeter,
     ) -> None:
         """Take the steps of all local epochs; see `train`.
@@ -228,8 +255,8 @@ class LocalTrainer:
         Args:
             images: the data set.
             positions: the indices of the client's training images.
-            key: the experiment's seed, and what makes this client and round unique.
             deadline: the time at which training must be finished.
+            key: the experiment's seed, and what makes this client and round unique.
             meter: adds up the loss terms.
         """
         of_all = f"of {self.config.local_epochs}"

@@ -29,7 +29,7 @@ from task.optim.parameters import trained_parameters
 from task.privacy.noise import add_gaussian_noise
 from task.privacy.settings import UNTOLD_IMAGES
 from task.seeding import ByteSource, repeatable_bytes, secret_bytes
-from task.training.loop import LocalTrainer
+from task.training.loop import Key, LocalTrainer
 from task.training.losses import LossMeter, loss_terms, weighted_sum
 
 
@@ -58,8 +58,8 @@ class PrivateTrainer(LocalTrainer):
         self,
         images: DeviceImages,
         positions: Tensor,
-        key: tuple[int, str, int, int],
         deadline: float,
+        key: Key,
         meter: LossMeter,
     ) -> None:
         privacy = self.config.privacy
