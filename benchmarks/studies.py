@@ -35,6 +35,11 @@ PRETRAINED = (
     "data=pacs data.image_size=96 augmentation=none tune=head model=timm "
     "model.architecture=tf_efficientnet_lite0 model.weights=${oc.env:LITE0}"
 )
+TABLES = (  # of `benchmarks.tables`, and how their rows are divided
+    "breast_cancer alpha=0.1 num_clients=5",
+    "gbsg2 alpha=0.1 num_clients=5",
+    "lung partition=natural num_clients=9 partition.min_images=5",
+)
 SHORT_PACS = f"{PACS} rounds=15 local_epochs=4"
 STATISTICS_PACS = f"{PACS} rounds=16 local_epochs=2 optim.schedule=cosine"
 STATISTICS_DIGITS = (
@@ -398,6 +403,19 @@ STUDIES = {  # with the time of each on two cores
             )
         ),
         needs="PACS",
+    ),
+    # Five minutes, with the tables of `benchmarks.tables` in the directory TABLES. Compared: each
+    # method minus FedAvg, paired by seed, after the last round. Nothing is tuned. At energy_eps=3
+    # L_HE has a tenth of the first gradient, as it has behind batch norm.
+    "tables": Study(
+        tuple(
+            f"data=vectors data.root=${{oc.env:TABLES}}/{table} {methods} seed=50,51,52,53,54"
+            for table in TABLES
+            for methods in (
+                "method=fedavg,scaffold,univarfl",
+                "method=univarfl method.energy_eps=3",
+            )
+        ),
     ),
     # Twenty minutes.
     "pace": Study(
