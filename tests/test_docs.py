@@ -1,5 +1,7 @@
 """Every page: its length, its links, its commands."""
 
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -10,6 +12,7 @@ import pytest
 import typer
 
 from server_app.config.composition import compose_experiment
+from task.given_weights import weights_directory
 from tests.documents import (
     LINK,
     ROOT,
@@ -98,6 +101,15 @@ def parsed(shown: Command) -> tuple[str, dict[str, object]]:
     return name, command.make_context(name, words).params
 
 
+def kept(directory: Path, name: str) -> None:
+    """Make a cache that has published weights, which nobody reads."""
+    sha256 = hashlib.sha256().hexdigest()
+    directory.mkdir()
+    (directory / f"{sha256}.safetensors").touch()
+    origin = {"name": name, "source": "hub", "sha256": sha256, "stored": sha256}
+    (directory / f"{sha256}.json").write_text(json.dumps(origin))
+
+
 def quick(shown: Command) -> bool:
     """Return whether the quick selection has the test of a command; composing settings is slow."""
     return shown.page == "README.md" or shown.page.startswith("docs/tutorials/")
@@ -119,6 +131,8 @@ def test_a_shown_command_is_understood(
     (tmp_path / "lite0.safetensors").touch()
     (tmp_path / "my_networks.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("UNIVARFL_CACHE", str(tmp_path))
+    kept(weights_directory(), "timm/resnet18.a1_in1k")
     for run in ("RUN", "FEDBN", "extractor", "wine"):
         (tmp_path / "runs" / run).mkdir(parents=True)
         (tmp_path / "runs" / run / "run.json").write_text("{}")

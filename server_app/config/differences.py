@@ -5,6 +5,7 @@ from typing import Any
 
 from server_app.config.override_text import flat
 from task.config import MEASURED
+from task.given_weights import PRETRAINED
 
 # Where a run is stored, how it is shown, and on which engine and how many workers it runs.
 # `equations` decides nothing by itself: the method's settings that take its value do.
@@ -37,4 +38,6 @@ def deciding_groups(config: Mapping[str, Any]) -> dict[str, Any]:
         found["federation"] = {"quorum": config.get("federation", {}).get("quorum")}
     if MEASURED in config.get("data", {}):  # it follows from the rows
         found["data"] = {key: part for key, part in config["data"].items() if key != MEASURED}
+    if PRETRAINED in config.get("model", {}):  # the hash of the weights decides, not their source
+        found["model"] = {key: part for key, part in config["model"].items() if key != PRETRAINED}
     return found

@@ -13,6 +13,7 @@ from task.given_weights import (
     EXPECTED,
     KEY,
     MODEL,
+    PRETRAINED,
     WEIGHTS,
     WEIGHTS_HASH,
     GivenWeights,
@@ -23,28 +24,45 @@ from task.machine.regular import regular
 from task.registry import named
 
 CONVERTED = "server_app.config.pickled_weights:converted"  # imports PyTorch
+PUBLISHED = "server_app.config.pretrained_weights:pretrained"
+LEGACY = b"\x80\x02\x8a\x0a"  # begins a file that torch.save wrote before PyTorch 1.6
 
 
 def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a network with the absolute path of its weights and their hash.
 
-    A file of ``torch.save`` is converted first. Without weights, the settings have neither key, so
-    that they are those of runs made before.
+    A file of ``torch.save`` is converted first. Published weights are downloaded, and the settings
+    also have their origin. Without weights, the settings have none of these keys, so that they are
+    those of runs made before.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or not be downloaded.
     """
     settings = {key: value for key, value in model.items() if key != WEIGHTS}
     typed = model.get(WEIGHTS)
     if typed is None:
         return settings
-    path = from_home(str(typed)).absolute()
-    path = path / MODEL if path.is_dir() else path
+    kind, _, wanted = str(typed).partition(":")
+    if kind == PRETRAINED:
+        path, settings[PRETRAINED] = named(PUBLISHED)(settings, wanted)
+    else:
+        path = from_home(str(typed)).absolute()
+        path = path / MODEL if path.is_dir() else path
     sha256 = hash_of(KEY, path, EXPECTED)
-    if zipfile.is_zipfile(path):
+    if is_pickled(path):
         path = named(CONVERTED)(path, sha256)
         sha256 = hash_of(KEY, path, EXPECTED)
     return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: sha256}
+
+
+def is_pickled(path: Path) -> bool:
+    """Return whether ``torch.save`` wrote a file, by its first bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return zipfile.is_zipfile(file) or (file.seek(0), file.read(len(LEGACY)))[1] == LEGACY
 
 
 def keep(given: GivenWeights) -> None:

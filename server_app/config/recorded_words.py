@@ -7,7 +7,7 @@ from typing import Any
 
 from server_app.config.experiment import Experiment
 from server_app.config.override_text import quoted
-from task.given_weights import KEY, given_weights
+from task.given_weights import KEY, PRETRAINED, given_weights
 from task.machine.files import from_home
 
 PATHS = ("root", "schema", "repo")  # a hub data set's repo may be a local directory
@@ -34,8 +34,9 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
         for group, key in FILES.items()
         if (path := getattr(experiment, group).get(key))
     ]
-    given = given_weights(experiment.model)
-    weights = [f"{KEY}={quoted(str(given.path))}"] if given else []
+    given, origin = given_weights(experiment.model), experiment.model.get(PRETRAINED)
+    named = f"{PRETRAINED}:{origin['sha256']}" if origin else given and str(given.path)
+    weights = [f"{KEY}={quoted(named)}"] if named else []
     data = [f"data.{key}={quoted(path)}" for key, path in paths]
     every = [*words, *place, *data, *files, *weights]
     by_key = {word.partition("=")[0]: word for word in every if not resumes(word)}

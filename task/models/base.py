@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 from torch import Tensor, nn
 
 from task.errors import ConfigError, refuse
+from task.given_weights import KEY, PRETRAINED
 from task.models.layers.norm import GROUPS, Norm, norm_1d
 from task.registry import named
 
@@ -18,6 +19,20 @@ Statistics = Literal["averaged", "moments", "exact"]
 Scaling = tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation of each channel
 POSITION = "task.models.layers.position:Position"  # of runs with model.pan
 IS_SILENT = "task.models.layers.position:is_silent"
+
+
+class Published(NamedTuple):
+    """The weights that a library publishes for a network: ``model.weights=pretrained``.
+
+    Attributes:
+        name: for the record, such as ``timm/resnet18.a1_in1k``.
+        files: names in the repository, of which the first that is there is taken; or one address.
+        repository: on the Hugging Face hub; empty if `files` is an address.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    repository: str = ""
 
 
 class Encoding(NamedTuple):
@@ -224,6 +239,15 @@ class ModelSettings(ABC):
         None if the data set's constants are used.
         """
         return None
+
+    def published(self) -> Published:
+        """Return where the weights are that the network's library publishes.
+
+        Raises:
+            ConfigError: it publishes none.
+        """
+        allowed = "must be a file: only networks of model=timm and model=torchvision are published"
+        raise ConfigError(KEY, PRETRAINED, allowed)
 
     @abstractmethod
     def build(self, channels: int, classes: int) -> Network:

@@ -1,7 +1,8 @@
 """A network of timm (PyTorch Image Models), by its name there, with a new classifier.
 
 Source: Wightman, https://github.com/huggingface/pytorch-image-models, which the extra ``timm``
-installs. The weights are drawn from the seed; ``model.weights`` reads a file with timm's names.
+installs. The weights are drawn from the seed; ``model.weights`` reads a file with timm's names, or
+downloads it.
 """
 
 import importlib
@@ -13,9 +14,11 @@ from typing import Any
 from torch import nn
 
 from task.errors import ConfigError, refuse
-from task.models.base import Scaling
+from task.given_weights import KEY, PRETRAINED
+from task.models.base import Published, Scaling
 from task.models.layers.backbone import BackboneSettings
 
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 MISSING = "needs timm: uv sync --extra timm, or pip install timm"
 
 
@@ -24,7 +27,8 @@ class TimmSettings(BackboneSettings):
     """Settings of a network of timm.
 
     Attributes:
-        architecture: its name, one of ``timm.list_models()``.
+        architecture: its name, one of ``timm.list_models()``; a tag behind it, as in
+            ``resnet18.a1_in1k``, selects one of several published weights.
     """
 
     architecture: str = field(kw_only=True)
@@ -36,6 +40,11 @@ class TimmSettings(BackboneSettings):
             close = get_close_matches(self.architecture, self._library.list_models())
             near = ", ".join(within or close)
             refuse(self, "architecture", f"is no network of timm{near and f'; some are {near}'}")
+        name, _, tag = self.architecture.partition(".")
+        every = self._library.list_models(f"{name}.*", include_tags=True)
+        if tag and self.architecture not in every:
+            allowed = f"has an unknown tag; choose one of {', '.join(every) or name}"
+            refuse(self, "architecture", allowed)
         super().__post_init__()
 
     @cached_property
@@ -55,8 +64,21 @@ class TimmSettings(BackboneSettings):
     @property
     def _fixed_size(self) -> bool:
         """Whether the network is built for one size of images, as transformers are."""
-        return bool(self._library.get_pretrained_cfg(self.architecture).fixed_input_size)
+        return bool(self._own.fixed_input_size)
 
     def own_scaling(self) -> Scaling:
-        own = self._library.get_pretrained_cfg(self.architecture)
-        return tuple(own.mean), tuple(own.std)
+        return tuple(self._own.mean), tuple(self._own.std)
+
+    def published(self) -> Published:
+        own = self._own
+        if own.hf_hub_id:
+            files = (own.hf_hub_filename,) if own.hf_hub_filename else HUB_FILES
+            return Published(own.hf_hub_id, files, own.hf_hub_id)
+        if own.url:
+            return Published(f"timm/{own.architecture}.{own.tag}", (own.url,))
+        raise ConfigError(KEY, PRETRAINED, f"timm publishes no weights of {self.architecture}")
+
+    @property
+    def _own(self) -> Any:
+        """What timm says about the network's weights."""
+        return self._library.get_pretrained_cfg(self.architecture)

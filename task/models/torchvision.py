@@ -1,16 +1,18 @@
 """A network of torchvision, by its name there, with a new classifier.
 
-Its weights are drawn from the seed; ``model.weights`` reads a file of torchvision's weights.
+Its weights are drawn from the seed; ``model.weights`` reads a file of torchvision's weights, or
+downloads it.
 """
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
 import torchvision.models
 from torch import nn
 
 from task.errors import refuse
-from task.models.base import Scaling
+from task.models.base import Published, Scaling
 from task.models.layers.backbone import BackboneSettings, without_last_linear
 
 
@@ -37,5 +39,14 @@ class TorchvisionSettings(BackboneSettings):
         return without_last_linear(torchvision.models.get_model(self.architecture), "")
 
     def own_scaling(self) -> Scaling | None:
-        own = torchvision.models.get_model_weights(self.architecture).DEFAULT.transforms()
+        own = self._weights.transforms()
         return tuple(own.mean), tuple(own.std)
+
+    def published(self) -> Published:
+        own = self._weights
+        return Published(f"torchvision/{self.architecture}.{own.name}", (own.url,))
+
+    @property
+    def _weights(self) -> Any:
+        """The weights that torchvision recommends."""
+        return torchvision.models.get_model_weights(self.architecture).DEFAULT

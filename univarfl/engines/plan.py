@@ -9,7 +9,7 @@ from server_app.rounds.after.base import stage_of
 from server_app.rounds.clock.base import clock_of
 from server_app.runs.directory import runs_directory
 from task.errors import ConfigError
-from task.given_weights import given_weights
+from task.given_weights import PRETRAINED, given_weights
 from task.training.device import choose_device
 from univarfl.engines.cluster import (
     ADDRESS,
@@ -69,7 +69,8 @@ def plan_lines(experiment: Experiment) -> Iterator[str]:
     yield f"{resumed:<10}{directory / name}"
     yield f"data      {experiment.data['name']}, divided by {experiment.partition['name']}"
     if given := given_weights(experiment.model):
-        yield f"weights   {given.path}, SHA-256 {given.sha256[:12]}"
+        origin = experiment.model.get(PRETRAINED, {"name": given.path})
+        yield f"weights   {origin['name']}, SHA-256 {given.sha256[:12]}"
     yield f"training  {experiment.method['name']}, model {experiment.model['name']}"
     yield f"rounds    {experiment.rounds}, {clients}, {experiment.local_epochs} local epochs"
     yield f"strategy  {experiment.strategy['name']}, guard {experiment.guard['name']}"
