@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import click
@@ -30,7 +31,7 @@ LONGEST = 205  # lines that a person reads in one sitting
 LISTS = {"CHANGELOG.md", "docs/reference/networks.md"}
 OTHER_PROGRAMS = (
     "cp", "export", "flwr", "git", "mkdocs", "mypy", "pip install uv", "pytest", "ray start",
-    "source", "tensorboard", "uv sync", "uvx pre-commit install",
+    "source", "tensorboard", "uv pip install", "uv sync", "uv venv", "uvx pre-commit install",
 )  # fmt: skip
 SHOWN = [each for page, text in written().items() for each in commands(page, text)]
 PRODUCT = [each for each in SHOWN if each.words[0] == "univarfl"]
@@ -87,6 +88,15 @@ def test_the_benchmarks_that_pages_name_exist() -> None:
     for name in named:
         place = ROOT / "benchmarks" / name
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), name
+
+
+def test_no_version_is_of_one_build_of_pytorch() -> None:
+    """So that the page on CPU builds installs the versions of the project."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for name in ("torch", "torchvision"):
+        pins = settings["tool"]["uv"]["constraint-dependencies"]
+        (pin,) = (each for each in pins if each.startswith(f"{name}=="))
+        assert re.fullmatch(rf"{name}==[\d.]+", pin)
 
 
 def parsed(shown: Command) -> tuple[str, dict[str, object]]:
