@@ -32,6 +32,7 @@ class Classifier(nn.Module):
         size: the height and width that images are resized to, in pixels.
         channels: the number of channels of an image.
         resize: what is done with images that are not square.
+        window: center and width of the grey values of DICOM files; None for those in the file.
 
     Raises:
         ConfigError: the network cannot be built.
@@ -46,6 +47,7 @@ class Classifier(nn.Module):
         super().__init__()
         source = config.source()
         self.size, self.channels, self.resize = source.image_size, source.channels, source.resize
+        self.window: list[float] | None = getattr(source, "window", None)
         network = build_model(config, self.size, self.channels, classes)
         generator = torch_generator(config.seed, "method")
         self.network = config.local_method().build(network, generator)

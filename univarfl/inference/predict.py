@@ -127,9 +127,9 @@ def classify(classifier: Classifier, images: Sequence[NDArray[np.uint8]]) -> NDA
 def decode_file(path: Path, classifier: Classifier) -> NDArray[np.uint8] | str:
     """Return an image decoded as for training, or the reason why it cannot be read."""
     try:
-        with open_image(path) as image:
+        with open_image(path, classifier.window) as image:
             return decode(image, classifier.size, classifier.channels, classifier.resize)
-    except MemoryError:
+    except (ConfigError, MemoryError):
         raise
     except Exception as error:
         return failure_reason(error)

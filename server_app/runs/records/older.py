@@ -9,6 +9,7 @@ ALL_IMAGES = "of all images"  # the reading with batch norm's statistics of all 
 NO_WORD = "made from the seed, by an older version: it protects nobody"
 
 RESIZED = ("folder", "ham10000", "hub", "imagenet200", "office_home")  # data with data.resize
+OWN = ("folder", "table")  # data with data.window
 DEALT = ("pathological", "power_law")  # partitions with partition.deal
 EVERY_IMAGE = 10**9
 PAN = {"pan": "none", "pan_frequency": 1, "pan_amplitude": 0.05}
@@ -62,6 +63,8 @@ def add_later_settings(config: dict[str, Any]) -> None:
     if isinstance(data, dict):
         if data.get("name") in RESIZED:
             data.setdefault("resize", "squash")
+        if data.get("name") in OWN:
+            data.setdefault("window", None)
         if data.get("name") == "hub":
             data.setdefault("subject", None)
         if data.get("name") == "imagenet200":

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 
 from task.data.sources.base import DatasetIndex, Resize, Source
-from task.errors import DataError, system_reason
+from task.errors import ConfigError, DataError, system_reason
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
 BITS_PER_SAMPLE, PHOTOMETRIC, COLOUR_MAP, SAMPLE_FORMAT = 258, 262, 320, 339  # tags of TIFF
@@ -34,6 +34,7 @@ def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[
     Shows a progress bar in a terminal.
 
     Raises:
+        ConfigError: a library that reads a file is not installed.
         DataError: a file cannot be opened, or an image cannot be decoded and must not be skipped.
     """
 
@@ -41,7 +42,7 @@ def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[
         try:
             with dataset_index.read(index) as image:
                 return decode(image, source.image_size, source.channels, source.resize)
-        except MemoryError:
+        except (ConfigError, MemoryError):
             raise
         except Exception as error:
             reason = failure_reason(error)

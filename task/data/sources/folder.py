@@ -70,6 +70,7 @@ class Folder(OwnImages):
             test,
             domains,
             [*split_notes(splits), *found, *notes(tree, classes, names)],
+            window=self.window,
         )
 
     def _names(self, tree: Tree, kind: Kind, place: int) -> Names:

@@ -80,6 +80,7 @@ class Table(OwnImages):
                 *unlisted_files_note(len(rows), len(files)),
             ],
             subjects if any(subjects) else (),
+            self.window,
         )
 
     def _classes(self, table: Path, rows: Sequence[Row]) -> Sequence[str]:

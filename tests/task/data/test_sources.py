@@ -393,7 +393,7 @@ class TestFolder:
         data = opened("data=folder", f"data.root={tmp_path}")
         assert len(data.images) == 20
         (note,) = data.notes
-        assert note.startswith("1 file is not read: cat/Thumbs.db; images are .bmp, .gif, .jfif,")
+        assert note.startswith("1 file is not read: cat/Thumbs.db; images are .bmp, .dcm, .gif,")
 
     @pytest.mark.parametrize(
         ("files", "message"),

@@ -173,7 +173,7 @@ def test_images_that_are_not_listed_are_not_used(tmp_path: Path) -> None:
         ("image,label\na.png,x\n./a.png,y\n", r"line 3: ./a.png is also in line 2"),
         ("image,label\n../a.png,x\n", r"line 2: \.\./a.png is not a file below"),
         ("image,label\n/etc/a.png,x\n", "line 2: /etc/a.png is not a file below"),
-        ("image,label\na.dcm,x\n", r"line 2: a.dcm is not an image file \(.bmp, "),
+        ("image,label\na.nii,x\n", r"line 2: a.nii is not an image file \(.bmp, "),
         ("image,label\na/b/c/d/e.png,x\n", "line 2: a/b/c/d/e.png is in more than 3 directories"),
         ('image,label\na.png,"x\n', "line 2: unexpected end of data"),
         (

@@ -45,6 +45,7 @@ FURTHER = (
     "task.combination:combine",
     "task.data.image_store.building:built_dataset",
     "task.data.site_data:federate_site",
+    "task.data.sources.families.dicom:open_dicom",
     "task.data.splits.stored:stored_partition",
     "task.methods.feduv:classifier_deviation",
     "task.models.layers.position:Position",

@@ -1,6 +1,6 @@
 """Images of the user's own, whose classes and test set the user may choose."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from task.data.sources.base import Source, cleaned
@@ -20,6 +20,8 @@ class OwnImages(DirectorySource):
             classes.
         test_share: the share of each class and domain that is held out if the images have no test
             set.
+        window: center and width, in rescaled values, of the grey values of DICOM files; None for
+            the window in each file.
     """
 
     skips_bad_images: ClassVar = True
@@ -27,11 +29,14 @@ class OwnImages(DirectorySource):
 
     classes: Names | None
     test_share: float
+    window: list[float] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.test_share <= 1:
             refuse(self, "test_share", "must be from 0 to 1")
+        if self.window is not None and (len(self.window) != 2 or self.window[1] < 1):
+            refuse(self, "window", "must be [center,width] with a width of 1 or more")
         if self.classes is None:
             return
         self.classes = classes = list(map(cleaned, self.classes))

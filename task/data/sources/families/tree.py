@@ -16,14 +16,17 @@ from PIL import Image, UnidentifiedImageError
 from task.data.sources.base import DatasetIndex
 from task.data.sources.families.directory_source import hash_of_states
 from task.machine.files import walk_links
+from task.registry import named
 
 MAX_DEPTH = 4
 
-# The extensions of torchvision's ImageFolder, ".gif" and ".jfif". Importing them from torchvision
-# takes three seconds, which a site would wait for at each message.
+# The extensions of torchvision's ImageFolder, ".dcm", ".gif" and ".jfif". Importing them from
+# torchvision takes three seconds, which a site would wait for at each message.
 IMG_EXTENSIONS = (
-    ".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+    ".bmp", ".dcm", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff",
+    ".webp",
 )  # fmt: skip
+DICOM_SUFFIX, DICOM = ".dcm", "task.data.sources.families.dicom:open_dicom"
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow's names of their contents
 MOST_PIXELS = 80_000_000  # of one image; decoding takes up to 10 bytes for each
 OF_ARCHIVES = "__MACOSX"  # what macOS adds to an archive
@@ -107,17 +110,25 @@ def is_skipped(name: str) -> bool:
     return name.startswith(".") or name == OF_ARCHIVES
 
 
-def open_image(file: Path | BinaryIO) -> Image.Image:
-    """Open an image file of one of `FORMATS`; its pixels are not decoded yet.
+def open_image(file: Path | BinaryIO, window: Sequence[float] | None = None) -> Image.Image:
+    """Open an image file of one of `FORMATS`, whose pixels are not decoded yet, or of DICOM.
 
     Pillow knows other formats. One of them, EPS, starts another program.
 
+    Args:
+        file: a path, or the content of a file of Pillow's.
+        window: center and width of DICOM's grey values; None for those in the file.
+
     Raises:
+        ConfigError: it is of DICOM, and pydicom is not installed.
         OSError, ValueError: it cannot be opened, is no regular file, or has too many pixels.
     """
     # Opening a pipe would wait for its writer.
     if isinstance(file, Path) and not stat.S_ISREG(file.stat().st_mode):
         raise ValueError("not a regular file")
+    if isinstance(file, Path) and file.suffix.lower() == DICOM_SUFFIX:
+        dicom: Image.Image = named(DICOM)(file, window)
+        return dicom
     try:
         image = Image.open(file, formats=FORMATS)
     except UnidentifiedImageError:
@@ -170,6 +181,7 @@ def index_of_files(
     domain_names: Sequence[str] = (),
     notes: Sequence[str] = (),
     subjects: Sequence[str] = (),
+    window: Sequence[float] | None = None,
 ) -> DatasetIndex:
     """Return the index of a data set of image files.
 
@@ -182,6 +194,7 @@ def index_of_files(
         domain_names: each image's domain; empty, or all "", if there are no domains.
         notes: messages for the user and the record.
         subjects: each image's subject; empty if each image has its own.
+        window: see `open_image`.
     """
     number = {name: index for index, name in enumerate(classes)}
     of_domain = domain_names or [""] * len(paths)
@@ -190,7 +203,7 @@ def index_of_files(
         classes=tuple(classes),
         labels=np.array([number[name] for name in class_names], dtype=np.int64),
         test=test,
-        read=lambda index: open_image(root / paths[index]),
+        read=lambda index: open_image(root / paths[index], window),
         name=lambda index: readable(str(paths[index])),  # records and cards name no place
         domains=tuple(domains),
         domain_of=numbers_of(of_domain),
