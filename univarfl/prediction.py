@@ -14,7 +14,6 @@ import univarfl.application  # noqa: F401
 
 # isort: split
 
-from task.data.image_store.decoding import decode
 from task.errors import ConfigError, RunError
 from task.inference.classifier import Classifier
 from task.machine.files import from_home
@@ -98,8 +97,5 @@ def of_array(classifier: Classifier, images: Any) -> Iterator[Row]:
         array = array.reshape(array.shape[:3])
     batch = max(1, BATCH_PIXELS // classifier.size**2)
     for first in range(0, len(array), batch):
-        part = [
-            decode(Image.fromarray(each), classifier.size, classifier.channels, classifier.resize)
-            for each in array[first : first + batch]
-        ]
+        part = [classifier.decoded(Image.fromarray(each)) for each in array[first : first + batch]]
         yield from enumerate(classify(classifier, part), first)

@@ -21,12 +21,17 @@ from task.errors import DIVERGED
 from task.exact_sum import new_sum
 from task.given_weights import given_weights
 from task.methods.base import Contribution
+from task.models.base import OwnInput
 from task.optim.parameters import trained_parameters
 from task.protocol.tensors import PackedTensors
 from task.registry import named
 from task.tensors import Tensors, is_finite
 from task.training.worker import Worker
 
+OTHER_IMAGES = (
+    "the network was made for images of {0.image_size} pixels with {0.interpolation} interpolation;"
+    " here they have data.image_size={1.image_size} and data.interpolation={1.interpolation}"
+)
 GIVEN = "server_app.aggregation.starting_weights:starting_weights"
 WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
 
@@ -67,8 +72,14 @@ class GlobalModel:
         self.notes: list[str] = []
         self._frozen = worker.personal.frozen
         given = given_weights(experiment.model)
+        if given and (own := experiment.network().own_input()):
+            source = experiment.source()
+            images = source.image_size, source.interpolation
+            if own != images:
+                self.notes.append(OTHER_IMAGES.format(own, OwnInput(*images)))
         if given and not self._frozen:  # otherwise the worker has read the file
-            self._weights, self.notes = named(GIVEN)(given, self._weights)
+            self._weights, notes = named(GIVEN)(given, self._weights)
+            self.notes += notes
         trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
         server = worker.method.server({n: v for n, v in self._weights.items() if n in trained})
         self._server_update = server

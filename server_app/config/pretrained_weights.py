@@ -20,7 +20,7 @@ from server_app.config.pickled_weights import converted
 from task.errors import ConfigError, system_reason
 from task.given_weights import EXPECTED, HASH, KEY, PRETRAINED, cached, weights_directory
 from task.machine.files import MEGABYTE, make_private, require_space, write_whole
-from task.models.base import Published
+from task.models.base import ModelSettings, Published
 from task.plain_text import one_line
 from task.registry import create
 
@@ -48,7 +48,7 @@ class Remote(NamedTuple):
         return str(httpx.URL(self.url).copy_with(username=None, password=None))
 
 
-def pretrained(model: Mapping[str, Any], sha256: str) -> tuple[Path, dict[str, str]]:
+def pretrained(model: Mapping[str, Any], sha256: str) -> tuple[Path, dict[str, Any]]:
     """Return the published weights of a network as a safetensors file, and where they came from.
 
     A file that is in the cache is used without asking the server.
@@ -58,7 +58,8 @@ def pretrained(model: Mapping[str, Any], sha256: str) -> tuple[Path, dict[str, s
         sha256: the hash that the published file must have; empty for any.
 
     Returns:
-        The file, and its ``name``, ``source`` and the ``sha256`` that it had when it was published.
+        The file, and its ``name``, ``source`` and the ``sha256`` that it had when it was published,
+        with the ``image_size`` and ``interpolation`` that it was made for.
 
     Raises:
         ConfigError: nothing is published, or the file cannot be downloaded or has another hash.
@@ -66,17 +67,19 @@ def pretrained(model: Mapping[str, Any], sha256: str) -> tuple[Path, dict[str, s
     if sha256 and not HASH.fullmatch(sha256):
         allowed = f"must be {PRETRAINED}, or {PRETRAINED}:SHA256 with 64 hex digits"
         raise ConfigError(KEY, f"{PRETRAINED}:{sha256}", allowed)
-    published: Published = create("model", model).published()
-    if found := kept(published.name, sha256):
-        return found
-    directory = weights_directory()
+    network: ModelSettings = create("model", model)
+    published = network.published()
+    found, directory = kept(published.name, sha256), weights_directory()
     try:
-        make_private(directory)
-        with FileLock(directory / "download.lock"):
-            return kept(published.name, sha256) or downloaded(published, sha256)
+        if not found:
+            make_private(directory)
+            with FileLock(directory / "download.lock"):
+                found = kept(published.name, sha256) or downloaded(published, sha256)
     except OSError as error:
         allowed = f"cannot be kept in {directory}: {system_reason(error)}"
         raise ConfigError(KEY, PRETRAINED, allowed) from None
+    own = network.own_input()
+    return found[0], {**found[1], **(own._asdict() if own else {})}
 
 
 def kept(name: str, sha256: str) -> tuple[Path, dict[str, str]] | None:

@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 
 from task.config import LocalConfig
 from task.data.batches import input_layer
+from task.data.image_store.decoding import decode
 from task.data.resizing import resized
 from task.seeding import torch_generator
 from task.tensors import Tensors
@@ -32,6 +36,7 @@ class Classifier(nn.Module):
         size: the height and width that images are resized to, in pixels.
         channels: the number of channels of an image.
         resize: what is done with images that are not square.
+        interpolation: how they are resized.
         window: center and width of the grey values of DICOM files; None for those in the file.
 
     Raises:
@@ -47,6 +52,7 @@ class Classifier(nn.Module):
         super().__init__()
         source = config.source()
         self.size, self.channels, self.resize = source.image_size, source.channels, source.resize
+        self.interpolation = source.interpolation
         self.window: list[float] | None = getattr(source, "window", None)
         network = build_model(config, self.size, self.channels, classes)
         generator = torch_generator(config.seed, "method")
@@ -61,7 +67,7 @@ class Classifier(nn.Module):
         Images are resized as Pillow does it for `probabilities`, but not rounded to whole numbers:
         rounding could turn a difference of 1e-7 between two runtimes into one of 1.
         """
-        x = resized(pixels.permute(0, 3, 1, 2).float(), self.size, self.resize)
+        x = resized(pixels.permute(0, 3, 1, 2).float(), self.size, self.resize, self.interpolation)
         return self.probabilities(x.permute(0, 2, 3, 1))
 
     def probabilities(self, pixels: Tensor) -> Tensor:
@@ -77,7 +83,16 @@ class Classifier(nn.Module):
             "type": "uint8",
             "resized_to": self.size,
             "resize": self.resize,
+            "interpolation": self.interpolation,
         }
+
+    def decoded(self, image: Image.Image) -> NDArray[np.uint8]:
+        """Return an opened image as for training, [size, size, C].
+
+        Raises:
+            OSError, ValueError: it cannot be decoded.
+        """
+        return decode(image, self.size, self.channels, self.resize, self.interpolation)
 
     def examples(self) -> Iterator[Tensor]:
         """Yield inputs of several shapes, with which exported files are tested: smooth images."""

@@ -21,6 +21,18 @@ POSITION = "task.models.layers.position:Position"  # of runs with model.pan
 IS_SILENT = "task.models.layers.position:is_silent"
 
 
+class OwnInput(NamedTuple):
+    """The images that a network of a library was made for.
+
+    Attributes:
+        image_size: their height and width, in pixels.
+        interpolation: how they were resized, such as ``bicubic``.
+    """
+
+    image_size: int
+    interpolation: str
+
+
 class Published(NamedTuple):
     """The weights that a library publishes for a network: ``model.weights=pretrained``.
 
@@ -238,6 +250,10 @@ class ModelSettings(ABC):
 
         None if the data set's constants are used.
         """
+        return None
+
+    def own_input(self) -> OwnInput | None:
+        """Return the images that the network's library made it for; None if it is not of one."""
         return None
 
     def published(self) -> Published:

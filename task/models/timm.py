@@ -15,7 +15,7 @@ from torch import nn
 
 from task.errors import ConfigError, refuse
 from task.given_weights import KEY, PRETRAINED
-from task.models.base import Published, Scaling
+from task.models.base import OwnInput, Published, Scaling
 from task.models.layers.backbone import BackboneSettings
 
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -68,6 +68,9 @@ class TimmSettings(BackboneSettings):
 
     def own_scaling(self) -> Scaling:
         return tuple(self._own.mean), tuple(self._own.std)
+
+    def own_input(self) -> OwnInput:
+        return OwnInput(self._own.input_size[-1], self._own.interpolation)
 
     def published(self) -> Published:
         own = self._own

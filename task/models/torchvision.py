@@ -12,7 +12,7 @@ import torchvision.models
 from torch import nn
 
 from task.errors import refuse
-from task.models.base import Published, Scaling
+from task.models.base import OwnInput, Published, Scaling
 from task.models.layers.backbone import BackboneSettings, without_last_linear
 
 
@@ -41,6 +41,10 @@ class TorchvisionSettings(BackboneSettings):
     def own_scaling(self) -> Scaling | None:
         own = self._weights.transforms()
         return tuple(own.mean), tuple(own.std)
+
+    def own_input(self) -> OwnInput:
+        own = self._weights.transforms()
+        return OwnInput(own.crop_size[0], own.interpolation.value)
 
     def published(self) -> Published:
         own = self._weights

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from server_app.runs.records.csv_files import write_rows
 from task.config import Device
-from task.data.image_store.decoding import decode, failure_reason, map_in_parts
+from task.data.image_store.decoding import failure_reason, map_in_parts
 from task.data.sources.families.tree import open_image, readable
 from task.errors import ConfigError, RunError, system_reason
 from task.inference.classifier import Classifier
@@ -128,7 +128,7 @@ def decode_file(path: Path, classifier: Classifier) -> NDArray[np.uint8] | str:
     """Return an image decoded as for training, or the reason why it cannot be read."""
     try:
         with open_image(path, classifier.window) as image:
-            return decode(image, classifier.size, classifier.channels, classifier.resize)
+            return classifier.decoded(image)
     except (ConfigError, MemoryError):
         raise
     except Exception as error:

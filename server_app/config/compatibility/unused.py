@@ -33,6 +33,10 @@ UNUSED = (
         "without partition=dirichlet; leave it out, or add that",
     ),
     Unused(
+        ("data.interpolation",), lambda of: of["data"]["name"] in ("generated", "vectors"),
+        "with this data set, which resizes nothing; leave it out",
+    ),
+    Unused(
         ("data.validation_share",), lambda of: of["privacy"]["unit"] is not None,
         "with privacy, where clients hold no images out; leave it out",
     ),

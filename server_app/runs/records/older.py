@@ -17,7 +17,7 @@ STATISTICS = {"statistics": "averaged", "statistics_images": 256, "fixed_after":
 PROJECTED = ("cnn", "resnet18", "resnet50", "resnet56")  # models with model.projector
 
 SECTIONS: dict[str, dict[str, Any]] = {
-    "data": {"normalisation": "own", "validation_share": 0.1},
+    "data": {"interpolation": "bilinear", "normalisation": "own", "validation_share": 0.1},
     "optim": {
         "schedule": "constant",
         "keep_momentum": False,

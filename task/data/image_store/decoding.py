@@ -11,9 +11,12 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import track
 
-from task.data.sources.base import DatasetIndex, Resize, Source
+from task.data.sources.base import DatasetIndex, Interpolation, Resize, Source
 from task.errors import ConfigError, DataError, system_reason
 
+FILTERS: dict[Interpolation, Image.Resampling] = {
+    "bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC,
+}  # fmt: skip
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes, by number of channels
 BITS_PER_SAMPLE, PHOTOMETRIC, COLOUR_MAP, SAMPLE_FORMAT = 258, 262, 320, 339  # tags of TIFF
 SIGNED = 2  # a sample format
@@ -41,7 +44,9 @@ def decode_all(source: Source, dataset_index: DatasetIndex) -> Iterator[NDArray[
     def decode_image(index: int) -> NDArray[np.uint8] | str:
         try:
             with dataset_index.read(index) as image:
-                return decode(image, source.image_size, source.channels, source.resize)
+                return decode(
+                    image, source.image_size, source.channels, source.resize, source.interpolation
+                )
         except (ConfigError, MemoryError):
             raise
         except Exception as error:
@@ -84,7 +89,13 @@ def map_in_parts(
             yield pool.map(function, items[start : start + part_size])
 
 
-def decode(image: Image.Image, size: int, channels: int, resize: Resize) -> NDArray[np.uint8]:
+def decode(
+    image: Image.Image,
+    size: int,
+    channels: int,
+    resize: Resize,
+    interpolation: Interpolation = "bilinear",
+) -> NDArray[np.uint8]:
     """Load an image, apply its EXIF orientation and resize it: [size, size, channels] uint8.
 
     Transparency is dropped, as in torchvision's loaders and the papers, which also squash images.
@@ -94,6 +105,7 @@ def decode(image: Image.Image, size: int, channels: int, resize: Resize) -> NDAr
         size: height and width of the result, in pixels.
         channels: 3 for colour, 1 for greyscale.
         resize: as in `task.data.sources.base.Source`.
+        interpolation: as there.
 
     Raises:
         BadImageError: the range of its pixel values is unknown.
@@ -107,23 +119,26 @@ def decode(image: Image.Image, size: int, channels: int, resize: Resize) -> NDAr
     if upright.mode == "P" and colours and max(colours) < 256:  # they should have 16 bits
         upright.putpalette(bytes(np.reshape(colours, (3, -1)).T.astype(np.uint8)))
     converted = eight_bit(upright, image.format, bits, white_is_zero).convert(MODES[channels])
-    return np.asarray(fitted(converted, size, resize)).reshape(size, size, channels)
+    filtered = FILTERS[interpolation]
+    return np.asarray(fitted(converted, size, resize, filtered)).reshape(size, size, channels)
 
 
-def fitted(image: Image.Image, size: int, resize: Resize) -> Image.Image:
+def fitted(
+    image: Image.Image, size: int, resize: Resize, resampling: Image.Resampling
+) -> Image.Image:
     """Return an image resized to a square; `task.data.resizing` does the same with tensors."""
     width, height = image.size
     if resize == "squash":
-        return image.resize((size, size), Image.Resampling.BILINEAR)
+        return image.resize((size, size), resampling)
     if resize == "crop":
         side = min(width, height)
         left, top = (width - side) // 2, (height - side) // 2
         square = image.crop((left, top, left + side, top + side))
-        return square.resize((size, size), Image.Resampling.BILINEAR)
+        return square.resize((size, size), resampling)
     longest = max(width, height)
     inner = [max(1, (2 * side * size + longest) // (2 * longest)) for side in (width, height)]
     canvas = Image.new(image.mode, (size, size))
-    small = image.resize((inner[0], inner[1]), Image.Resampling.BILINEAR)
+    small = image.resize((inner[0], inner[1]), resampling)
     canvas.paste(small, ((size - inner[0]) // 2, (size - inner[1]) // 2))
     return canvas
 

@@ -28,7 +28,10 @@ from task.machine.files import from_home
 from task.registry import named
 
 FORMAT = 3  # of the store's files; another value makes all stores outdated
-LEFT_OUT = (("resize", "squash"), ("subset", "own"), ("duplicates", "note"), ("window", None))
+LEFT_OUT = (
+    ("resize", "squash"), ("interpolation", "bilinear"), ("subset", "own"), ("window", None),
+    ("duplicates", "note"),
+)  # fmt: skip
 BUILD = "task.data.image_store.building:built_dataset"  # it is needed once for each store
 IMAGES, INDEX, DESCRIPTION = "images.npy", "index.npz", "store.json"
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)

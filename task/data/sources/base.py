@@ -13,6 +13,7 @@ from PIL import Image
 from task.errors import ConfigError, DataError, refuse
 
 Resize = Literal["squash", "crop", "pad"]
+Interpolation = Literal["bilinear", "bicubic"]
 Scaling = Literal["own", "half", "none"]
 OnDuplicates = Literal["note", "drop", "refuse"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -88,6 +89,8 @@ class Source(ABC):
         image_size: height and width in pixels that images are resized to.
         resize: what is done with images that are not square. ``squash`` changes their aspect ratio,
             ``crop`` cuts the ends of the longer side off, and ``pad`` adds black borders.
+        interpolation: how pixels between those of the file are computed. ``bilinear`` is that of
+            the papers; many pretrained networks were made for ``bicubic``.
         channels: 3 for colour, 1 for greyscale; of vectors, their length.
         dtype: NumPy's name of the type of a pixel: ``uint8`` of images, ``float32`` of vectors.
         mean: per channel, of images scaled to [0, 1].
@@ -117,6 +120,7 @@ class Source(ABC):
 
     image_size: int
     resize: Resize = field(default="squash", kw_only=True)
+    interpolation: Interpolation = field(default="bilinear", kw_only=True)
     normalisation: Scaling = field(default="own", kw_only=True)
     validation_share: float = field(default=0.1, kw_only=True)
     duplicates: OnDuplicates = field(default="note", kw_only=True)

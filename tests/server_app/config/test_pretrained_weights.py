@@ -143,10 +143,16 @@ def test_a_file_of_the_hub_is_downloaded_once(
     assert f"downloading {NAME}" in capfd.readouterr().err
     model = read_entries(run)["config"]["model"]
     source = f"{hub.address}/{NAME}/resolve/{FIRST}/model.safetensors"
-    assert model["pretrained"] == {"name": NAME, "source": source, "sha256": sha}
+    assert model["pretrained"] == {
+        "name": NAME, "source": source, "sha256": sha, "image_size": 160,
+        "interpolation": "bilinear",
+    }  # fmt: skip
     assert model["weights_sha256"] == sha
     assert model["weights"] == str(cached(sha))
-    assert rows(run, "events.csv")[0]["event"].endswith("keep their initial weights")
+    events = [row["event"] for row in rows(run, "events.csv")]
+    assert events[0].startswith("the network was made for images of 160 pixels with bilinear inter")
+    assert events[0].endswith("have data.image_size=16 and data.interpolation=bilinear")
+    assert events[1].endswith("keep their initial weights")
     local = compose_experiment(ON_HUB).local().model_dump_json()
     assert '"weights' not in local
     assert '"pretrained' not in local
@@ -251,6 +257,8 @@ def test_a_file_of_torchvision_has_the_hash_of_its_name(
         "name": "torchvision/shufflenet_v2_x0_5.IMAGENET1K_V1",
         "source": f"{hub.address}/{name}",
         "sha256": sha,
+        "image_size": 224,
+        "interpolation": "bilinear",
     }
     assert torch.equal(load_file(model["weights"])["fc.weight"], network.fc.weight)
 

@@ -8,12 +8,15 @@ import pytest
 import torch
 from PIL import Image
 
+from server_app.config.composition import compose_experiment
 from task.data.image_store.decoding import decode
 from task.data.image_store.store import digest, open_dataset, settings_of, store_root
 from task.data.resizing import resized
-from task.data.sources.base import Resize
+from task.data.sources.base import Interpolation, Resize
 from task.data.sources.folder import Folder
+from task.errors import ConfigError
 from task.seeding import torch_generator
+from tests.task.data import tables
 
 MODES: tuple[Resize, ...] = ("squash", "crop", "pad")
 SHAPES = [(40, 61), (61, 40), (17, 200), (9, 12), (30, 30), (1, 300)]
@@ -23,14 +26,22 @@ def tensor_of(image: Image.Image) -> torch.Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float()
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_pytorch_does_what_pillow_does(mode: Resize, shape: tuple[int, int]) -> None:
+def test_pytorch_does_what_pillow_does(
+    mode: Resize, shape: tuple[int, int], interpolation: Interpolation
+) -> None:
     pixels = torch.rand(*shape, 3, generator=torch_generator(0, "resizing")) * 255
+    if interpolation == "bicubic":  # Pillow also cuts off between the two directions
+        pixels = pixels / 2 + 64
     image = Image.fromarray(pixels.to(torch.uint8).numpy())
-    expected = torch.from_numpy(decode(image, 24, 3, mode).copy()).permute(2, 0, 1).float()
-    found = resized(tensor_of(image), 24, mode)[0]
-    assert float((found - expected).abs().max()) <= 1.01  # Pillow rounds after each direction
+    expected = (
+        torch.from_numpy(decode(image, 24, 3, mode, interpolation).copy()).permute(2, 0, 1).float()
+    )
+    found = resized(tensor_of(image), 24, mode, interpolation)[0]
+    most = {"bilinear": 1.01, "bicubic": 1.3}[interpolation]
+    assert float((found - expected).abs().max()) <= most  # Pillow rounds after each direction
 
 
 def numbered(height: int, width: int) -> Image.Image:
@@ -61,9 +72,22 @@ def test_each_way_has_a_store_and_a_version_of_its_own(tmp_path: Path) -> None:
     assert "resize" not in settings_of(squash)  # as in stores that were built before
     other = dataclasses.replace(squash, validation_share=0.0, normalisation="none")
     assert settings_of(other) == settings_of(squash)
+    assert "interpolation" not in settings_of(squash)
     contents = set()
     for mode in MODES:
         source = dataclasses.replace(squash, resize=mode)
         contents.add(open_dataset(source).content)
         assert (store_root() / f"folder-{digest(settings_of(source))}").is_dir()
-    assert len(contents) == len(MODES)
+        source = dataclasses.replace(source, interpolation="bicubic")
+        contents.add(open_dataset(source).content)
+    assert len(contents) == 2 * len(MODES) - 1  # crop cuts these images, and resizes none
+
+
+@pytest.mark.parametrize("data", ["generated", "vectors"])
+def test_what_is_not_resized_has_no_interpolation(data: str, tmp_path: Path) -> None:
+    words = [f"data={data}", "data.interpolation=bicubic"]
+    if data == "vectors":
+        place = tables.write(tmp_path / "people", tables.people_schema(), tables.people())
+        words.append(f"data.root={place}")
+    with pytest.raises(ConfigError, match=r"data\.interpolation=bicubic: has no effect with this"):
+        compose_experiment(words)

@@ -18,7 +18,6 @@ from PIL import Image
 
 from server_app.config.composition import compose_experiment
 from server_app.runs.records.run_record import read_entries
-from task.data.image_store.decoding import decode
 from task.errors import RunError
 from task.inference.classifier import Classifier
 from task.seeding import torch_generator
@@ -276,22 +275,30 @@ def test_a_format_that_is_not_known(univarfl: Command, run: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["crop", "pad"])
-def test_scans_are_resized_as_for_training(tmp_path: Path, mode: str, run: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data.resize=crop"],
+        ["data.resize=pad"],
+        ["data.interpolation=bicubic"],
+        ["data.resize=pad", "data.interpolation=bicubic"],
+    ],
+)
+def test_scans_are_resized_as_for_training(tmp_path: Path, words: list[str], run: Path) -> None:
     (tmp_path / "scans" / "cat").mkdir(parents=True)
     (tmp_path / "scans" / "dog").mkdir()
     folder = ["data=folder", f"data.root={tmp_path / 'scans'}", "data.classes=[cat,dog]"]
-    config = compose_experiment([*folder, "data.image_size=32", f"data.resize={mode}"]).local()
+    config = compose_experiment([*folder, "data.image_size=32", *words]).local()
     classifier = Classifier(config, 2, build_model(config, 32, 3, 2).state_dict())
     coarse = torch.rand(6, 3, 4, 6, generator=torch_generator(0, "scans")) * 255
     smooth = torch.nn.functional.interpolate(coarse, (30, 50), mode="bilinear").to(torch.uint8)
     pixels = smooth.permute(0, 2, 3, 1).contiguous()
-    decoded = [decode(Image.fromarray(image.numpy()), 32, 3, classifier.resize) for image in pixels]
+    decoded = [classifier.decoded(Image.fromarray(image.numpy())) for image in pixels]
     expected = classify(classifier, decoded)  # as predict does
     model = TrainedModel(completed_run(run), ["cat", "dog"], classifier)
     program = exported(classifier)
     made = [make(program, model)[1](pixels).numpy() for make in (as_onnx, as_program)]
-    classifier.resize = "squash"
+    classifier.resize = "squash" if classifier.resize != "squash" else "crop"
     squashed = np.abs(classifier(pixels).numpy() - expected).max()
     for found in made:  # Pillow rounds to whole numbers, and the exported graph does not
         assert np.abs(found - expected).max() < squashed / 5
