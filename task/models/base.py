@@ -86,11 +86,14 @@ class Network(nn.Module):
     """A module that maps images [n, C, H, W] to `Output`.
 
     Attributes:
+        last_stage: the name of the module where the last stage of the feature extractor begins;
+            empty if the names of its modules tell it (`task.tuning.last_stage`).
         with_levels: whether outputs in training have their levels. A method that needs them sets it
             in ``build``. A flag costs other methods nothing, and copies of the model keep it, which
             a hook that stores maps would not allow.
     """
 
+    last_stage: ClassVar[str] = ""
     with_levels: bool = False
 
     @property

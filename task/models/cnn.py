@@ -38,6 +38,8 @@ LEVELS = (1, 4, 7)  # the convolutions that end a resolution
 class Cnn(Network):
     """Maps images [n, C, H, W], H and W at least 32, to `Output`; its maps have 64 channels."""
 
+    last_stage: ClassVar = "encoder.15"  # the convolutions of 64 channels
+
     def __init__(
         self,
         channels: int,

@@ -22,6 +22,8 @@ LEVELS = (0, 1)  # both convolutions end a resolution
 class LeNet(Network):
     """Maps images [n, C, H, W] to `Output`; its projector is the first two linear layers."""
 
+    last_stage: ClassVar = "encoder.3"  # the second convolution
+
     def __init__(
         self,
         channels: int,

@@ -104,6 +104,7 @@ def check_machine_and_data(experiment: Experiment) -> None:
     local = experiment.local()
     dataset = federate(local).dataset
     network = build_model_for(local, dataset)
+    local.tuning().trained(network)
     stage_of(experiment).check_model(experiment, network, dataset)
     if given := given_weights(experiment.model):
         starting_weights(given, network.state_dict())
