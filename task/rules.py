@@ -145,6 +145,12 @@ def of_methods(config: LocalConfig) -> Iterator[ConfigError]:
     for name, member in zip(config.methods(), members, strict=True):
         if problem := member.problem_with(network, config.model["name"], config.local_epochs):
             yield ConfigError("method", config.method["name"], problem)
+        if config.tuning().adapts and member.narrows:
+            allowed = (
+                f"cuts the channels of layers, to which tune={config.tune['name']} adds adapters; "
+                "choose another method, or tune=all|last_stage|norm"
+            )
+            yield ConfigError("method", config.method["name"], allowed)
         if config.runtime.compiled and member.varies_network:
             allowed = (
                 f"method={name} changes the network while it trains, and every variant would "

@@ -138,7 +138,8 @@ def test_a_shown_command_is_understood(
     (tmp_path / "wine").mkdir()
     for place in (tmp_path, tmp_path / "wine"):
         shutil.copy(ROOT / "tests" / "parts" / "schema.yaml", place)
-    (tmp_path / "lite0.safetensors").touch()
+    for name in ("lite0", "vit"):
+        (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "my_networks.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("UNIVARFL_CACHE", str(tmp_path))

@@ -23,17 +23,19 @@ from task.machine.files import draft_of, from_home
 from task.machine.regular import regular
 from task.registry import named
 
-CONVERTED = "server_app.config.pickled_weights:converted"  # imports PyTorch
+CONVERTED = "server_app.config.converted_weights:converted"  # imports PyTorch
 PUBLISHED = "server_app.config.pretrained_weights:pretrained"
 LEGACY = b"\x80\x02\x8a\x0a"  # begins a file that torch.save wrote before PyTorch 1.6
+ADAPTER = b'.lora_scale"'  # in the header of a file
+MOST_HEADER = 100_000_000  # bytes that safetensors allows
 
 
 def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a network with the absolute path of its weights and their hash.
 
-    A file of ``torch.save`` is converted first. Published weights are downloaded, and the settings
-    also have their origin. Without weights, the settings have none of these keys, so that they are
-    those of runs made before.
+    A file of ``torch.save``, or with the adapters of ``tune=lora``, is converted first. Published
+    weights are downloaded, and the settings also have their origin. Without weights, the settings
+    have none of these keys, so that they are those of runs made before.
 
     Raises:
         ConfigError: the file cannot be read, or not be downloaded.
@@ -49,7 +51,7 @@ def with_hash(model: Mapping[str, Any]) -> dict[str, Any]:
         path = from_home(str(typed)).absolute()
         path = path / MODEL if path.is_dir() else path
     sha256 = hash_of(KEY, path, EXPECTED)
-    if is_pickled(path):
+    if is_pickled(path) or has_adapters(path):
         path = named(CONVERTED)(path, sha256)
         sha256 = hash_of(KEY, path, EXPECTED)
     return {**settings, WEIGHTS: str(path), WEIGHTS_HASH: sha256}
@@ -63,6 +65,13 @@ def is_pickled(path: Path) -> bool:
     """
     with path.open("rb") as file:
         return zipfile.is_zipfile(file) or (file.seek(0), file.read(len(LEGACY)))[1] == LEGACY
+
+
+def has_adapters(path: Path) -> bool:
+    """Return whether a safetensors file, if it is one, is of a network with adapters."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return ADAPTER in file.read(min(length, MOST_HEADER))
 
 
 def keep(given: GivenWeights) -> None:

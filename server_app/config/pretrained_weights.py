@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import Progress
 from safetensors import SafetensorError, safe_open
 
+from server_app.config.converted_weights import converted
 from server_app.config.file_hash import hash_of, is_pickled
-from server_app.config.pickled_weights import converted
 from task.errors import ConfigError, system_reason
 from task.given_weights import EXPECTED, HASH, KEY, PRETRAINED, cached, weights_directory
 from task.machine.files import MEGABYTE, make_private, require_space, write_whole

@@ -47,9 +47,13 @@ def training_cost(config: LocalConfig, channels: int, image_size: int, classes: 
         classes: the number of classes.
     """
     method = config.local_method()
-    model = method.build(config.network().build(channels, classes), torch_generator(0, "build"))
+    network, tuning = config.network().build(channels, classes), config.tuning()
+    tuning.adapt(network, (1, channels, image_size, image_size), torch_generator(0, "tune"))
+    model = method.build(network, torch_generator(0, "build"))
+    tuning.freeze(model)
+    tuning.set_mode(model)
     counts = torch.ones(classes, dtype=torch.int64)
-    method.start(model.train(), LocalRound(1, 0, torch_generator(0, "draws"), counts))
+    method.start(model, LocalRound(1, 0, torch_generator(0, "draws"), counts))
     shape = (min(ROWS), channels, image_size, image_size)
     operations(method, model, shape, classes)  # because some methods divide by the number of steps
     memory = method.finish(model).state

@@ -57,7 +57,7 @@ class Classifier(nn.Module):
         network = build_model(config, self.size, self.channels, classes)
         generator = torch_generator(config.seed, "method")
         self.network = config.local_method().build(network, generator)
-        self.network.load_state_dict(weights)
+        self.network.load_state_dict(config.tuning().merged(weights))
         self.normalised = input_layer(source.vectors, *config.mean_and_std)
         self.eval().requires_grad_(requires_grad=False)
 

@@ -134,6 +134,7 @@ class Method:
             round.
         scales_step: whether its server update multiplies the strategy's step; the strategy must
             then keep nothing between rounds, as momentum would be multiplied too.
+        narrows: whether it runs the network, or a part of it, with fewer channels.
         varies_network: whether the network's computation changes while a client trains.
         varies_cost: whether the number of operations changes from batch to batch.
         replayable: whether ``batch``, ``logits``, ``loss`` and ``gradients`` do the same in every
@@ -163,6 +164,7 @@ class Method:
 
     terms: ClassVar[tuple[str, ...]] = ()
     residual: ClassVar[bool] = False
+    narrows: ClassVar[bool] = False
     trains_features: ClassVar[bool] = False
     needs_levels: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False

@@ -150,6 +150,7 @@ class FedAlign(Method):
 
     terms: ClassVar = ("l_lip",)
     residual: ClassVar = True
+    narrows: ClassVar = True
     bounds_gradients: ClassVar = True
     uses_entropy: ClassVar = True
     replayable: ClassVar = True

@@ -64,6 +64,7 @@ class GradAug(Method):
 
     terms: ClassVar = ("l_kd",)
     residual: ClassVar = True
+    narrows: ClassVar = True
     varies_cost: ClassVar = True
 
     distillation_weight: float

@@ -34,10 +34,12 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     if config.last_batch != "merge":
         allowed = "batches are drawn at random with privacy.unit=example; leave it out"
         yield ConfigError("last_batch", config.last_batch, allowed)
-    if config.network().keeps_statistics:
+    tuning = config.tuning()
+    if config.network().keeps_statistics and (config.keeps_statistics or tuning.trains_norm):
         allowed = (
             "batch norm mixes the images of a batch, and its statistics reveal them; with "
-            "privacy.unit=example add model.norm=group"
+            "privacy.unit=example add model.norm=group, or leave batch norm frozen: "
+            "tune=lora model.projector=none"
         )
         yield ConfigError("model.norm", config.network().norm, allowed)
     if config.runtime.compiled:

@@ -47,8 +47,8 @@ class PrivateTrainer(LocalTrainer):
     def __init__(self, model: nn.Module, method: Method, config: LocalConfig) -> None:
         super().__init__(model, method, config)
         for layer in model.modules():
-            if isinstance(layer, nn.ReLU):
-                layer.inplace = False  # the hooks need the inputs of all layers
+            if getattr(layer, "inplace", False):
+                layer.inplace = False  # type: ignore[assignment]  # hooks need all inputs
         # opacus 1.6 computes wrong gradients of convolutions whose input is channels last.
         model.to(memory_format=torch.contiguous_format)
         self._hooks = GradSampleModule(model, loss_reduction="mean")

@@ -106,8 +106,8 @@ def matched(given: GivenWeights, file: Any, initial: Mapping[str, Tensor]) -> St
         first = difference(next(n for n in wrong if not n.startswith(CLASSIFIER)), shapes, initial)
         raise ConfigError(
             KEY, given.path,
-            f"has other layers than this network in {some(wrong)} ({first}); choose the model and "
-            "the settings (model=..., model.features, model.norm) that the file was made with",
+            f"has other layers than this network in {some(wrong)} ({first}); choose the "
+            "settings (model=..., model.features, model.norm, data.image_size) it was made with",
         )  # fmt: skip
     weights = {
         name: value.clone()

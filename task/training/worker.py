@@ -65,6 +65,7 @@ class Worker:
         plain = build_model_for(config, self.data.dataset)
         if WEIGHTS_HASH in config.model:
             named(STARTING)(plain, config.model[WEIGHTS_HASH])
+        adapt(config, plain, self.data.dataset)
         try:
             model = self.method.build(plain, torch_generator(config.seed, "method"))
         except ConfigError as error:
@@ -226,6 +227,13 @@ def build_model_for(config: LocalConfig, dataset: ImageDataset) -> nn.Module:
     return build_model(config, size, channels, len(dataset.classes))
 
 
+def adapt(config: LocalConfig, model: nn.Module, dataset: ImageDataset) -> None:
+    """Add to an experiment's network what its ``tune`` trains in addition; see `Tuning.adapt`."""
+    _, height, width, channels = dataset.images.shape
+    draws = torch_generator(config.seed, "tune")
+    config.tuning().adapt(model, (1, channels, height, width), draws)
+
+
 def check_model_size(config: LocalConfig, dataset: ImageDataset, site: Site) -> None:
     """Check a model's size against its site's limit, before anything of it is allocated.
 
@@ -234,8 +242,9 @@ def check_model_size(config: LocalConfig, dataset: ImageDataset, site: Site) -> 
     """
     with torch.device("meta"):
         model = config.network().build(dataset.images.shape[-1], len(dataset.classes))
-    added = NUMBER_BYTES * config.local_method().added_numbers(model)
-    megabytes = (sum(value.nbytes for value in model.state_dict().values()) + added) / 1e6
+    added = config.local_method().added_numbers(model) + config.tuning().added_numbers(model)
+    own = sum(value.nbytes for value in model.state_dict().values())
+    megabytes = (own + NUMBER_BYTES * added) / 1e6
     if megabytes > site.max_model_megabytes:
         raise SiteError(
             f"site {site.name} trains models of at most {site.max_model_megabytes} MB (its "

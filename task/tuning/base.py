@@ -6,14 +6,15 @@ parameter runs in evaluation mode.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
+from torch import Generator, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from task.optim.parameters import CLASSIFIER
+from task.tensors import Tensors
 
 HEAD = ("projector.", CLASSIFIER)  # begin the names of what comes after the feature extractor
 
@@ -25,11 +26,37 @@ class Tuning(ABC):
     Attributes:
         whole: whether the whole network is trained.
         head_alone: whether nothing before the head is trained.
+        trains_norm: whether scale and shift of normalisation before the head may be trained.
+        adapts: whether `adapt` changes the network.
     """
 
     whole: ClassVar[bool] = False
     head_alone: ClassVar[bool] = False
+    trains_norm: ClassVar[bool] = True
+    adapts: ClassVar[bool] = False
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    def adapt(  # noqa: B027  (most add nothing)
+        self, model: nn.Module, shape: Sequence[int], generator: Generator
+    ) -> None:
+        """Add to a network, with the weights that it starts from, what is trained in addition.
+
+        Args:
+            model: changed in place.
+            shape: of an input, [1, C, H, W].
+            generator: draws the initial weights of what is added.
+
+        Raises:
+            ConfigError: nothing can be added.
+        """
+
+    def added_numbers(self, model: nn.Module) -> int:
+        """Return how many numbers `adapt` adds to a network at most."""
+        return 0
+
+    def merged(self, weights: Tensors) -> Tensors:
+        """Return the weights of the network that `adapt` has not changed, equal in its output."""
+        return weights
 
     @abstractmethod
     def trained(self, model: nn.Module) -> Collection[str]:

@@ -14,6 +14,7 @@ class Head(Tuning):
     """Projector and classifier."""
 
     head_alone: ClassVar[bool] = True
+    trains_norm: ClassVar[bool] = False
 
     def trained(self, model: nn.Module) -> Collection[str]:
         return head_of(model)

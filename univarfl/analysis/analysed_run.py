@@ -178,10 +178,9 @@ class AnalysedRun:
             ConfigError: the weights do not fit the network of this version.
         """
         model = self.worker.model
+        whole = {**self.weights, **(weights or {})}  # what is frozen is in the final weights alone
         try:
-            model.load_state_dict(
-                {**self.worker.personal.frozen, **to_tensors(weights or self.weights)}
-            )
+            model.load_state_dict(to_tensors(whole))
         except RuntimeError:
             raise layers_differ(self.run) from None
         return model.eval()

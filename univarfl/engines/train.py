@@ -15,7 +15,7 @@ from task.data.federated import federate
 from task.error_messages import describe_error
 from task.errors import RunError
 from task.given_weights import given_weights
-from task.training.worker import build_model_for
+from task.training.worker import adapt, build_model_for
 from univarfl.engines.claim import claimed
 from univarfl.engines.flower import run_flower
 from univarfl.engines.inprocess import run_inprocess
@@ -104,10 +104,11 @@ def check_machine_and_data(experiment: Experiment) -> None:
     local = experiment.local()
     dataset = federate(local).dataset
     network = build_model_for(local, dataset)
-    local.tuning().trained(network)
     stage_of(experiment).check_model(experiment, network, dataset)
     if given := given_weights(experiment.model):
         starting_weights(given, network.state_dict())
+    adapt(local, network, dataset)
+    local.tuning().trained(network)
 
 
 def _failure(reason: str, directory: Path) -> str:

@@ -1,25 +1,32 @@
-"""Weights that ``torch.save`` wrote, converted once to a safetensors file in the cache."""
+"""Weights in another form than a network's, converted once to a safetensors file in the cache.
+
+``torch.save`` wrote them, or they are those of a run with ``tune=lora``: a file in the cache has
+the adapters added to their layers.
+"""
 
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from server_app.config.file_hash import is_pickled
 from task.errors import ConfigError, system_reason
 from task.given_weights import EXPECTED, KEY, cached
 from task.machine.files import draft_of
+from task.models.layers.low_rank import merged
 
 INSIDE = ("state_dict", "model")  # where a checkpoint may keep the weights
-UNREADABLE = (UnpicklingError, RuntimeError, EOFError, KeyError, ValueError)
+UNREADABLE = (SafetensorError, UnpicklingError, RuntimeError, EOFError, KeyError, ValueError)
 
 
 def converted(path: Path, sha256: str) -> Path:
-    """Return the safetensors file with the tensors of a file that ``torch.save`` wrote.
+    """Return the safetensors file with the network's weights that are in another file.
 
-    The file is read with ``weights_only``, so that it runs no code.
+    A file of ``torch.save`` is read with ``weights_only``, so that it runs no code.
 
     Args:
         path: the file.
@@ -31,7 +38,10 @@ def converted(path: Path, sha256: str) -> Path:
     place = cached(sha256)
     try:
         if not place.exists():
-            tensors = tensors_in(torch.load(path, map_location="cpu", weights_only=True))
+            if is_pickled(path):
+                tensors = tensors_in(torch.load(path, map_location="cpu", weights_only=True))
+            else:
+                tensors = merged(load_file(path))
             place.parent.mkdir(parents=True, exist_ok=True)
             with draft_of(place) as draft:
                 save_file({name: value.contiguous() for name, value in tensors.items()}, draft)
